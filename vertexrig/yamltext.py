@@ -27,9 +27,9 @@ _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?[eE][-+]?[0-9]+")
 _STRING_TAG = "tag:yaml.org,2002:str"
 
 try:
-    from yaml.cyaml import CParser as _CParser
+    from yaml.cyaml import CParser as _CParser  # type: ignore[attr-defined]
 
-    class _Loader(_CParser, SafeConstructor, Resolver):  # type: ignore[misc]
+    class _Loader(_CParser, SafeConstructor, Resolver):
         def __init__(self, text: str) -> None:
             _CParser.__init__(self, text)
             SafeConstructor.__init__(self)
