@@ -137,7 +137,7 @@ class _Builder:
                 name = (key_node.tag, key_node.value)
                 if name in seen:
                     line = key_node.start_mark.line + 1
-                    text = f"key {key_node.value!r} stands twice in one mapping: gcloud takes the first, most others the last"
+                    text = f"key {key_node.value!r} stands twice: gcloud takes the first, most others the last"
                     self.reading.notes.append(Note("duplicate-key", (*path, key_node.value), line, text))
                 seen.add(name)
         for key_node, value_node in self.pairs(node):
@@ -149,7 +149,8 @@ class _Builder:
             if key in result:
                 continue
             result[key] = self.value(value_node, (*path, key), parents)
-            self.reading.lines[(*path, key)] = key_node.start_mark.line + 1
+            place = (*path, key)
+            self.reading.lines[place] = key_node.start_mark.line + 1
         return result
 
     def pairs(self, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
