@@ -15,8 +15,9 @@ import sys
 from dataclasses import dataclass, field
 from pathlib import Path
 
+from vertexrig._trainer_cli import collect
 from vertexrig._trainer_files import Problem, Tree, open_tree, parse_module
-from vertexrig._trainer_flags import DYNAMIC, Flag, collect
+from vertexrig._trainer_flags import DYNAMIC, Flag
 from vertexrig._trainer_names import Code, Imported, Module, dotted, last_name, walk
 from vertexrig.errors import did_you_mean
 
