@@ -134,6 +134,19 @@ class Renderer:
             text = _merged(text, view)
         return Rendered(view, text, self.loaded.project.project, self.loaded.project.region)
 
+    def tf_version(self, name: str | None = None) -> str | None:
+        """TensorFlow of the image that a job's chief runs in, such as "2.17"; None if the image does not tell.
+
+        Args:
+            name: A job or sweep; None asks for the project's own trainer.image.
+        """
+        if name is None:
+            found = self.catalog.find_short(self.loaded.project.trainer.image, "cpu")
+            return found.version if found is not None and found.framework == "tf" else None
+        versions: list[str | None] = []
+        resolve.resolve(self.loaded, name, self.catalog, lambda version: versions.append(version) or "")
+        return versions[0] if versions else None
+
     def package_uri(self, tf_version: str | None) -> str:
         """Where the trainer's package for an image of this TensorFlow version lies, or will once it is uploaded."""
         if tf_version not in self._packages:

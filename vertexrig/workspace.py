@@ -47,10 +47,14 @@ class Workspace:
     Args:
         loaded: The project.
         templates: A folder of templates that overrides the project's own.
+        region: In place of the project's, for the checks.
+        trainer: A trainer's folder to hold every document against, in place of the project's.
     """
 
-    def __init__(self, loaded: Loaded, *, templates: Path | None = None) -> None:
-        self.loaded, self._templates = loaded, templates
+    def __init__(
+        self, loaded: Loaded, *, templates: Path | None = None, region: str | None = None, trainer: Path | None = None
+    ) -> None:
+        self.loaded, self._templates, self._region, self._trainer = loaded, templates, region, trainer
         self._trainers: dict[str, TrainerSource | None] = {}
 
     @cached_property
@@ -66,7 +70,7 @@ class Workspace:
     def trainer(self, module: str) -> TrainerSource | None:
         """The project's trainer as read, with `module` as its entry; None if its folder is not there."""
         if module not in self._trainers:
-            folder = self.loaded.path(self.loaded.project.trainer.path)
+            folder = self._trainer or self.loaded.path(self.loaded.project.trainer.path)
             self._trainers[module] = read(folder, module) if folder.is_dir() else None
         return self._trainers[module]
 
@@ -75,8 +79,9 @@ class Workspace:
         project = self.loaded.project
         modules = {pool.module for pool in document.pools if pool.module}
         ours = {project.trainer.module, *(job.module for job in project.jobs.values() if job.module)}
-        trainer = self.trainer(modules.pop()) if len(modules) == 1 and modules <= ours else None
-        return checks.Context(self.catalog, region=project.region, trainer=trainer)
+        known = len(modules) == 1 and (self._trainer is not None or modules <= ours)
+        trainer = self.trainer(modules.pop()) if known else None
+        return checks.Context(self.catalog, region=self._region or project.region, trainer=trainer)
 
     def prepare(self, name: str) -> Prepared:
         """A job or sweep of the project, rendered and checked."""

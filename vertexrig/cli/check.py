@@ -46,9 +46,9 @@ def command(
     """
     files = [target for target in targets if _is_file(target)]
     names = [target for target in targets if target not in files]
-    workspace = _workspace(file, overrides, names, templates, needed=bool(names) or not targets)
-    if region or trainer:
-        workspace = workspace.with_(region=region, trainer=trainer)
+    target = names[0] if len(names) == 1 else None
+    loaded = _project(file, overrides, target, needed=bool(names) or not targets)
+    workspace = Workspace(loaded, templates=templates, region=region, trainer=trainer)
     if not targets:
         names = [*workspace.loaded.project.jobs, *workspace.loaded.project.sweeps]
     found: list[Finding] = []
@@ -68,7 +68,13 @@ def command(
 
 
 def _is_file(target: str) -> bool:
-    return target == "-" or "/" in target or "\\" in target or Path(target).suffix in (".yaml", ".yml", ".json") or Path(target).is_file()
+    return (
+        target == "-"
+        or "/" in target
+        or "\\" in target
+        or Path(target).suffix in (".yaml", ".yml", ".json")
+        or Path(target).is_file()
+    )
 
 
 def _kind(kind: str | None) -> spec.Kind | None:
@@ -85,14 +91,11 @@ def _text(path: str) -> str:
         raise UsageError(f"{path} cannot be read: {error}") from None
 
 
-def _workspace(
-    file: Path | None, overrides: tuple[str, ...], names: list[str], templates: Path | None, *, needed: bool
-) -> Workspace:
+def _project(file: Path | None, overrides: tuple[str, ...], target: str | None, *, needed: bool) -> config.Loaded:
     """The project, or an empty one when only files are checked and there is none."""
-    target = names[0] if len(names) == 1 else None
     try:
-        return options.workspace(file, overrides, target, templates)
+        return config.load(file, overrides=overrides, target=target)
     except UsageError:
         if needed or file is not None or overrides:
             raise
-        return Workspace(config.Loaded(Project(project="", region=""), Path("."), {}))
+        return config.Loaded(Project(project="", region=""), Path(), {})

@@ -52,7 +52,10 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     cells = [[("" if cell is None else str(cell)) for cell in row] for row in rows]
     names = list(headings)
     widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
-    right = [bool(cells) and all(row[i].replace(".", "").replace(",", "").isdigit() or not row[i] for row in cells) for i in range(len(names))]
+    right = [
+        bool(cells) and all(row[i].replace(".", "").replace(",", "").isdigit() or not row[i] for row in cells)
+        for i in range(len(names))
+    ]
 
     def line(row: list[str]) -> str:
         parts = (cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True))

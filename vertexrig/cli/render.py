@@ -16,7 +16,9 @@ from vertexrig.files import write_text
 @options.file_option
 @options.set_option
 @options.templates_option
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="Where to; build/jobs/NAME.yaml by default, - for stdout.")
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), help="Where to; build/jobs/NAME.yaml by default, - for stdout."
+)
 @click.option("--check/--no-check", default=True, show_default=True, help="Check what was rendered.")
 def command(
     name: str,

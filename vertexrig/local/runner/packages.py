@@ -72,7 +72,9 @@ def interpreter(python: str) -> Interpreter:
         done = subprocess.run([found, "-c", _PROBE], capture_output=True, text=True, timeout=60, env=_plain(), cwd="/")
         data = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise PackageError(f"interpreter {python!r} cannot be used: {error}. Name an existing Python, such as {sys.executable}") from error
+        raise PackageError(
+            f"interpreter {python!r} cannot be used: {error}. Name an existing Python, such as {sys.executable}"
+        ) from error
     return Interpreter(data["python"], tuple(data["paths"]), data["pip"], data["setuptools"])
 
 
@@ -97,7 +99,12 @@ def layer_key(base: Interpreter, image: str, packages: Sequence[Path]) -> str:
 
 
 def layer(
-    base: Interpreter, image: str, packages: Sequence[Path], cache: Path, execute: Execute, say: Callable[[str], None],
+    base: Interpreter,
+    image: str,
+    packages: Sequence[Path],
+    cache: Path,
+    execute: Execute,
+    say: Callable[[str], None],
     give_up: Callable[[], bool] = lambda: False,
 ) -> Path:
     """The interpreter of the environment for these packages; made when it is not in the cache.
@@ -124,11 +131,15 @@ def layer(
             return python
         shutil.rmtree(folder, ignore_errors=True)
         _build(base, folder, packages, execute, say)
-        (folder / _READY).write_text(json.dumps({"base": base.python, "image": image, "packages": [p.name for p in packages]}))
+        (folder / _READY).write_text(
+            json.dumps({"base": base.python, "image": image, "packages": [p.name for p in packages]})
+        )
     return python
 
 
-def _build(base: Interpreter, folder: Path, packages: Sequence[Path], execute: Execute, say: Callable[[str], None]) -> None:
+def _build(
+    base: Interpreter, folder: Path, packages: Sequence[Path], execute: Execute, say: Callable[[str], None]
+) -> None:
     env = _plain() | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
     env.pop("PIP_TARGET", None)
     if execute([base.python, "-m", "venv", "--without-pip", str(folder)], env) != 0:
@@ -140,15 +151,28 @@ def _build(base: Interpreter, folder: Path, packages: Sequence[Path], execute: E
     pip = [str(python), "-m", "pip"] if base.pip else [sys.executable, "-m", "pip", "--python", str(python)]
     for package in packages:
         say(f"Running command: pip3 install --upgrade --force-reinstall --no-deps {package.name}")
-        argv = [*pip, "install", "--quiet", "--upgrade", "--force-reinstall", "--no-deps", *_isolation(base, package), str(package)]
+        argv = [
+            *pip,
+            "install",
+            "--quiet",
+            "--upgrade",
+            "--force-reinstall",
+            "--no-deps",
+            *_isolation(base, package),
+            str(package),
+        ]
         if execute(argv, env) != 0:
             raise PackageError(f"package {package.name} cannot be installed; pip's output says why")
-    done = subprocess.run([str(python), "-I", "-c", _REQUIREMENTS, str(site)], capture_output=True, text=True, env=env, timeout=60)
+    done = subprocess.run(
+        [str(python), "-I", "-c", _REQUIREMENTS, str(site)], capture_output=True, text=True, env=env, timeout=60
+    )
     required = json.loads(done.stdout or "[]")
     if required:
         say(f"Running command: pip3 install {' '.join(required)}")
         if execute([*pip, "install", "--quiet", *required], env) != 0:
-            raise PackageError(f"the requirements of {', '.join(p.name for p in packages)} cannot be installed: {', '.join(required)}")
+            raise PackageError(
+                f"the requirements of {', '.join(p.name for p in packages)} cannot be installed: {', '.join(required)}"
+            )
 
 
 def _isolation(base: Interpreter, package: Path) -> list[str]:
