@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Callable, Iterator
-from dataclasses import dataclass, replace
+import builtins
+from dataclasses import dataclass
 
 from vertexrig._trainer_files import Problem
 from vertexrig._trainer_names import Call, Code, FunctionNode, Module, Scope, dotted, last_name
@@ -68,19 +68,6 @@ class Flag:
 _WITHOUT_VALUE = frozenset(
     {"store_true", "store_false", "store_const", "append_const", "count", "help", "version", "BooleanOptionalAction"}
 )
-# Command lines that derive their flags from signatures or data classes: what they accept is not declared call by call.
-_UNREAD_PARSERS = {
-    "fire": "Fire",
-    "tyro": "cli",
-    "simple_parsing": "ArgumentParser",
-    "jsonargparse": "ArgumentParser",
-    "transformers": "HfArgumentParser",
-    "hydra": "main",
-    "docopt": "docopt",
-    "plac": "call",
-    "defopt": "run",
-    "tap": "Tap",
-}
 _ABSL_TYPES = {
     "string": "str",
     "integer": "int",
@@ -96,101 +83,57 @@ _ABSL_TYPES = {
     "multi_float": "float",
     "multi_enum": "str",
 }
-_CLICK_TYPES = {
-    "INT": "int",
-    "FLOAT": "float",
-    "STRING": "str",
-    "BOOL": "bool",
-    "IntRange": "int",
-    "FloatRange": "float",
-}
 
 
-@dataclass(frozen=True)
-class FlagSet:
-    """What the command line of a trainer accepts, as far as its source says.
+class Collector:
+    """What the readers of one trainer's calls have found so far."""
 
-    Args:
-        flags: Every declared flag, in the order of declaration.
-        parsers: Which parsers are used: `argparse`, `absl`, `click`, `typer`, or the name of one not read here.
-        tolerates_unknown: Whether unknown flags are ignored (`parse_known_args` and its like).
-        unread: Declarations that could not be read: other flags may exist.
-    """
-
-    flags: tuple[Flag, ...]
-    parsers: frozenset[str]
-    tolerates_unknown: bool
-    unread: tuple[Problem, ...]
-
-
-class _Collector:
     def __init__(self, code: Code) -> None:
         self.code = code
         self.flags: list[Flag] = []
         self.parsers: set[str] = set()
         self.unread: list[Problem] = []
         self.tolerates_unknown = False
+        self.abbreviations = True
+        self.own = {name for module in code.modules for name in module.definitions}
         self.required: set[str] = set()
         self.defaulted: set[str] = set()
 
     def skip(self, call: Call, why: str) -> None:
+        """Notes a declaration that cannot be read."""
         self.unread.append(Problem(why, call.module.file, call.node.lineno))
 
 
-def collect(code: Code) -> FlagSet:
-    """The flags declared anywhere in the modules of `code`."""
-    found = _Collector(code)
-    for call in code.calls:
-        name = last_name(call.node.func)
-        reader = _READERS.get(name)
-        if reader is not None:
-            reader(found, call)
-        elif name.startswith("DEFINE_"):
-            _absl(found, call, name.removeprefix("DEFINE_"))
-        elif _full_name(call.node.func, call.module) in _UNREAD:
-            parser = _full_name(call.node.func, call.module).split(".")[0]
-            found.parsers.add(parser)
-            found.skip(call, f"flags made by {parser} are not read")
-    for module in code.modules:
-        _typer_commands(found, module)
-        _argv(found, module)
-    flags = tuple(_finished(flag, found) for flag in found.flags)
-    return FlagSet(flags, frozenset(found.parsers), found.tolerates_unknown, tuple(found.unread))
-
-
-def _finished(flag: Flag, found: _Collector) -> Flag:
-    if flag.parser == "absl" and flag.dest in found.required:
-        return replace(flag, required=True)
-    if flag.parser == "argparse" and flag.dest in found.defaulted:
-        return replace(flag, has_default=True)
-    return flag
-
-
-def _full_name(node: ast.expr, module: Module) -> str:
+def full_name(node: ast.expr, module: Module) -> str:
+    """A dotted expression with its first part as it was imported: `np.int64` is `numpy.int64`."""
     head, _, rest = dotted(node).partition(".")
     return ".".join(part for part in (module.aliases.get(head, head), rest) if part)
 
 
-def _keywords(call: Call) -> dict[str, ast.expr]:
+def keywords_of(call: Call) -> dict[str, ast.expr]:
+    """The keyword arguments of a call."""
     return {keyword.arg: keyword.value for keyword in call.node.keywords if keyword.arg is not None}
 
 
-def _unpacks(call: Call) -> bool:
+def unpacks(call: Call) -> bool:
+    """Whether a call has `*args` or `**kwargs`, so that its arguments are not all written down."""
     starred = any(isinstance(argument, ast.Starred) for argument in call.node.args)
     return starred or any(keyword.arg is None for keyword in call.node.keywords)
 
 
-def _constant(found: _Collector, node: ast.expr | None, call: Call) -> str | int | float | bool | None:
+def constant(found: Collector, node: ast.expr | None, call: Call) -> str | int | float | bool | None:
+    """The one plain constant an expression has, else None."""
     values = found.code.values(node, call.scope, call.module)
     value = values[0] if values is not None and len(values) == 1 else None
     return value if isinstance(value, (str, int, float, bool)) else None
 
 
-def _truth(found: _Collector, node: ast.expr | None, call: Call) -> bool:
-    return node is not None and _constant(found, node, call) is True
+def truth(found: Collector, node: ast.expr | None, call: Call) -> bool:
+    """Whether an expression is plainly True."""
+    return node is not None and constant(found, node, call) is True
 
 
-def _texts_of(found: _Collector, node: ast.expr | None, call: Call) -> tuple[str, ...] | None:
+def texts_of(found: Collector, node: ast.expr | None, call: Call) -> tuple[str, ...] | None:
     """The members of a literal list, tuple, set or mapping (or a name for one), as text."""
     if isinstance(node, ast.Name):
         node = _single_binding(node.id, call.scope) or node
@@ -199,7 +142,7 @@ def _texts_of(found: _Collector, node: ast.expr | None, call: Call) -> tuple[str
         and last_name(node.func) in {"list", "sorted", "tuple", "set"}
         and len(node.args) == 1
     ):
-        return _texts_of(found, node.args[0], call)
+        return texts_of(found, node.args[0], call)
     if isinstance(node, ast.Dict):
         members: list[ast.expr | None] = list(node.keys)
     elif isinstance(node, (ast.List, ast.Tuple, ast.Set)):
@@ -226,15 +169,15 @@ def _single_binding(name: str, scope: Scope | None) -> ast.expr | None:
 # argparse
 
 
-def _argparse(found: _Collector, call: Call) -> None:
+def read_argument(found: Collector, call: Call) -> None:
     found.parsers.add("argparse")
-    keywords = _keywords(call)
-    if _unpacks(call):
+    keywords = keywords_of(call)
+    if unpacks(call):
         found.skip(call, "add_argument with unpacked arguments cannot be read")
         return
     groups = [found.code.texts(argument, call.scope, call.module) for argument in call.node.args]
     if not groups:
-        dest = _constant(found, keywords.get("dest"), call)
+        dest = constant(found, keywords.get("dest"), call)
         groups = [(dest,)] if isinstance(dest, str) else [None]
     names: list[str] = []
     for group in groups:
@@ -251,18 +194,18 @@ def _argparse(found: _Collector, call: Call) -> None:
         found.flags.append(_argparse_flag(found, call, tuple(options), keywords))
 
 
-def _argparse_flag(found: _Collector, call: Call, names: tuple[str, ...], keywords: dict[str, ast.expr]) -> Flag:
+def _argparse_flag(found: Collector, call: Call, names: tuple[str, ...], keywords: dict[str, ast.expr]) -> Flag:
     positional = not names[0].startswith("-")
     longest = next((name for name in names if name.startswith("--")), names[0])
-    dest = _constant(found, keywords.get("dest"), call)
+    dest = constant(found, keywords.get("dest"), call)
     kind, float_text = _type_of(found, keywords.get("type"), call)
     nargs = keywords.get("nargs")
-    nargs_value = _constant(found, nargs, call)
+    nargs_value = constant(found, nargs, call)
     nargs_text = None if nargs is None else DYNAMIC if nargs_value is None else str(nargs_value)
     required = (
         positional and nargs_text not in {"?", "*", DYNAMIC}
         if positional
-        else _truth(found, keywords.get("required"), call)
+        else truth(found, keywords.get("required"), call)
     )
     action = _action(found, keywords.get("action"), call)
     if action in _WITHOUT_VALUE:
@@ -273,8 +216,8 @@ def _argparse_flag(found: _Collector, call: Call, names: tuple[str, ...], keywor
         type=kind,
         required=required and "default" not in keywords if positional else required,
         has_default="default" in keywords,
-        default=_constant(found, keywords.get("default"), call),
-        choices=_texts_of(found, keywords.get("choices"), call),
+        default=constant(found, keywords.get("default"), call),
+        choices=texts_of(found, keywords.get("choices"), call),
         action=action,
         nargs=nargs_text,
         takes_float_text=float_text,
@@ -284,16 +227,16 @@ def _argparse_flag(found: _Collector, call: Call, names: tuple[str, ...], keywor
     )
 
 
-def _action(found: _Collector, node: ast.expr | None, call: Call) -> str:
+def _action(found: Collector, node: ast.expr | None, call: Call) -> str:
     if node is None:
         return "store"
     if last_name(node) == "BooleanOptionalAction":
         return "BooleanOptionalAction"
-    value = _constant(found, node, call)
+    value = constant(found, node, call)
     return value if isinstance(value, str) else DYNAMIC
 
 
-def _type_of(found: _Collector, node: ast.expr | None, call: Call) -> tuple[str, bool | None]:
+def _type_of(found: Collector, node: ast.expr | None, call: Call) -> tuple[str, bool | None]:
     """A type's name, and whether it accepts the text `128.0`."""
     if node is None:
         return "str", True
@@ -323,7 +266,7 @@ def _is_local(name: str, scope: Scope | None) -> bool:
 
 
 def _definition(name: str, call: Call, code: Code) -> tuple[FunctionNode | ast.ClassDef, Module] | None:
-    full = _full_name(ast.parse(name, mode="eval").body, call.module)
+    full = full_name(ast.parse(name, mode="eval").body, call.module)
     owner, _, last = full.rpartition(".")
     module = code.by_name.get(owner) if owner else call.module
     node = module.definitions.get(last) if module is not None else None
@@ -341,30 +284,64 @@ def _reads_floats(node: FunctionNode | ast.ClassDef, module: Module, code: Code)
     return None if called & {"split", "rstrip", "removesuffix", "partition", "replace", "sub", "match"} else False
 
 
-def _parse_known(found: _Collector, call: Call) -> None:
+def read_parse_known(found: Collector, call: Call) -> None:
     found.parsers.add("argparse")
     found.tolerates_unknown = True
 
 
-def _parse(found: _Collector, call: Call) -> None:
-    if isinstance(call.node.func, ast.Attribute):
-        found.parsers.add("argparse")
+def read_parse(found: Collector, call: Call) -> None:
+    """`parse_args` of a parser that some other package made: its flags are not written here."""
+    if not isinstance(call.node.func, ast.Attribute):
+        return
+    found.parsers.add("argparse")
+    receiver = call.node.func.value
+    maker = _single_binding(receiver.id, call.scope) if isinstance(receiver, ast.Name) else receiver
+    if isinstance(maker, ast.Call) and not (_makes_parser(maker) or last_name(maker.func) in found.own):
+        found.skip(call, f"the parser comes from {dotted(maker.func)}, whose flags are not written here")
 
 
-def _set_defaults(found: _Collector, call: Call) -> None:
-    found.defaulted |= set(_keywords(call))
+def read_parser(found: Collector, call: Call) -> None:
+    """`ArgumentParser(...)` itself."""
+    found.parsers.add("argparse")
+    keywords = keywords_of(call)
+    abbreviations = keywords.get("allow_abbrev")
+    if isinstance(abbreviations, ast.Constant) and abbreviations.value is False:
+        found.abbreviations = False
+    parents = keywords.get("parents")
+    for parent in parents.elts if isinstance(parents, (ast.List, ast.Tuple)) else []:
+        made = _single_binding(parent.id, call.scope) if isinstance(parent, ast.Name) else parent
+        if not (isinstance(made, ast.Call) and (_makes_parser(made) or last_name(made.func) in found.own)):
+            found.skip(call, "a parent parser is not written here")
 
 
-def _subparsers(found: _Collector, call: Call) -> None:
+def read_handed_parser(found: Collector, call: Call) -> None:
+    """A parser handed to a function of another package, which may add flags to it."""
+    if isinstance(call.node.func, ast.Name) and hasattr(builtins, call.node.func.id):
+        return
+    for argument in call.node.args:
+        made = _single_binding(argument.id, call.scope) if isinstance(argument, ast.Name) else None
+        if isinstance(made, ast.Call) and _makes_parser(made) and last_name(call.node.func) not in found.own:
+            found.skip(call, f"{dotted(call.node.func)} may add flags")
+
+
+def _makes_parser(call: ast.Call) -> bool:
+    return last_name(call.func) in {"ArgumentParser", "add_argument_group", "add_mutually_exclusive_group"}
+
+
+def read_set_defaults(found: Collector, call: Call) -> None:
+    found.defaulted |= set(keywords_of(call))
+
+
+def read_subparsers(found: Collector, call: Call) -> None:
     found.skip(call, "sub-commands: which flags are valid depends on the command")
 
 
 # absl
 
 
-def _absl(found: _Collector, call: Call, kind: str) -> None:
+def read_absl(found: Collector, call: Call, kind: str) -> None:
     found.parsers.add("absl")
-    keywords, args = _keywords(call), call.node.args
+    keywords, args = keywords_of(call), call.node.args
     names = found.code.texts(args[0] if args else keywords.get("name"), call.scope, call.module)
     if names is None or kind not in _ABSL_TYPES:
         found.skip(call, f"DEFINE_{kind} cannot be read")
@@ -379,10 +356,10 @@ def _absl(found: _Collector, call: Call, kind: str) -> None:
                 names=(f"--{name}", f"-{name}", *((f"--no{name}",) if typed == "bool" else ())),
                 dest=name,
                 type=typed,
-                required=_truth(found, keywords.get("required"), call),
+                required=truth(found, keywords.get("required"), call),
                 has_default=default is not None and not is_none,
-                default=_constant(found, default, call),
-                choices=_texts_of(found, choices, call) if "enum" in kind else None,
+                default=constant(found, default, call),
+                choices=texts_of(found, choices, call) if "enum" in kind else None,
                 action="append" if kind.startswith("multi") else "store",
                 takes_float_text={"int": False, "bool": False}.get(typed, True),
                 parser="absl",
@@ -392,184 +369,8 @@ def _absl(found: _Collector, call: Call, kind: str) -> None:
         )
 
 
-def _absl_required(found: _Collector, call: Call) -> None:
+def read_absl_required(found: Collector, call: Call) -> None:
     for argument in call.node.args[:1]:
         found.required |= set(
-            _texts_of(found, argument, call) or found.code.texts(argument, call.scope, call.module) or ()
+            texts_of(found, argument, call) or found.code.texts(argument, call.scope, call.module) or ()
         )
-
-
-# click and typer
-
-
-def _click(found: _Collector, call: Call) -> None:
-    """`@click.option` / `@option`, when click is what it comes from."""
-    full = _full_name(call.node.func, call.module)
-    if not full.startswith(("click.", "rich_click.", "asyncclick.")):
-        return
-    found.parsers.add("click")
-    keywords = _keywords(call)
-    texts = [found.code.texts(argument, call.scope, call.module) for argument in call.node.args]
-    if _unpacks(call) or not texts or any(text is None for text in texts):
-        found.skip(call, "the name of this option is not a plain text")
-        return
-    declared = [name for text in texts for name in text or ()]
-    names = tuple(part.strip() for name in declared if name.startswith("-") for part in name.split("/"))
-    is_argument = full.endswith(".argument")
-    if not names and not is_argument:
-        found.skip(call, "this option has no name")
-        return
-    names = names or (declared[0],)
-    plain = [name for name in declared if not name.startswith("-")]
-    default, kind = keywords.get("default"), _click_type(found, call, keywords)
-    value = _constant(found, default, call)
-    switch = _truth(found, keywords.get("is_flag"), call) or any("/" in name for name in declared)
-    found.flags.append(
-        Flag(
-            names=names,
-            dest=plain[0] if plain else max(names, key=len).lstrip("-").replace("-", "_"),
-            type="bool" if switch else kind,
-            required=_truth(found, keywords.get("required"), call)
-            or (is_argument and default is None and "required" not in keywords),
-            has_default=default is not None,
-            default=value,
-            choices=_click_choices(found, call, keywords.get("type")),
-            action="store_true" if switch else "store",
-            nargs="dynamic" if "nargs" in keywords else None,
-            takes_float_text={"int": False, "bool": False, DYNAMIC: None}.get(kind, True),
-            parser="click",
-            file=call.module.file,
-            line=call.node.lineno,
-        )
-    )
-
-
-def _click_type(found: _Collector, call: Call, keywords: dict[str, ast.expr]) -> str:
-    node = keywords.get("type")
-    if node is None:
-        value = _constant(found, keywords.get("default"), call)
-        return type(value).__name__ if value is not None else "str"
-    name = last_name(node.func if isinstance(node, ast.Call) else node)
-    if name == "Choice":
-        return "str"
-    return _CLICK_TYPES.get(name, name if name in {"int", "float", "str", "bool"} else DYNAMIC)
-
-
-def _click_choices(found: _Collector, call: Call, node: ast.expr | None) -> tuple[str, ...] | None:
-    if isinstance(node, ast.Call) and last_name(node.func) == "Choice" and node.args:
-        return _texts_of(found, node.args[0], call)
-    return None
-
-
-def _click_settings(found: _Collector, node: ast.AST) -> None:
-    if isinstance(node, ast.Dict):
-        for key, value in zip(node.keys, node.values, strict=True):
-            if (
-                isinstance(key, ast.Constant)
-                and key.value == "ignore_unknown_options"
-                and isinstance(value, ast.Constant)
-            ):
-                found.tolerates_unknown |= value.value is True
-
-
-def _typer_commands(found: _Collector, module: Module) -> None:
-    """Functions handed to `typer.run` or decorated as a command of a `typer.Typer`: each parameter is a flag."""
-    for node, _ in module.nodes:
-        _click_settings(found, node)
-    if not any(target.split(".")[0] == "typer" for target in module.aliases.values()):
-        return
-    found.parsers.add("typer")
-    for name, node in module.definitions.items():
-        if isinstance(node, ast.ClassDef):
-            continue
-        decorated = any(
-            isinstance(decorator, ast.Call) and last_name(decorator.func) in {"command", "callback"}
-            for decorator in node.decorator_list
-        )
-        run = any(
-            any(isinstance(argument, ast.Name) and argument.id == name for argument in call.node.args)
-            for call in module.calls
-            if _full_name(call.node.func, module) == "typer.run"
-        )
-        if decorated or run:
-            found.flags += _typer_flags(node, module)
-
-
-def _typer_flags(node: ast.FunctionDef | ast.AsyncFunctionDef, module: Module) -> Iterator[Flag]:
-    args = [*node.args.posonlyargs, *node.args.args]
-    defaults: dict[str, ast.expr] = dict(
-        zip([arg.arg for arg in reversed(args)], reversed(node.args.defaults), strict=False)
-    )
-    defaults |= {a.arg: d for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None}
-    for arg in [*args, *node.args.kwonlyargs]:
-        annotation, default = arg.annotation, defaults.get(arg.arg)
-        marker = default if isinstance(default, ast.Call) else None
-        if isinstance(annotation, ast.Subscript) and last_name(annotation.value) == "Annotated":
-            parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
-            annotation = parts[0]
-            marker = next((part for part in parts[1:] if isinstance(part, ast.Call)), marker)
-        names = tuple(
-            argument.value
-            for argument in (marker.args if marker else [])
-            if isinstance(argument, ast.Constant) and isinstance(argument.value, str) and argument.value.startswith("-")
-        )
-        value = marker.args[0] if marker is not None and marker is default and marker.args else default
-        missing = value is None or (isinstance(value, ast.Constant) and value.value is ...)
-        is_argument = last_name(marker.func) == "Argument" if marker else default is None
-        kind = (
-            dotted(annotation)
-            if isinstance(annotation, (ast.Name, ast.Attribute))
-            else "str"
-            if annotation is None
-            else DYNAMIC
-        )
-        dashed = f"--{arg.arg.replace('_', '-')}"
-        constant = value.value if isinstance(value, ast.Constant) else None
-        yield Flag(
-            names=(arg.arg,)
-            if is_argument
-            else names or ((dashed, f"--no-{dashed[2:]}") if kind == "bool" else (dashed,)),
-            dest=arg.arg,
-            type=kind,
-            required=missing,
-            has_default=not missing,
-            default=constant if isinstance(constant, (str, int, float, bool)) else None,
-            action="store_true" if kind == "bool" and not is_argument else "store",
-            takes_float_text={"int": False, "bool": False, "float": True, "str": True}.get(kind),
-            parser="typer",
-            file=module.file,
-            line=arg.lineno,
-        )
-
-
-def _argv(found: _Collector, module: Module) -> None:
-    """A trainer that reads `sys.argv` itself may take anything, unless it only hands it to a parser."""
-    handed = {
-        id(argument)
-        for call in module.calls
-        if last_name(call.node.func) in {"parse_args", "parse_known_args", "run", "main", "FLAGS", "Path", "basename"}
-        for outer in call.node.args
-        for argument in ast.walk(outer)
-    }
-    for node, _ in module.nodes:
-        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 0:
-            handed.add(id(node.value))  # sys.argv[0] is the program's name
-        is_argv = isinstance(node, ast.Attribute) and _full_name(node, module) == "sys.argv"
-        if is_argv and id(node) not in handed:
-            found.unread.append(Problem("sys.argv is read by hand", module.file, getattr(node, "lineno", 1)))
-            found.parsers.add("sys.argv")
-
-
-_UNREAD = {f"{package}.{name}" for package, name in _UNREAD_PARSERS.items()}
-_READERS: dict[str, Callable[[_Collector, Call], None]] = {
-    "add_argument": _argparse,
-    "parse_known_args": _parse_known,
-    "parse_known_intermixed_args": _parse_known,
-    "parse_args": _parse,
-    "set_defaults": _set_defaults,
-    "add_subparsers": _subparsers,
-    "mark_flag_as_required": _absl_required,
-    "mark_flags_as_required": _absl_required,
-    "option": _click,
-    "argument": _click,
-}

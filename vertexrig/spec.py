@@ -17,6 +17,7 @@ from typing import Any, Literal
 from vertexrig import messages, yamltext
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Finding, Severity
+from vertexrig.schema import kind_of, shown
 
 Kind = Literal["CustomJobSpec", "HyperparameterTuningJob"]
 KINDS: tuple[Kind, ...] = ("CustomJobSpec", "HyperparameterTuningJob")
@@ -224,7 +225,7 @@ def _finding(rule: str, path: str, message: str, fix: str = "", *, file: str = "
 def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None) -> Document:
     data = reading.data
     if not isinstance(data, dict):
-        what = "empty" if data is None else _type_name(data)
+        what = "empty" if data is None else kind_of(data)
         finding = _finding("yaml-syntax", "", f"the file is {what}; a job spec is a mapping", file=file, line=1)
         return Document(kind or "CustomJobSpec", {}, (finding,), file)
     walk = _Walk(reading, file)
@@ -233,7 +234,9 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None) -> Do
     legacy = sorted(key for key in data if key in _LEGACY_KEYS)
     if legacy:
         walk.report(
-            "legacy-ai-platform", (legacy[0],), legacy[0],
+            "legacy-ai-platform",
+            (legacy[0],),
+            legacy[0],
             f"{legacy[0]!r} belongs to AI Platform Training, which is retired; gcloud sends it to Vertex AI as it stands",
             "write workerPoolSpecs (custom job) or studySpec and trialJobSpec (tuning job)",
         )
@@ -241,7 +244,9 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None) -> Do
     inner = next((key for key in ("jobSpec", "job_spec") if isinstance(data.get(key), dict)), None)
     if taken == "CustomJobSpec" and inner:
         walk.report(
-            "custom-job-wrapper", (inner,), inner,
+            "custom-job-wrapper",
+            (inner,),
+            inner,
             f"the file is a CustomJob; gcloud --config takes a CustomJobSpec and would send it as {inner}.{inner}",
             f"move what stands under {inner} to the top; give displayName and labels to gcloud as flags",
         )
@@ -288,7 +293,14 @@ def _fields(full_name: str, descriptor: Any) -> tuple[dict[str, _Field], tuple[s
         union = raw.containing_oneof
         real_union = union is not None and not union.name.startswith("_")  # "_x" holds a proto3 optional
         entry = _Field(
-            raw.name, raw.json_name, raw.type, repeated, is_map, union.name if real_union else "", message, raw.enum_type
+            raw.name,
+            raw.json_name,
+            raw.type,
+            repeated,
+            is_map,
+            union.name if real_union else "",
+            message,
+            raw.enum_type,
         )
         by_name[raw.json_name] = by_name[raw.name] = entry
         names.append(raw.json_name)
@@ -314,7 +326,11 @@ class _Walk:
     def notes(self) -> None:
         for note in self.reading.notes:
             path = self.canonical.get(note.path, ".".join(str(part) for part in note.path))
-            fix = "keep one of them" if note.kind == "duplicate-key" else 'quote it if it is text, or write it as "1.0e-4", true or false'
+            fix = (
+                "keep one of them"
+                if note.kind == "duplicate-key"
+                else 'quote it if it is text, or write it as "1.0e-4", true or false'
+            )
             finding = _finding(f"yaml-{note.kind}", path, note.message, fix, file=self.file, line=note.line)
             self.findings.append(finding)
 
@@ -332,13 +348,23 @@ class _Walk:
             if field_ is None:
                 choices = did_you_mean(key, names, most=20)
                 best = nearest(key, names)
-                self.report("unknown-field", (*raw, key), here, f"{descriptor.name} has no field {key!r}. {choices}",
-                            f"write {best}" if best else "")
+                self.report(
+                    "unknown-field",
+                    (*raw, key),
+                    here,
+                    f"{descriptor.name} has no field {key!r}. {choices}",
+                    f"write {best}" if best else "",
+                )
                 continue
             here = f"{path}.{field_.json_name}" if path else field_.json_name
             if key != field_.json_name:
-                self.report("snake-case-key", (*raw, key), here,
-                            f"{key!r} is the SDK's spelling; gcloud's tuning jobs refuse it", f"write {field_.json_name}")
+                self.report(
+                    "snake-case-key",
+                    (*raw, key),
+                    here,
+                    f"{key!r} is the SDK's spelling; gcloud's tuning jobs refuse it",
+                    f"write {field_.json_name}",
+                )
             if value is None:
                 continue
             canonical = self.field(value, field_, (*raw, key), here)
@@ -346,9 +372,13 @@ class _Walk:
                 continue
             if field_.oneof:
                 if field_.oneof in unions:
-                    self.report("one-of", (*raw, key), here,
-                                f"{unions[field_.oneof]} and {field_.json_name} are alternatives: only one can be set",
-                                f"remove {unions[field_.oneof]} or {field_.json_name}")
+                    self.report(
+                        "one-of",
+                        (*raw, key),
+                        here,
+                        f"{unions[field_.oneof]} and {field_.json_name} are alternatives: only one can be set",
+                        f"remove {unions[field_.oneof]} or {field_.json_name}",
+                    )
                     continue
                 unions[field_.oneof] = field_.json_name
             result[field_.json_name] = canonical
@@ -364,9 +394,13 @@ class _Walk:
         if not field_.repeated:
             return self.single(value, field_, raw, path)
         if not isinstance(value, list):
-            self.report("not-a-list", raw, path,
-                        f"a list belongs here; gcloud makes a list of {_type_name(value)}, the SDK and REST refuse it",
-                        "write it as a list, one item after a dash")
+            self.report(
+                "not-a-list",
+                raw,
+                path,
+                f"a list belongs here; gcloud makes a list of {kind_of(value)}, the SDK and REST refuse it",
+                "write it as a list, one item after a dash",
+            )
             items = [self.single(value, field_, raw, f"{path}[0]")]
         else:
             items = [self.single(item, field_, (*raw, i), f"{path}[{i}]") for i, item in enumerate(value)]
@@ -378,7 +412,9 @@ class _Walk:
         if not isinstance(value, dict):
             return self.wrong(value, "a mapping", raw, path)
         (_, value_field) = field_.message.fields[0], field_.message.fields_by_name["value"]
-        entry = _Field("value", "value", value_field.type, False, False, "", value_field.message_type, value_field.enum_type)
+        entry = _Field(
+            "value", "value", value_field.type, False, False, "", value_field.message_type, value_field.enum_type
+        )
         found = {str(k): self.single(v, entry, (*raw, k), f"{path}.{k}") for k, v in value.items()}
         return {k: v for k, v in found.items() if v is not _DROP}
 
@@ -405,7 +441,7 @@ class _Walk:
         return self.text(value, raw, path)
 
     def wrong(self, value: Any, wanted: str, raw: yamltext.RawPath, path: str, fix: str = "") -> Any:
-        self.report("wrong-type", raw, path, f"{_shown(value)} is {_type_name(value)}; {wanted} belongs here", fix)
+        self.report("wrong-type", raw, path, f"{shown(value)} is {kind_of(value)}; {wanted} belongs here", fix)
         return _DROP
 
     def text(self, value: Any, raw: yamltext.RawPath, path: str) -> Any:
@@ -425,9 +461,13 @@ class _Walk:
             if known is not None:
                 return known.name
         best = nearest(str(value), names)
-        self.report("unknown-enum-value", raw, path,
-                    f"{_shown(value)} is no {descriptor.name}. {did_you_mean(str(value), names, most=30)}",
-                    f"write {best}" if best else "")
+        self.report(
+            "unknown-enum-value",
+            raw,
+            path,
+            f"{shown(value)} is no {descriptor.name}. {did_you_mean(str(value), names, most=30)}",
+            f"write {best}" if best else "",
+        )
         return _DROP
 
     def integer(self, value: Any, kind: int, raw: yamltext.RawPath, path: str) -> Any:
@@ -459,28 +499,28 @@ class _Walk:
         if name == "Duration":
             if isinstance(value, str) and _DURATION.fullmatch(value) and abs(float(value[:-1])) <= 315_576_000_000:
                 return value
-            return self.wrong(value, "a duration: seconds and an s, such as 3600s,", raw, path,
-                              f"write {value}s" if isinstance(value, int) and not isinstance(value, bool) else "")
+            return self.wrong(
+                value,
+                "a duration: seconds and an s, such as 3600s,",
+                raw,
+                path,
+                f"write {value}s" if isinstance(value, int) and not isinstance(value, bool) else "",
+            )
         if name == "Timestamp":
             if isinstance(value, str) and _TIMESTAMP.fullmatch(value):
                 return value
             return self.wrong(value, "a time such as 2026-01-31T12:00:00Z", raw, path)
         for wrapper in _WRAPPERS:
             if name == f"{wrapper}Value":
-                types = {"Double": _DOUBLE, "Float": _FLOAT, "Int64": 3, "UInt64": 4, "Int32": 5, "UInt32": 13, "Bool": _BOOL}
+                types = {
+                    "Double": _DOUBLE,
+                    "Float": _FLOAT,
+                    "Int64": 3,
+                    "UInt64": 4,
+                    "Int32": 5,
+                    "UInt32": 13,
+                    "Bool": _BOOL,
+                }
                 inner = _Field("value", "value", types.get(wrapper, _STRING), False, False, "", None, None)
                 return self.single(value, inner, raw, path)
         return value  # Struct, Value, ListValue, Any: any JSON
-
-
-def _type_name(value: Any) -> str:
-    if value is None:
-        return "nothing"
-    names = {bool: "a boolean", int: "a whole number", float: "a number", str: "text", list: "a list", dict: "a mapping"}
-    return names.get(type(value), f"a {type(value).__name__}")
-
-
-def _shown(value: Any) -> str:
-    text = repr(value) if not isinstance(value, bool) else str(value).lower()
-    return text if len(text) <= 80 else text[:77] + "…"
-

@@ -27,9 +27,9 @@ _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?[eE][-+]?[0-9]+")
 _STRING_TAG = "tag:yaml.org,2002:str"
 
 try:
-    from yaml.cyaml import CParser as _CParser
+    from yaml.cyaml import CParser as _CParser  # type: ignore[attr-defined]
 
-    class _Loader(_CParser, SafeConstructor, Resolver):  # type: ignore[misc]
+    class _Loader(_CParser, SafeConstructor, Resolver):
         def __init__(self, text: str) -> None:
             _CParser.__init__(self, text)
             SafeConstructor.__init__(self)
@@ -137,7 +137,7 @@ class _Builder:
                 name = (key_node.tag, key_node.value)
                 if name in seen:
                     line = key_node.start_mark.line + 1
-                    text = f"key {key_node.value!r} stands twice in one mapping: gcloud takes the first, most others the last"
+                    text = f"key {key_node.value!r} stands twice: gcloud takes the first, most others the last"
                     self.reading.notes.append(Note("duplicate-key", (*path, key_node.value), line, text))
                 seen.add(name)
         for key_node, value_node in self.pairs(node):
@@ -149,7 +149,8 @@ class _Builder:
             if key in result:
                 continue
             result[key] = self.value(value_node, (*path, key), parents)
-            self.reading.lines[(*path, key)] = key_node.start_mark.line + 1
+            place = (*path, key)
+            self.reading.lines[place] = key_node.start_mark.line + 1
         return result
 
     def pairs(self, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:

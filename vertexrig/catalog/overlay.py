@@ -21,9 +21,10 @@ import yaml
 from vertexrig.catalog import tables
 from vertexrig.catalog.schema import ALWAYS, FIXED, SCHEMA, Bad, Field, Known
 from vertexrig.catalog.yaml_nodes import Document, read_document
-from vertexrig.errors import ConfigError, did_you_mean
+from vertexrig.errors import did_you_mean
 
 UNDATED = "undated"
+_PRICES = {"usd_per_hour", "compute_engine_usd"}
 
 
 def lay_over(file: Path) -> tables.Tables:
@@ -45,55 +46,70 @@ def lay_over(file: Path) -> tables.Tables:
     }
     for table, (node, _) in found.items():
         if table not in SCHEMA:
-            raise document.error(node, f"{table!r} is not a table of the catalog. {did_you_mean(table, SCHEMA)}")
+            raise document.error(node, f"{table[:80]!r} is not a table of the catalog. {did_you_mean(table, SCHEMA)}")
     known = Known(
         accelerators=frozenset(raw["accelerators"]).union(found.get("accelerators", (None, {}))[1]),
         quotas=frozenset(raw["quotas"]).union(found.get("quotas", (None, {}))[1]),
     )
     for table, (_, rows) in found.items():
-        for name, (name_node, row_node) in rows.items():
-            given = _row(document, table, name, name_node, row_node, raw[table].get(name), known)
+        for name, nodes in rows.items():
+            given = _row(document, table, name, nodes, raw[table].get(name), known)
             raw[table][name] = _merged(table, name, raw[table].get(name), given)
     return raw
 
 
 def _row(
-    document: Document,
-    table: str,
-    name: str,
-    name_node: yaml.Node,
-    row_node: yaml.Node,
-    base: tables.Raw | None,
-    known: Known,
+    document: Document, table: str, name: str, nodes: tuple[yaml.Node, yaml.Node], base: tables.Raw | None, known: Known
 ) -> tables.Raw:
-    """One row of the overlay, checked: its fields, and `source` and `date`."""
+    """One row of the overlay, checked, with its source and date.
+
+    Args:
+        document: The overlay.
+        table: The row's table.
+        name: The row's name.
+        nodes: The nodes of its name and of its fields.
+        base: The shipped row it corrects; None for a new row.
+        known: The names it may refer to.
+    """
     schema: dict[str, Field] = {**SCHEMA[table], **ALWAYS}
-    place = f"{table}.{name}"
+    place = f"{table}.{name[:80]}"
     given: tables.Raw = {}
-    for key, (key_node, value_node) in document.mapping(row_node, place).items():
+    for key, (key_node, value_node) in document.mapping(nodes[1], place).items():
         if key not in schema:
-            raise document.error(key_node, f"{place} has no key {key!r}. {did_you_mean(key, schema)}")
+            raise document.error(key_node, f"{place} has no key {key[:80]!r}. {did_you_mean(key, schema)}")
         try:
             given[key] = schema[key].read(document, value_node, known)
         except Bad as error:
             raise document.error(error.node, f"{place}.{key}: {error}") from None
-    if base is None:
-        if table in FIXED:
-            raise document.error(
-                name_node,
-                f"{name!r} is not one of the {table}, which can only be corrected. {did_you_mean(name, FIXED[table]())}",
-            )
-        missing = [key for key, field in SCHEMA[table].items() if field.required and key not in given]
-        if missing:
-            raise document.error(name_node, f"{place} is new and lacks {', '.join(missing)}")
-        if table == "prices" and not {"usd_per_hour", "compute_engine_usd"} & given.keys():
-            raise document.error(name_node, f"{place} is new and lacks usd_per_hour (or compute_engine_usd)")
-    elif table == "limits" and "value" in given and type(given["value"]) is not type(base["value"]):
-        was = type(base["value"]).__name__
-        raise document.error(name_node, f"{place}.value must stay of type {was}, as in {base['value']!r}")
+    problem = _new_row_lacks(table, name, given) if base is None else _type_changed(table, given, base)
+    if given.keys() >= _PRICES:
+        problem = "takes usd_per_hour or compute_engine_usd, not both"
+    if problem:
+        raise document.error(nodes[0], f"{place} {problem}")
     given.setdefault("source", f"your overlay {document.name}")
     given.setdefault("date", UNDATED)
     return given
+
+
+def _new_row_lacks(table: str, name: str, given: tables.Raw) -> str:
+    """Why a row cannot be added; empty if it can."""
+    if table in FIXED:
+        choices = did_you_mean(name, FIXED[table]())
+        return f"does not exist: {table} can be corrected but not added to. {choices}"
+    missing = [key for key, field in SCHEMA[table].items() if field.required and key not in given]
+    if table == "prices" and not given.keys() & _PRICES:
+        missing.append("usd_per_hour (or compute_engine_usd)")
+    return f"is new and lacks {', '.join(missing)}" if missing else ""
+
+
+def _type_changed(table: str, given: tables.Raw, base: tables.Raw) -> str:
+    """Why a limit's new value does not fit where the old one is read; empty if it does."""
+    if table != "limits" or "value" not in given:
+        return ""
+    old, new = base["value"], given["value"]
+    if type(new) is type(old) or (isinstance(old, float) and type(new) is int):
+        return ""
+    return f"value must stay of type {type(old).__name__}, as in {old!r}"
 
 
 def _merged(table: str, name: str, base: tables.Raw | None, given: tables.Raw) -> tables.Raw:
@@ -101,14 +117,14 @@ def _merged(table: str, name: str, base: tables.Raw | None, given: tables.Raw) -
     if base is None:
         defaults = {key: field.default for key, field in SCHEMA[table].items() if not field.required}
         return {tables.KEYS[table]: name, **defaults, **given}
-    row: dict[str, Any] = {**base, "note": ""}
-    if {"usd_per_hour", "compute_engine_usd"} & given.keys():  # one price or the other, never both
-        row.pop("usd_per_hour", None)
-        row.pop("compute_engine_usd", None)
+    row: dict[str, Any] = dict(base)
+    if {
+        "usd_per_hour",
+        "compute_engine_usd",
+    } & given.keys():  # one price or the other, never both, and no note on the old one
+        for key in (*_PRICES, "note"):
+            row.pop(key, None)
     for key, value in given.items():
         merge = isinstance(value, dict) and table != "limits"
         row[key] = {**row.get(key, {}), **value} if merge else value
     return row
-
-
-__all__ = ["ConfigError", "lay_over"]
