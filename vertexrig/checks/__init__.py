@@ -4,7 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from vertexrig.checks import hardware, regions
+from vertexrig.checks import (
+    cluster, disks, gcloud, hardware, identity, images, naming, network, program, quotas, regions, scheduling, storage, tpu,
+)  # fmt: skip
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.finding import Finding
 from vertexrig.spec import Document
@@ -12,7 +14,9 @@ from vertexrig.spec import Document
 __all__ = ["RULES", "Context", "Problem", "Rule", "check", "findings", "rule_ids"]
 
 # study, trainer and strategy (rules about studies and about the trainer's source) join this list.
-_TOPICS = (hardware, regions)
+_TOPICS = (
+    hardware, tpu, regions, quotas, cluster, images, program, scheduling, storage, disks, identity, network, naming, gcloud,
+)  # fmt: skip
 
 RULES: tuple[Rule, ...] = tuple(rule for topic in _TOPICS for rule in topic.RULES)
 _RULE = {rule.id: rule for rule in RULES}
