@@ -18,6 +18,13 @@ from vertexrig.render import Rendered, Renderer
 from vertexrig.trainer_source import TrainerSource, read
 
 _POOL = re.compile(r"workerPoolSpecs\[(\d+)\]")
+# where the project file has another word for a field of the API
+_PROJECT_WORDS = {
+    "executor_image_uri": "image",
+    "image_uri": "image",
+    "output_uri_prefix": "base_output_directory",
+    "python_module": "module",
+}
 _STEP = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]")
 
 
@@ -121,6 +128,7 @@ class Workspace:
         bases: list[tuple[str, ...]] = [("jobs", view.name if view.sweep is None else view.sweep.job)]
         if view.sweep is not None:
             bases.insert(0, ("sweeps", view.name))
+        bases += [("trainer",), ()]
         pool = _POOL.search(path)
         role = ("", "worker", "reduction_server" if view.pools["reduction_server"] else "ps", "evaluator")
         place = role[int(pool[1])] if pool and int(pool[1]) < len(role) else ""
@@ -142,7 +150,8 @@ def _project_names(document: spec.Document, path: str) -> Iterator[str]:
         name, index = match[1], match[2]
         if name:
             here = here.get(name) if isinstance(here, dict) else None
-            yield re.sub(r"(?<=[a-z0-9])([A-Z])", lambda m: f"_{m[1].lower()}", name)
+            snake = re.sub(r"(?<=[a-z0-9])([A-Z])", lambda m: f"_{m[1].lower()}", name)
+            yield _PROJECT_WORDS.get(snake, snake)
             continue
         here = here[int(index)] if isinstance(here, list) and int(index) < len(here) else None
         if isinstance(here, dict):

@@ -9,7 +9,7 @@ from vertexrig.checks import (
 )  # fmt: skip
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.finding import Finding
-from vertexrig.spec import Document
+from vertexrig.spec import READING_RULES, Document, ReadingRule
 
 __all__ = ["RULES", "Context", "Problem", "Rule", "check", "findings", "rule_ids"]
 
@@ -63,8 +63,11 @@ def findings(rule: Rule | str, problems: Iterable[Problem], document: Document |
     ]  # fmt: skip
 
 
+def all_rules() -> tuple[Rule | ReadingRule, ...]:
+    """Every rule, those of the strict reading first."""
+    return (*READING_RULES, *RULES)
+
+
 def rule_ids() -> tuple[str, ...]:
     """The id of every rule, those of the strict reading included: what can be silenced."""
-    from vertexrig.spec import READING_RULES
-
     return (*(rule.id for rule in READING_RULES), *_RULE)

@@ -157,7 +157,9 @@ def reduction_framework(document: Document, context: Context) -> Iterator[Proble
         least = oldest.get(image.framework)
         if least is None or _version(image.version) < _version(least):
             wanted = " or ".join(f"{name} {version}" for name, version in oldest.items())
-            text = f"the Reduction Server works with prebuilt images from {wanted} on; pool {pool.index} has {image.name}"
+            text = (
+                f"the Reduction Server works with prebuilt images from {wanted} on; pool {pool.index} has {image.name}"
+            )
             yield Problem(f"{pool.program_path}", text, "use a newer image")
 
 

@@ -123,7 +123,9 @@ def image_legacy(document: Document, context: Context) -> Iterator[Problem]:
         name = _bare(pool.image).rpartition("/")[2]
         known = next((image for image in context.catalog.images if image.name == name), None)
         text = f"{pool.image} is an old address of the prebuilt images, no longer on their list"
-        fix = f"write {known.uri(context.catalog.host_for_region(context.region))}" if known else "use us-docker.pkg.dev"
+        fix = (
+            f"write {known.uri(context.catalog.host_for_region(context.region))}" if known else "use us-docker.pkg.dev"
+        )
         yield Problem(_path(pool), text, fix)
 
 
@@ -181,7 +183,10 @@ def image_tpu_unused(document: Document, context: Context) -> Iterator[Problem]:
 
 def image_tpu_generation(document: Document, context: Context) -> Iterator[Problem]:
     catalog = context.catalog
-    covered, without = catalog.limits.names("tpu.prebuilt_tensorflow_for"), catalog.limits.names("tpu.without_tensorflow")
+    covered, without = (
+        catalog.limits.names("tpu.prebuilt_tensorflow_for"),
+        catalog.limits.names("tpu.without_tensorflow"),
+    )
     for pool, image in _images(document, context):
         name = tpu_name(pool, catalog).removesuffix("_POD")
         if not name or image.kind != "tpu" or name in covered or image.framework not in ("tf", "pytorch"):

@@ -102,7 +102,9 @@ def _mount_problems(mount: Mapping[str, Any], path: str, root: str, needed: tupl
     address = str(mount.get(needed[0], ""))
     if address and not _is_address(address):
         severity = None if _NUMERIC.fullmatch(address) else Severity.WARNING
-        yield Problem(f"{path}.{needed[0]}", f"{address!r} is not an IP address", "write the server's IP address", severity)
+        yield Problem(
+            f"{path}.{needed[0]}", f"{address!r} is not an IP address", "write the server's IP address", severity
+        )
 
 
 def nfs_mount(document: Document, context: Context) -> Iterator[Problem]:

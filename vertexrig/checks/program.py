@@ -92,7 +92,9 @@ def arg_blank(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         for number, arg in enumerate(pool.args):
             if not arg.strip():
-                yield Problem(_arg_path(pool, number), "the argument is empty: the program gets it as a word of its own")
+                yield Problem(
+                    _arg_path(pool, number), "the argument is empty: the program gets it as a word of its own"
+                )
             elif arg != arg.strip() and arg.strip().startswith("-"):
                 text = f"{arg[:80]!r} has space around it, which reaches the program"
                 yield Problem(_arg_path(pool, number), text, f"write {arg.strip()}")
@@ -153,7 +155,11 @@ def env_name(document: Document, context: Context) -> Iterator[Problem]:
             name = str(variable.get("name", ""))
             path = f"{pool.program_path}.env[{number}].name"
             if not form.fullmatch(name) and not (not name and told(document, path)):
-                text = f"{name!r} is not a name for a variable: letters, digits and _, no digit first" if name else "a variable has no name"
+                text = (
+                    f"{name!r} is not a name for a variable: letters, digits and _, no digit first"
+                    if name
+                    else "a variable has no name"
+                )
                 yield Problem(path, text)
 
 
@@ -163,7 +169,9 @@ def env_twice(document: Document, context: Context) -> Iterator[Problem]:
         for number, variable in enumerate(pool.env):
             name = str(variable.get("name", ""))
             if name and name in seen:
-                yield Problem(f"{pool.program_path}.env[{number}].name", f"the variable {name} is given twice", "keep one")
+                yield Problem(
+                    f"{pool.program_path}.env[{number}].name", f"the variable {name} is given twice", "keep one"
+                )
             seen.add(name)
 
 

@@ -28,7 +28,9 @@ def quota_zero(document: Document, context: Context) -> Iterator[Problem]:
     for draw in draws(document, context.catalog, context.region):
         if draw.default == 0:
             text = f"{_name(draw)} is 0 in {context.region} until more is granted; the job draws {draw.amount:,} {draw.unit}"
-            yield Problem(draw.path, text, "ask for the quota before the first run, or choose another region or accelerator")
+            yield Problem(
+                draw.path, text, "ask for the quota before the first run, or choose another region or accelerator"
+            )
 
 
 def quota_small(document: Document, context: Context) -> Iterator[Problem]:

@@ -11,7 +11,9 @@ from vertexrig.checks.sources import PACKAGE_DOC, REST, WALKTHROUGH, join
 from vertexrig.finding import Severity
 from vertexrig.spec import Document
 
-_BUCKET_RULES = "Cloud Storage bucket names, as github.com/UnitVectorY-Labs/gcpvalidate v0.1.1 of 2026-01-01 states them"
+_BUCKET_RULES = (
+    "Cloud Storage bucket names, as github.com/UnitVectorY-Labs/gcpvalidate v0.1.1 of 2026-01-01 states them"
+)
 _BUCKET = re.compile(r"[a-z0-9](?:[a-z0-9_.-]*[a-z0-9])?")
 _IP = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 

@@ -51,7 +51,11 @@ def topology_on_machine(document: Document, context: Context) -> Iterator[Proble
         row = context.catalog.machines.get(pool.machine_type)
         if row is None or not pool.tpu_topology or row.tpu_topologies:
             continue
-        how = "acceleratorType and acceleratorCount choose its slice" if tpu_name(pool, context.catalog) else "it has no TPU"
+        how = (
+            "acceleratorType and acceleratorCount choose its slice"
+            if tpu_name(pool, context.catalog)
+            else "it has no TPU"
+        )
         text = f"{row.name} takes no tpuTopology: {how}"
         yield Problem(machine_path(pool, "tpuTopology"), text, "remove tpuTopology")
 

@@ -23,6 +23,7 @@ KINDS = {"custom-job": "CustomJobSpec", "hp-tuning-job": "HyperparameterTuningJo
 @options.file_option
 @options.set_option
 @options.templates_option
+@options.info_option
 @click.option("--kind", type=click.Choice(list(KINDS)), help="Take files for this kind; by default their keys decide.")
 @click.option("--region", help="Region the files are for; the project's by default.")
 @click.option("--trainer", type=click.Path(path_type=Path), help="Trainer folder to hold the files against.")
@@ -33,6 +34,7 @@ def command(
     file: Path | None,
     overrides: tuple[str, ...],
     templates: Path | None,
+    info: bool,
     kind: str | None,
     region: str | None,
     trainer: Path | None,
@@ -61,7 +63,7 @@ def command(
         document, findings = workspace.check_text(text, file=path, kind=_kind(kind))
         options.note(f"{path}: taken for a {document.kind}")
         found += findings
-    show.findings(found, format_=format_, sources=sources, to_stdout=True)
+    show.findings(found, format_=format_, sources=sources, to_stdout=True, info=info)
     severities = {finding.severity for finding in found}
     if Severity.ERROR in severities or (strict and Severity.WARNING in severities):
         raise FindingsError(show.summary(found))

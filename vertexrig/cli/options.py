@@ -30,6 +30,7 @@ set_option = click.option(
 templates_option = click.option(
     "--templates", type=click.Path(path_type=Path), help="Folder of templates that replace ours file by file."
 )
+info_option = click.option("--info", is_flag=True, help="Show findings of severity info, too.")
 
 
 def format_option(*names: str) -> Callable[[F], F]:

@@ -16,6 +16,7 @@ from vertexrig.files import write_text
 @options.file_option
 @options.set_option
 @options.templates_option
+@options.info_option
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), help="Where to; build/jobs/NAME.yaml by default, - for stdout."
 )
@@ -25,6 +26,7 @@ def command(
     file: Path | None,
     overrides: tuple[str, ...],
     templates: Path | None,
+    info: bool,
     output: Path | None,
     check: bool,
 ) -> None:
@@ -45,7 +47,7 @@ def command(
         path = output or workspace.loaded.path(f"build/jobs/{name}.yaml")
         write_text(path, rendered.text)
         options.note(f"wrote {path}")
-    show.findings(findings, sources=show.project_sources(workspace.loaded.file))
+    show.findings(findings, sources=show.project_sources(workspace.loaded.file), info=info)
     if not ok:
         raise FindingsError(f"{name} would fail: see above")
     if output is None or str(output) != "-":

@@ -5,12 +5,13 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 
 import click
 
 from vertexrig import __version__
-from vertexrig.finding import Finding
+from vertexrig.finding import Finding, Severity
 
 
 def project_sources(file: Path) -> dict[str, str]:
@@ -27,9 +28,9 @@ def findings(
     sources: Mapping[str, str],
     format_: str = "text",
     to_stdout: bool = False,
-    files: int = 0,
+    info: bool = False,
 ) -> None:
-    """Print findings as text, JSON or SARIF."""
+    """Print findings as text, JSON or SARIF; as text, those of severity info only if asked for."""
     from vertexrig.checks import output
 
     stream = sys.stdout if to_stdout else sys.stderr
@@ -40,9 +41,25 @@ def findings(
 
         text = output.sarif(found, all_rules(), version=__version__)
     else:
-        text = output.text(found, sources, files=files, color=output.wants_color(stream, os.environ))
+        shown = [finding for finding in found if info or finding.severity is not Severity.INFO]
+        text = output.text(_folded(shown), sources, color=output.wants_color(stream, os.environ))
+        hidden = len(found) - len(shown)
+        if hidden:
+            text = f"{text.rstrip()}\n" if shown else ""
+            text += f"{hidden} more of severity info: --info shows {'them' if hidden > 1 else 'it'}"
     if text:
         click.echo(text, file=stream)
+
+
+def _folded(found: Sequence[Finding]) -> list[Finding]:
+    """Findings with the same words about the same line as one, with all their paths."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in found:
+        groups.setdefault((finding.file, finding.line, finding.id, finding.message), []).append(finding)
+    return [
+        replace(group[0], path=", ".join(dict.fromkeys(one.path for one in group if one.path)))
+        for group in groups.values()
+    ]
 
 
 def summary(found: Sequence[Finding]) -> str:
