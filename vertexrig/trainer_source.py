@@ -111,9 +111,10 @@ class TrainerSource:
         module: The entry module.
         files: The files read, the entry first.
         flags: Declared command-line flags.
-        flags_complete: False if more flags may exist than `flags` holds.
+        flags_unread: Declarations that could not be read: more flags may exist than `flags` holds.
         parsers: Command-line parsers used; empty: the trainer reads no arguments, and any argument is ignored.
         tolerates_unknown: Unknown flags are ignored instead of ending the trainer.
+        abbreviations: argparse takes an unambiguous beginning of a long flag (`allow_abbrev`, its default).
         metrics: Reports through cloudml-hypertune.
         strategies: tf.distribute strategies made.
         keras: Which Keras is used, of `keras` (version 3), `tf_keras` (version 2) and `tf.keras` (what
@@ -133,6 +134,7 @@ class TrainerSource:
     flags_unread: tuple[Problem, ...] = ()
     parsers: frozenset[str] = frozenset()
     tolerates_unknown: bool = False
+    abbreviations: bool = True
     metrics: tuple[Metric, ...] = ()
     strategies: tuple[Strategy, ...] = ()
     keras: dict[str, Place] = field(default_factory=dict)
@@ -179,7 +181,10 @@ class TrainerSource:
         begun = [
             flag
             for flag in self.flags
-            if flag.parser == "argparse" and len(wanted) > 2 and any(option.startswith(wanted) for option in flag.names)
+            if self.abbreviations
+            and flag.parser == "argparse"
+            and len(wanted) > 2
+            and any(option.startswith(wanted) for option in flag.names)
         ]
         return begun[0] if len(begun) == 1 else None
 
@@ -222,6 +227,7 @@ def read(source: Path | str, module: str | None = None) -> TrainerSource:
         flags_unread=flags.unread,
         parsers=flags.parsers,
         tolerates_unknown=flags.tolerates_unknown,
+        abbreviations=flags.abbreviations,
         metrics=tuple(_metrics(code)),
         strategies=tuple(_strategies(code)),
         keras=keras,

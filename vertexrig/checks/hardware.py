@@ -90,8 +90,15 @@ def accelerator_pair(document: Document, context: Context) -> Iterator[Problem]:
             continue
         allowed = row.accelerators if row is not None else {}
         if count:
-            text, fix = f"acceleratorCount is {count}, but no acceleratorType is given: both or none", "write acceleratorType"
-            fix = f"write acceleratorType: {next(iter(allowed))}" if len(allowed) == 1 else "write acceleratorType, or remove acceleratorCount"
+            text, fix = (
+                f"acceleratorCount is {count}, but no acceleratorType is given: both or none",
+                "write acceleratorType",
+            )
+            fix = (
+                f"write acceleratorType: {next(iter(allowed))}"
+                if len(allowed) == 1
+                else "write acceleratorType, or remove acceleratorCount"
+            )
         else:
             text = f"acceleratorType is {name}, but no acceleratorCount is given: both or none"
             counts = allowed.get(name, ())

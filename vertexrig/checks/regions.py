@@ -24,7 +24,9 @@ def region_unknown(document: Document, context: Context) -> Iterator[Problem]:
     best = nearest(region, known)
     fix = f"use {best}" if best else ""
     if region in regions:
-        yield Problem("", f"gcloud does not take {region} as a training region, and no training is documented there", fix)
+        yield Problem(
+            "", f"gcloud does not take {region} as a training region, and no training is documented there", fix
+        )
     else:
         yield Problem("", f"{region!r} is not a training region. {did_you_mean(region, known, most=40)}", fix)
 
