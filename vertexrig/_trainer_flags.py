@@ -137,6 +137,12 @@ def texts_of(found: Collector, node: ast.expr | None, call: Call) -> tuple[str, 
     """The members of a literal list, tuple, set or mapping (or a name for one), as text."""
     if isinstance(node, ast.Name):
         node = _single_binding(node.id, call.scope) or node
+    if isinstance(node, (ast.Name, ast.Attribute)):  # CHOICES, or config.CHOICES, of another module of the trainer
+        owner, _, name = full_name(node, call.module).rpartition(".")
+        source = found.code.by_name.get(owner)
+        bound = source.scope.names.get(name, []) if source is not None else []
+        if source is not None and len(bound) == 1 and bound[0] is not None:
+            return texts_of(found, bound[0], Call(call.node, source.scope, source, call.at_import))
     if (
         isinstance(node, ast.Call)
         and last_name(node.func) in {"list", "sorted", "tuple", "set"}
@@ -286,7 +292,32 @@ def _reads_floats(node: FunctionNode | ast.ClassDef, module: Module, code: Code)
 
 def read_parse_known(found: Collector, call: Call) -> None:
     found.parsers.add("argparse")
-    found.tolerates_unknown = True
+    found.tolerates_unknown |= not _refuses_rest(call)
+
+
+def _refuses_rest(call: Call) -> bool:
+    """Whether the trainer itself ends on what parse_known_args leaves over (`if rest: parser.error(...)`)."""
+    rest = next(
+        (
+            node.targets[0].elts[1]
+            for node, _ in call.module.nodes
+            if isinstance(node, ast.Assign)
+            and node.value is call.node
+            and isinstance(node.targets[0], ast.Tuple)
+            and len(node.targets[0].elts) == 2
+        ),
+        None,
+    )
+    return isinstance(rest, ast.Name) and any(
+        isinstance(node, ast.If)
+        and any(isinstance(part, ast.Name) and part.id == rest.id for part in ast.walk(node.test))
+        and any(_ends(part) for statement in node.body for part in ast.walk(statement))
+        for node, _ in call.module.nodes
+    )
+
+
+def _ends(node: ast.AST) -> bool:
+    return isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and last_name(node.func) in {"error", "exit"})
 
 
 def read_parse(found: Collector, call: Call) -> None:
