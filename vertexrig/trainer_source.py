@@ -309,9 +309,7 @@ def _targets(module: Module) -> list[str]:
 
 
 def _needed(code: Code, names: dict[str, Place]) -> dict[str, Place]:
-    runs = Runs(code)
-    found = {name: runs.needed(name) for name in names}
-    return {name: Place(place[0], place[1], name) for name, place in found.items() if place is not None}
+    return {name: Place(file, line, name) for name, (file, line) in Runs(code).needed(names).items()}
 
 
 def _metrics(code: Code) -> list[Metric]:
