@@ -92,7 +92,9 @@ def test_what_does_not_belong_changes_nothing(trainer: Path, path: str) -> None:
     assert identify(trainer) == before
 
 
-@pytest.mark.parametrize("path", ["trainer/task.py", "requirements.txt", "MANIFEST.in", "trainer/new.py", "trainer/data.json"])
+@pytest.mark.parametrize(
+    "path", ["trainer/task.py", "requirements.txt", "MANIFEST.in", "trainer/new.py", "trainer/data.json"]
+)
 def test_what_ships_changes_the_identity(trainer: Path, path: str) -> None:
     """Any change to a file that can ship gives another name."""
     before = identify(trainer)
@@ -132,7 +134,9 @@ def test_the_image_counts_only_through_its_pin(trainer: Path) -> None:
         ("setup(name='t', version='1.0+cpu')", "", "t", "1.0+cpu"),
     ],
 )
-def test_name_and_version_are_read_without_running_setup(tmp_path: Path, setup: str, cfg: str, name: str, version: str) -> None:
+def test_name_and_version_are_read_without_running_setup(
+    tmp_path: Path, setup: str, cfg: str, name: str, version: str
+) -> None:
     """Plain values in setup.py and setup.cfg are found; computed ones get a stand-in, and the hash still tells them apart."""
     folder = small(tmp_path / "f", setup=f"from setuptools import setup\n{setup}\n")
     (folder / "trainer" / "__init__.py").write_text("__version__ = '7.7'\n")
@@ -314,7 +318,10 @@ def test_the_tf_keras_line_is_rewritten(tmp_path: Path, line: str, expected: str
 
 def test_requirements_inside_setup_py_and_setup_cfg_are_rewritten(tmp_path: Path) -> None:
     """A tf-keras written into setup() or into setup.cfg is held as well."""
-    folder = small(tmp_path / "f", setup=SETUP.format(more=", install_requires=['é', 'tf-keras', 'cloudml-hypertune']").replace("'é', ", ""))
+    folder = small(
+        tmp_path / "f",
+        setup=SETUP.format(more=", install_requires=['é', 'tf-keras', 'cloudml-hypertune']").replace("'é', ", ""),
+    )
     made = build(folder, tmp_path / "a", tf_version="2.16")
     assert "'tf-keras~=2.16.0', 'cloudml-hypertune'" in text(made.path, "setup.py")
     other = small(tmp_path / "g")
@@ -322,7 +329,9 @@ def test_requirements_inside_setup_py_and_setup_cfg_are_rewritten(tmp_path: Path
     assert "tf-keras~=2.16.0" in text(build(other, tmp_path / "b", tf_version="2.16").path, "setup.cfg")
 
 
-@pytest.mark.parametrize("pin", ["tensorflow==2.8.0", "tensorflow-gpu<2.17", "protobuf~=3.20.0", "tensorflow-cpu @ https://x/y.whl"])
+@pytest.mark.parametrize(
+    "pin", ["tensorflow==2.8.0", "tensorflow-gpu<2.17", "protobuf~=3.20.0", "tensorflow-cpu @ https://x/y.whl"]
+)
 def test_pins_that_fight_the_image_are_refused(tmp_path: Path, pin: str) -> None:
     """A pinned tensorflow or protobuf is refused for a known image, with file, line and what to do."""
     folder = small(tmp_path / "f")
@@ -377,7 +386,7 @@ def test_folders_that_are_no_trainer_are_refused(tmp_path: Path) -> None:
     ("options", "files", "words"),
     [
         ({"task": "def f(:\n"}, {}, ["trainer/task.py:1", "syntax error"]),
-        ({"task": "from trainer import helpers\n"}, {}, ["trainer/task.py:1", "trainer.helpers", "not in the package"]),
+        ({"task": "from trainer import helpers\n"}, {}, ["trainer/task.py:1", "trainer.helpers", "neither a module nor a name in the package"]),
         ({"task": "def f():\n    import trainer.later\n"}, {}, ["trainer/task.py:2", "trainer.later"]),
         ({"task": "import matplotlib.pyplot\n"}, {}, ["trainer/task.py:1", "matplotlib", "requirements.txt"]),
         ({"task": "def f():\n    import yaml\n"}, {}, ["trainer/task.py:2", "Add pyyaml"]),
@@ -385,7 +394,7 @@ def test_folders_that_are_no_trainer_are_refused(tmp_path: Path) -> None:
         ({"task": "import utils\n"}, {"utils.py": ""}, ["utils", "not packaged", "py_modules"]),
         ({"task": "x = undefined\n"}, {}, ["trainer/task.py:1", "NameError", "x = undefined"]),
         ({"task": "import tensorflow\nx = 1\nopen('/no/such/file')\n"}, {}, ["trainer/task.py:3", "FileNotFoundError"]),
-        ({"task": "from trainer.model import Net\n"}, {"trainer/model.py": "net = 1\n"}, ["cannot import name 'Net'", "trainer/task.py:1"]),
+        ({"task": "from trainer.model import Net\n"}, {"trainer/model.py": "net = 1\n"}, ["trainer/task.py:1", "trainer.model.Net"]),
         ({"task": "import os\nos._exit(3)\n"}, {}, ["ended the interpreter", "3"]),
         ({"task": "1 / 0\n"}, {}, ["trainer/task.py:1", "ZeroDivisionError"]),
         ({"task": "from trainer.sub import x\n"}, {"trainer/sub/x.py": ""}, ["trainer/sub/ has no __init__.py"]),
@@ -484,7 +493,11 @@ def test_trainers_that_work_in_the_image_are_accepted(tmp_path: Path, task: str)
 def test_a_failure_that_a_stand_in_may_have_caused_is_a_warning(tmp_path: Path) -> None:
     """What cannot be told without the real package is said, not held against the trainer."""
     made = build(small(tmp_path / "f", "import numpy as np\na, b = np.split(np.zeros(4), 2)\n"), tmp_path / "out")
-    assert len(made.warnings) == 1 and "trainer/task.py:2" in made.warnings[0] and "stand-ins for numpy" in made.warnings[0]
+    assert (
+        len(made.warnings) == 1
+        and "trainer/task.py:2" in made.warnings[0]
+        and "stand-ins for numpy" in made.warnings[0]
+    )
 
 
 def test_a_module_that_trains_at_import_is_read_and_not_imported(tmp_path: Path) -> None:
@@ -515,7 +528,9 @@ def test_a_source_layout_is_packaged(tmp_path: Path) -> None:
     folder = tmp_path / "f"
     (folder / "src" / "app").mkdir(parents=True)
     (folder / "src" / "app" / "__init__.py").write_text("")
-    (folder / "src" / "app" / "__main__.py").write_text("from app.core import run\nif __name__ == '__main__':\n    run()\n")
+    (folder / "src" / "app" / "__main__.py").write_text(
+        "from app.core import run\nif __name__ == '__main__':\n    run()\n"
+    )
     (folder / "src" / "app" / "core.py").write_text("def run(): ...\n")
     (folder / "setup.py").write_text(
         "from setuptools import find_packages, setup\nsetup(name='app', version='2', package_dir={'': 'src'}, packages=find_packages('src'))\n"
@@ -541,7 +556,9 @@ def python310() -> str:
         candidates = [path] if path else []
         candidates += [str(found / "bin" / "python") for found in sorted(versions.glob("3.10.*"))]
         for candidate in candidates:
-            done = subprocess.run([candidate, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True, timeout=60)
+            done = subprocess.run(
+                [candidate, "-c", "import sys; print(sys.version_info[:2])"], capture_output=True, text=True, timeout=60
+            )
             if done.stdout.strip() == "(3, 10)":
                 return candidate
     if os.environ.get("CI", "").lower() == "true":
@@ -558,16 +575,25 @@ def venv310(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 @pytest.mark.parametrize("kind", ["sdist", "wheel"])
-def test_it_installs_without_network_in_a_python_3_10_environment(built: Built, venv310: Path, tmp_path: Path, kind: str) -> None:
+def test_it_installs_without_network_in_a_python_3_10_environment(
+    built: Built, venv310: Path, tmp_path: Path, kind: str
+) -> None:
     """What a container without egress does: pip with no index and no dependencies; then the module is found."""
     file = built.path if kind == "sdist" else built.wheel
-    environment = {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "PIP_NO_INDEX": "1", "PIP_DISABLE_PIP_VERSION_CHECK": "1"}
+    environment = {
+        "PATH": os.environ["PATH"],
+        "HOME": str(tmp_path),
+        "PIP_NO_INDEX": "1",
+        "PIP_DISABLE_PIP_VERSION_CHECK": "1",
+    }
     command = [str(venv310), "-m", "pip", "install", "--no-deps", "--target", str(tmp_path / "t"), str(file)]
     done = subprocess.run(command, env=environment, capture_output=True, text=True, timeout=300)
     assert done.returncode == 0, done.stderr
     code = f"import sys; sys.path.insert(0, {str(tmp_path / 't')!r})\nimport importlib.metadata, importlib.util\n"
     code += "print(importlib.metadata.version('trainer'), importlib.util.find_spec('trainer.task') is not None)"
-    shown = subprocess.run([str(venv310), "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True)
+    shown = subprocess.run(
+        [str(venv310), "-c", code], env=environment, capture_output=True, text=True, timeout=60, check=True
+    )
     assert shown.stdout.split() == [built.id.version, "True"]
 
 
@@ -575,5 +601,3 @@ def test_it_can_be_built_with_the_images_python(venv310: Path, trainer: Path, tm
     """Another interpreter, with older tools, gives a package of the same name that verifies too."""
     made = build(trainer, tmp_path / "out", tf_version="2.17", python=str(venv310))
     assert made.path.name == built.path.name and made.verified == ("trainer.task",)
-
-
