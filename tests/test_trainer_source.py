@@ -104,8 +104,10 @@ def test_nothing_is_imported_or_run(tmp_path: Path) -> None:
             True,
         ),
         (
-            'class C:\n  def __init__(self, tag="dflt"):\n    self.tag = tag\n'
-            "  def on(self):\n    h.report_hyperparameter_tuning_metric(self.tag, 1)\nC()\nC('given')",
+            (
+                'class C:\n  def __init__(self, tag="dflt"):\n    self.tag = tag\n'
+                "  def on(self):\n    h.report_hyperparameter_tuning_metric(self.tag, 1)\nC()\nC('given')"
+            ),
             {"dflt", "given"},
             True,
         ),
