@@ -251,7 +251,7 @@ def _type_of(found: Collector, node: ast.expr | None, call: Call) -> tuple[str, 
     name = dotted(node)
     if "?" in name or isinstance(node, ast.Call):
         return DYNAMIC, None
-    definition = _definition(name, call, found.code)
+    definition = _owned(node, call.module, found.code)
     if definition is not None:
         return name, _reads_floats(definition[0], definition[1], found.code)
     bound = _single_binding(name, call.scope)
@@ -271,23 +271,42 @@ def _is_local(name: str, scope: Scope | None) -> bool:
     return False
 
 
-def _definition(name: str, call: Call, code: Code) -> tuple[FunctionNode | ast.ClassDef, Module] | None:
-    full = full_name(ast.parse(name, mode="eval").body, call.module)
-    owner, _, last = full.rpartition(".")
-    module = code.by_name.get(owner) if owner else call.module
-    node = module.definitions.get(last) if module is not None else None
-    return (node, module) if node is not None and module is not None else None
+def _owned(node: ast.expr, module: Module, code: Code) -> tuple[FunctionNode | ast.ClassDef, Module] | None:
+    """The trainer's own function or class that a dotted name stands for, and its module."""
+    owner, _, last = full_name(node, module).rpartition(".")
+    source = code.by_name.get(owner) if owner else module
+    found = source.definitions.get(last) if source is not None else None
+    return (found, source) if found is not None and source is not None else None
 
 
-def _reads_floats(node: FunctionNode | ast.ClassDef, module: Module, code: Code) -> bool | None:
-    """True if the body goes through a float, False if it goes to int() straight, None if it does neither."""
-    called = {last_name(part.func) for part in ast.walk(node) if isinstance(part, ast.Call)}
-    if called & {"float", "Decimal", "Fraction", "literal_eval", "loads", "float32", "float64"}:
+_TO_FLOAT = frozenset({"float", "Decimal", "Fraction", "literal_eval", "loads", "float32", "float64"})
+
+
+def _reads_floats(
+    node: FunctionNode | ast.ClassDef, module: Module, code: Code, seen: set[int] | None = None
+) -> bool | None:
+    """Whether a converter takes `128.0`: True if it, or an own function it calls, goes through a float; False if int() gets
+    the text itself; None if neither is plain."""
+    parameter = node.args.args[0].arg if not isinstance(node, ast.ClassDef) and node.args.args else ""
+    seen = {id(node)} if seen is None else seen
+    straight = False
+    inner: list[bool | None] = []
+    for part in ast.walk(node):
+        if not isinstance(part, ast.Call):
+            continue
+        name = last_name(part.func)
+        own = _owned(part.func, module, code) if isinstance(part.func, ast.Name) else None
+        if own is not None:
+            if id(own[0]) not in seen:
+                seen.add(id(own[0]))
+                inner.append(_reads_floats(*own, code, seen))
+        elif name in _TO_FLOAT:
+            return True
+        elif name == "int" and part.args and isinstance(part.args[0], ast.Name):
+            straight |= part.args[0].id == parameter
+    if True in inner:
         return True
-    if "int" not in called:
-        return None
-    # int() of text that was split or stripped of its ".0" first is the author's own way; trust it.
-    return None if called & {"split", "rstrip", "removesuffix", "partition", "replace", "sub", "match"} else False
+    return False if straight or False in inner else None
 
 
 def read_parse_known(found: Collector, call: Call) -> None:
