@@ -104,8 +104,10 @@ def test_nothing_is_imported_or_run(tmp_path: Path) -> None:
             True,
         ),
         (
-            'class C:\n  def __init__(self, tag="dflt"):\n    self.tag = tag\n'
-            "  def on(self):\n    h.report_hyperparameter_tuning_metric(self.tag, 1)\nC()\nC('given')",
+            (
+                'class C:\n  def __init__(self, tag="dflt"):\n    self.tag = tag\n'
+                "  def on(self):\n    h.report_hyperparameter_tuning_metric(self.tag, 1)\nC()\nC('given')"
+            ),
             {"dflt", "given"},
             True,
         ),
@@ -116,6 +118,7 @@ def test_nothing_is_imported_or_run(tmp_path: Path) -> None:
         ("h.report_hyperparameter_tuning_metric(**values)", set(), False),
         ("report = h.report_hyperparameter_tuning_metric\nreport('x', 1)", set(), False),
         ("open('/tmp/hypertune/output.metrics', 'a').write('x')", set(), False),
+        ("open('/tmp/hypertune/output.metrics')\nh.report_hyperparameter_tuning_metric('x', 1)", {"x"}, True),
         ("print('nothing')", set(), True),
     ],
 )
@@ -132,6 +135,10 @@ def test_metric_ids_are_resolved_or_left_open(tmp_path: Path, code: str, tags: s
         ("float", "", True),
         ("own", "def own(t):\n  return int(float(t))", True),
         ("own", "def own(t):\n  return int(t)", False),
+        ("own", "def base(t):\n  return float(t)\ndef own(t):\n  v = base(t)\n  return int(v)", True),
+        ("own", "def base(t):\n  return int(t)\ndef own(t):\n  return base(t)", False),
+        ("own", "def own(t):\n  return own(t)", None),
+        ("own", "def own(t):\n  return int(clean(t))", None),
         ("own", "own = lambda t: int(float(t))", True),
         ("own", "def own(t):\n  return int(t.split('.')[0])", None),
         ("int", "def int(t):\n  return float(t)", True),
