@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -47,9 +48,11 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
 NOT_THE_CAUSE = ("Graph execution error", "Detected at node", "Node:", "File ", "Original stack trace", "Additional GRPC",
                  ":{", "[[", "The error could be from")  # fmt: skip
 
+NODE = re.compile(r"\{\{.*?\}\}\s*")  # {{function_node ...}}
+
 
 def cause(error: BaseException) -> str:
     """The line of a TensorFlow error that says what happened, without the call stacks around it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("  ")]
     told = [line for line in lines if not line.startswith(NOT_THE_CAUSE)]
-    return (told or lines or [type(error).__name__])[0]
+    return NODE.sub("", (told or lines or [type(error).__name__])[0])

@@ -11,7 +11,7 @@ from trainer.framework import tf
 from trainer.sources import Splits, decoder
 
 
-def tfds_data(name: str, config: Config, *, split: bool) -> Splits:
+def tfds_data(name: str, config: Config, *, split: bool, for_validation: bool) -> Splits:
     """An image classification set of TensorFlow Datasets; `NAME`, `NAME:VERSION` or `NAME/CONFIG`.
 
     Its "validation" or else "test" split scores; without either, `--validation_split` of "train" does.
@@ -32,14 +32,16 @@ def tfds_data(name: str, config: Config, *, split: bool) -> Splits:
     features = builder.info.features
     if not {"image", "label"} <= set(features or ()):
         raise DataError(f"--data=tfds:{name} has {', '.join(features or ())}; it must have an image and a label")
-    training, validation = _split_names(builder.info.splits, config.validation_split if split else 0.0)
+    if split:
+        training, validation = _split_names(builder.info.splits, config.validation_split)
+    else:
+        wanted = ("validation", "test", "train") if for_validation else ("train",)
+        training = next((part for part in wanted if part in builder.info.splits), "train")
+        validation = f"{training}[:0]"
     return Splits(_source(tfds, builder, training, config), _source(tfds, builder, validation, config))
 
 
 def _split_names(splits: Any, share: float) -> tuple[str, str]:
-    if share <= 0:
-        named = next((name for name in ("validation", "test", "train") if name in splits), next(iter(splits)))
-        return named, f"{named}[:0]"
     for name in ("validation", "test"):
         if name in splits:
             return "train", name

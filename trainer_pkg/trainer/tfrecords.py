@@ -9,7 +9,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from concurrent.futures import ThreadPoolExecutor
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import numpy as np
@@ -73,9 +73,7 @@ def tfrecords(pattern: str, config: Config, *, split: bool) -> Splits:
         sizes, highest = tuple(size for size, _ in scanned), max(label for _, label in scanned)
     training, validation = _split(files, sizes, config.validation_split if split else 0.0)
     if sizes is None and validation.files:  # scored whole, so it must be counted
-        counted = dict(zip(files, (size for size, _ in _scan(files if validation.every else validation.files, layout))))
-        every_file = validation.files if not validation.every else files
-        validation = Part(validation.files, tuple(counted[name] for name in every_file), validation.every, True)
+        validation = replace(validation, sizes=tuple(size for size, _ in _scan(validation.files, layout)))
     return Splits(*(_source(f"tfrecord:{pattern} ({name})", part, layout, highest + 1, config)
                     for name, part in (("training", training), ("validation", validation))))  # fmt: skip
 
