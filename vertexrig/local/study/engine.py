@@ -176,6 +176,7 @@ class Engine:
     def _draw(self, seed: int) -> list[Parameter]:
         if self.algorithm == "RANDOM_SEARCH":
             return sampling.suggest_random(self.space, seed)
+        sampling.warm_up()
         signs = [goal.sign for goal in self.objective.goals]
         return sampling.suggest_tpe(self.space, self._past(), signs, seed)
 

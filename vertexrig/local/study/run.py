@@ -122,7 +122,7 @@ class StudyRun:
         self._wake = threading.Event()
         self._resumed = False
 
-    def run(self, *, interval: float = 0.05) -> StudyResult:
+    def run(self, *, interval: float = 0.02) -> StudyResult:
         """Run to the end.
 
         Args:

@@ -1,4 +1,4 @@
-"""Suggestions from Optuna, as a pure function of the seed and the trials so far.
+"""Suggestions, random or from Optuna, as a pure function of the seed and the trials so far.
 
 Every suggestion builds the Optuna study anew from the trials and takes a sampler seeded for this one trial. So a study
 rebuilt after a crash suggests what it would have suggested, and Optuna's storage never has to survive anything
@@ -8,9 +8,12 @@ rebuilt after a crash suggests what it would have suggested, and Optuna's storag
 from __future__ import annotations
 
 import hashlib
+import random
+import sys
+import threading
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 from vertexrig.local.study.space import LOG, REVERSE_LOG, Dimension, Parameter, Space, Value
@@ -18,6 +21,7 @@ from vertexrig.local.study.space import LOG, REVERSE_LOG, Dimension, Parameter, 
 if TYPE_CHECKING:
     import optuna
 
+RANDOM_FIRST = 10
 _WIDEST = 2**31  # beyond this an INTEGER is searched as a real number and rounded; Optuna's arithmetic is in floats
 
 
@@ -46,19 +50,41 @@ def suggest_tpe(space: Space, past: Iterable[Past], signs: Sequence[int], seed: 
     """A Bayesian suggestion (tree-structured Parzen estimator) that also counts trials still running.
 
     Running trials stand in as bad ones (constant liar), so parallel trials do not crowd; infeasible and unsafe trials
-    count as worse than every other. The first ten trials are random.
+    count as worse than every other. Until ten trials have ended, suggestions are random.
     """
+    past = list(past)
+    if sum(not trial.running for trial in past) < RANDOM_FIRST:
+        return suggest_random(space, seed)
     optuna = _optuna()
-    sampler = optuna.samplers.TPESampler(multivariate=True, group=True, constant_liar=True, seed=seed)
-    study = _study(optuna, sampler, signs)
+    sampler = optuna.samplers.TPESampler(
+        multivariate=True, group=True, constant_liar=True, n_startup_trials=RANDOM_FIRST, seed=seed
+    )
+    directions = ["maximize" if sign > 0 else "minimize" for sign in signs]
+    study = optuna.create_study(directions=directions, sampler=sampler)
     study.add_trials([_frozen(optuna, trial) for trial in past])
     return _ask(study, space)
 
 
 def suggest_random(space: Space, seed: int) -> list[Parameter]:
-    """A suggestion drawn evenly on each parameter's scale."""
-    optuna = _optuna()
-    return _ask(_study(optuna, optuna.samplers.RandomSampler(seed=seed), [1]), space)
+    """A suggestion drawn evenly on each parameter's scale; every value of a DISCRETE or CATEGORICAL is as likely."""
+    rng = random.Random(seed)
+
+    def choose(dimension: Dimension) -> Value:
+        if dimension.count is None:
+            return dimension.from_unit(rng.random())
+        if dimension.kind == "INTEGER" and dimension.count > 1 and dimension.scale in (LOG, REVERSE_LOG):
+            # half a step more on both sides, so that the first and last number are not half as likely
+            wide = replace(dimension, kind="DOUBLE", low=dimension.low - 0.5, high=dimension.high + 0.5)
+            return min(int(dimension.high), max(int(dimension.low), round(wide.from_unit(rng.random()))))
+        return dimension.value(rng.randrange(dimension.count))
+
+    return space.walk(choose)
+
+
+def warm_up() -> None:
+    """Import Optuna (0.3 s) beside the first trials, which do not need it."""
+    if "optuna" not in sys.modules:
+        threading.Thread(target=_optuna, daemon=True).start()
 
 
 def _optuna() -> Any:
@@ -68,11 +94,6 @@ def _optuna() -> Any:
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning, module="optuna")
     warnings.filterwarnings("ignore", message=r".*(multivariate|group|constant_liar).*experimental.*")
     return optuna
-
-
-def _study(optuna: Any, sampler: Any, signs: Sequence[int]) -> optuna.Study:
-    directions = ["maximize" if sign > 0 else "minimize" for sign in signs]
-    return optuna.create_study(directions=directions, sampler=sampler)  # type: ignore[no-any-return]
 
 
 def _frozen(optuna: Any, trial: Past) -> Any:

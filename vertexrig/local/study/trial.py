@@ -52,8 +52,9 @@ def from_timestamp(text: str) -> float:
 
 
 def to_duration(seconds: float) -> str:
-    """Seconds as a protobuf duration with at most six decimals: `12.5s`."""
-    return f"{seconds:.6f}".rstrip("0").rstrip(".") + "s"
+    """Seconds as a protobuf duration with 0, 3 or 6 decimals, as protobuf prints it: `12.500s`."""
+    text = f"{seconds:.6f}"
+    return text.removesuffix("000").removesuffix(".000") + "s"
 
 
 def from_duration(text: Any) -> float:
