@@ -1,0 +1,36 @@
+"""The one place that imports TensorFlow and the Keras 2 API.
+
+Keras 3 cannot train under MultiWorkerMirroredStrategy or ParameterServerStrategy, so the trainer uses tf-keras, which
+is Keras 2 kept working for every TensorFlow release. Up to TensorFlow 2.15, `tf.keras` is Keras 2 itself.
+"""
+
+from __future__ import annotations
+
+import os
+
+from trainer.errors import TrainerError
+
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # before TensorFlow is imported: it decides what tf.keras is
+os.environ.setdefault("TF_CPP_MIN_LOG_LEVEL", "2")
+
+try:
+    import tensorflow as tf
+except ImportError as error:
+    raise TrainerError(
+        f"cannot import tensorflow ({error}); the trainer expects a container that has TensorFlow 2.15 or newer"
+    ) from error
+
+TF_VERSION: tuple[int, int] = tuple(int(part) for part in tf.__version__.split(".")[:2])  # type: ignore[assignment]
+
+if TF_VERSION >= (2, 16):
+    try:
+        import tf_keras as keras
+    except ImportError as error:
+        raise TrainerError(
+            f"TensorFlow {tf.__version__} needs the package tf-keras for the Keras 2 API; "
+            f"pip install 'tf-keras~={TF_VERSION[0]}.{TF_VERSION[1]}.0'"
+        ) from error
+else:
+    keras = tf.keras
+
+__all__ = ["TF_VERSION", "keras", "tf"]
