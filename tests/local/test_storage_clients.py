@@ -70,7 +70,7 @@ def test_gsutil(gsutil: Command, store: ObjectStore, url: str, tmp_path: Path) -
 
 
 def test_google_cloud_storage(store: ObjectStore, url: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """google-cloud-storage with STORAGE_EMULATOR_HOST uploads, claims, reads ranges, lists, copies, composes and batches."""
+    """google-cloud-storage uploads, claims, reads ranges, lists, copies, composes, patches and batches."""
     from google.api_core.exceptions import NotFound, PreconditionFailed
     from google.cloud import storage
 

@@ -300,7 +300,8 @@ import sys, uvicorn
 from pathlib import Path
 from starlette.applications import Starlette
 from vertexrig.local.storage import ObjectStore, routes
-uvicorn.run(Starlette(routes=routes(ObjectStore(Path(sys.argv[1])))), host="127.0.0.1", port=int(sys.argv[2]), log_level="error")
+app = Starlette(routes=routes(ObjectStore(Path(sys.argv[1]))))
+uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_level="error")
 """
 
 

@@ -3,8 +3,8 @@
 Clients expect these paths at the root of the server: gcloud replaces `storage/v1/` at the end of its base URL and joins
 `/upload/...` to the host alone, and STORAGE_EMULATOR_HOST is a scheme and host. So:
 `CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE=http://127.0.0.1:PORT/storage/v1/` and
-`STORAGE_EMULATOR_HOST=http://127.0.0.1:PORT`. gsutil's own client speaks https only; with `use_gcloud_storage = True` under
-`[GSUtil]` in its boto file it runs `gcloud storage` and works.
+`STORAGE_EMULATOR_HOST=http://127.0.0.1:PORT`. gsutil's own client speaks https only; with `use_gcloud_storage = True`
+under `[GSUtil]` in its boto file it runs `gcloud storage` and works.
 """
 
 from __future__ import annotations

@@ -114,7 +114,7 @@ class StorageApi:
         return JSONResponse({"kind": "storage#storageLayout", "bucket": values["bucket"], **kept, **flat})
 
     async def get_policy(self, request: Request, values: Values) -> Response:
-        """buckets.getIamPolicy and setIamPolicy: there is no access control here, so a policy is accepted and not kept."""
+        """buckets.getIamPolicy and setIamPolicy: no access control here, so a policy is accepted and not kept."""
         await in_thread(self.store.bucket, values["bucket"])
         sent = await read_json(request) if request.method == "PUT" else {}
         bindings = sent.get("bindings", [])

@@ -32,7 +32,7 @@ class Conditions:
 
     @staticmethod
     def of(values: Mapping[str, object], *, source: bool = False) -> Conditions:
-        """Read `ifGenerationMatch` and its three relatives (`ifSourceGenerationMatch`... with `source`) from a mapping."""
+        """Read `ifGenerationMatch` and its relatives (`ifSourceGenerationMatch`... with `source`) from a mapping."""
         start = "ifSource" if source else "if"
         return Conditions(
             _number(values, f"{start}GenerationMatch"),
@@ -42,7 +42,7 @@ class Conditions:
         )
 
     def check(self, generation: int | None, metageneration: int | None, *, reading: bool = False) -> None:
-        """Raise 412, or 304 for a failed "not match" of a read; `generation` None means that there is no live object."""
+        """Raise 412, or 304 for a failed "not match" of a read; `generation` None means there is no live object."""
         live = generation or 0
         if self.generation_match is not None and self.generation_match != live:
             raise ApiError(412, MESSAGE)

@@ -1,8 +1,8 @@
 """Where the bytes of objects lie on disk.
 
-`<root>/gs/<bucket>/<object>` holds every object whose name can be a path, so that people and trainers can read and write
-it as a file. The few others (`a//b`, `a/`, or `a` beside `a/b`) lie under `<root>/storage/odd`, named by a hash. Symbolic links
-are never followed: nothing outside the folder can be read or written through it.
+`<root>/gs/<bucket>/<object>` holds every object whose name can be a path, so that people and trainers can read and
+write it as a file. The few others (`a//b`, `a/`, or `a` beside `a/b`) lie under `<root>/storage/odd`, named by a hash.
+Symbolic links are never followed: nothing outside the folder can be read or written through it.
 """
 
 from __future__ import annotations
@@ -107,15 +107,15 @@ class Files:
         odd = target is None
         if target is not None:
             try:
-                os.replace(source, target)
-            except (IsADirectoryError, OSError) as error:
+                source.replace(target)
+            except OSError as error:
                 if isinstance(error, FileNotFoundError) or not _is_name_trouble(error):
                     raise
                 odd = True
         if odd:
             target = self.odd_path(bucket, name)
             target.parent.mkdir(parents=True, exist_ok=True)
-            os.replace(source, target)
+            source.replace(target)
         return odd
 
     def _make_way(self, bucket: str, name: str) -> Path | None:
@@ -181,7 +181,7 @@ def remove_empty(folder: Path) -> None:
     """Remove a folder tree that holds no files; leaves what is not empty."""
     for path, _, _ in os.walk(folder, topdown=False):
         with contextlib.suppress(OSError):
-            os.rmdir(path)
+            Path(path).rmdir()
 
 
 def _is_folder(path: Path) -> bool:

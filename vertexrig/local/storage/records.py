@@ -14,7 +14,8 @@ from vertexrig.local.storage.files import Stamp
 
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS buckets (
-  name TEXT PRIMARY KEY, metageneration INTEGER NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL, meta TEXT NOT NULL
+  name TEXT PRIMARY KEY, metageneration INTEGER NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL,
+  meta TEXT NOT NULL
 ) WITHOUT ROWID;
 CREATE TABLE IF NOT EXISTS objects (
   bucket TEXT NOT NULL, name TEXT NOT NULL, generation INTEGER NOT NULL, metageneration INTEGER NOT NULL,
@@ -141,7 +142,7 @@ class Records:
 
     def objects(self, bucket: str, prefix: str) -> dict[str, Object]:
         """The records of a bucket's objects whose names start with `prefix`."""
-        # No name sorts after prefix + U+10FFFF that starts with the prefix and is valid here; SQLite compares UTF-8 bytes.
+        # SQLite compares UTF-8 bytes, so the bound only narrows the scan; the test below decides.
         sql = "SELECT * FROM objects WHERE bucket = ? AND name >= ? AND name <= ?"
         rows = self.database.rows(sql, bucket, prefix, prefix + "\U0010ffff" * 4)
         return {row["name"]: _object(row) for row in rows if row["name"].startswith(prefix)}

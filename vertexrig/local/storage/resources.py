@@ -67,20 +67,17 @@ BUCKET_FIELDS: Rules = {
     "defaultEventBasedHold": (_is_bool, "a boolean"),
     "cors": (_is_list, "a list"),
     "retentionPolicy": (_is_object, "an object"),
-    **{
-        name: (_is_object, "an object")
-        for name in (
-            *(
-                "autoclass",
-                "billing",
-                "customPlacementConfig",
-                "encryption",
-                "hierarchicalNamespace",
-                "iamConfiguration",
-            ),
-            *("lifecycle", "logging", "softDeletePolicy", "versioning", "website"),
-        )
-    },
+    "autoclass": (_is_object, "an object"),
+    "billing": (_is_object, "an object"),
+    "customPlacementConfig": (_is_object, "an object"),
+    "encryption": (_is_object, "an object"),
+    "hierarchicalNamespace": (_is_object, "an object"),
+    "iamConfiguration": (_is_object, "an object"),
+    "lifecycle": (_is_object, "an object"),
+    "logging": (_is_object, "an object"),
+    "softDeletePolicy": (_is_object, "an object"),
+    "versioning": (_is_object, "an object"),
+    "website": (_is_object, "an object"),
 }
 
 

@@ -45,8 +45,8 @@ class Query:
 class ObjectStore:
     """Buckets and objects under one root. Safe to use from many threads.
 
-    An object whose file changed on disk gets a new generation the next time anyone looks; a file that appears is an object, a
-    file that is gone is not. `<root>/gs/<bucket>` may be read and written by anyone at any time.
+    An object whose file changed on disk gets a new generation the next time anyone looks; a file that appears is an
+    object, a file that is gone is not. `<root>/gs/<bucket>` may be read and written by anyone at any time.
 
     Args:
         root: The local Vertex's folder, such as `.vertexrig`.
