@@ -447,14 +447,16 @@ def test_no_module_name_crashes_it(name: str) -> None:
     assert isinstance(read(TRAINERS / "full", name), TrainerSource)
 
 
-def test_the_standard_librarys_own_modules_are_read() -> None:
-    """Large real modules are read without a problem, and their flags are those they declare."""
-    import zipapp
-
-    found = read(Path(zipapp.__file__))
-    assert {flag.dest for flag in found.flags} >= {"output", "python", "main", "compress", "info"}
-    for name in ("argparse", "typing", "tarfile", "turtle"):
-        assert read(Path(ast.__file__).with_name(f"{name}.py")).problems == ()
+def test_large_real_modules_are_read(tmp_path: Path) -> None:
+    """Modules of the standard library are read without a problem, and their flags are those they declare."""
+    for name in ("zipapp", "argparse", "typing", "turtle"):
+        script = tmp_path / name / f"{name}.py"
+        script.parent.mkdir()
+        script.write_bytes(Path(ast.__file__).with_name(f"{name}.py").read_bytes())
+        found = read(script)
+        assert found.problems == ()
+        if name == "zipapp":
+            assert {flag.dest for flag in found.flags} >= {"output", "python", "main", "compress", "info"}
 
 
 def test_reading_loads_no_tensorflow() -> None:

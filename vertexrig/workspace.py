@@ -18,6 +18,13 @@ from vertexrig.render import Rendered, Renderer
 from vertexrig.trainer_source import TrainerSource, read
 
 _POOL = re.compile(r"workerPoolSpecs\[(\d+)\]")
+# where the project file has another word for a field of the API
+_PROJECT_WORDS = {
+    "executor_image_uri": "image",
+    "image_uri": "image",
+    "output_uri_prefix": "base_output_directory",
+    "python_module": "module",
+}
 _STEP = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]")
 
 
@@ -47,10 +54,14 @@ class Workspace:
     Args:
         loaded: The project.
         templates: A folder of templates that overrides the project's own.
+        region: In place of the project's, for the checks.
+        trainer: A trainer's folder to hold every document against, in place of the project's.
     """
 
-    def __init__(self, loaded: Loaded, *, templates: Path | None = None) -> None:
-        self.loaded, self._templates = loaded, templates
+    def __init__(
+        self, loaded: Loaded, *, templates: Path | None = None, region: str | None = None, trainer: Path | None = None
+    ) -> None:
+        self.loaded, self._templates, self._region, self._trainer = loaded, templates, region, trainer
         self._trainers: dict[str, TrainerSource | None] = {}
 
     @cached_property
@@ -66,7 +77,7 @@ class Workspace:
     def trainer(self, module: str) -> TrainerSource | None:
         """The project's trainer as read, with `module` as its entry; None if its folder is not there."""
         if module not in self._trainers:
-            folder = self.loaded.path(self.loaded.project.trainer.path)
+            folder = self._trainer or self.loaded.path(self.loaded.project.trainer.path)
             self._trainers[module] = read(folder, module) if folder.is_dir() else None
         return self._trainers[module]
 
@@ -75,8 +86,9 @@ class Workspace:
         project = self.loaded.project
         modules = {pool.module for pool in document.pools if pool.module}
         ours = {project.trainer.module, *(job.module for job in project.jobs.values() if job.module)}
-        trainer = self.trainer(modules.pop()) if len(modules) == 1 and modules <= ours else None
-        return checks.Context(self.catalog, region=project.region, trainer=trainer)
+        known = len(modules) == 1 and (self._trainer is not None or modules <= ours)
+        trainer = self.trainer(modules.pop()) if known else None
+        return checks.Context(self.catalog, region=self._region or project.region, trainer=trainer)
 
     def prepare(self, name: str) -> Prepared:
         """A job or sweep of the project, rendered and checked."""
@@ -116,6 +128,7 @@ class Workspace:
         bases: list[tuple[str, ...]] = [("jobs", view.name if view.sweep is None else view.sweep.job)]
         if view.sweep is not None:
             bases.insert(0, ("sweeps", view.name))
+        bases += [("trainer",), ()]
         pool = _POOL.search(path)
         role = ("", "worker", "reduction_server" if view.pools["reduction_server"] else "ps", "evaluator")
         place = role[int(pool[1])] if pool and int(pool[1]) < len(role) else ""
@@ -137,7 +150,8 @@ def _project_names(document: spec.Document, path: str) -> Iterator[str]:
         name, index = match[1], match[2]
         if name:
             here = here.get(name) if isinstance(here, dict) else None
-            yield re.sub(r"(?<=[a-z0-9])([A-Z])", lambda m: f"_{m[1].lower()}", name)
+            snake = re.sub(r"(?<=[a-z0-9])([A-Z])", lambda m: f"_{m[1].lower()}", name)
+            yield _PROJECT_WORDS.get(snake, snake)
             continue
         here = here[int(index)] if isinstance(here, list) and int(index) < len(here) else None
         if isinstance(here, dict):

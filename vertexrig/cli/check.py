@@ -23,6 +23,7 @@ KINDS = {"custom-job": "CustomJobSpec", "hp-tuning-job": "HyperparameterTuningJo
 @options.file_option
 @options.set_option
 @options.templates_option
+@options.info_option
 @click.option("--kind", type=click.Choice(list(KINDS)), help="Take files for this kind; by default their keys decide.")
 @click.option("--region", help="Region the files are for; the project's by default.")
 @click.option("--trainer", type=click.Path(path_type=Path), help="Trainer folder to hold the files against.")
@@ -33,6 +34,7 @@ def command(
     file: Path | None,
     overrides: tuple[str, ...],
     templates: Path | None,
+    info: bool,
     kind: str | None,
     region: str | None,
     trainer: Path | None,
@@ -46,9 +48,9 @@ def command(
     """
     files = [target for target in targets if _is_file(target)]
     names = [target for target in targets if target not in files]
-    workspace = _workspace(file, overrides, names, templates, needed=bool(names) or not targets)
-    if region or trainer:
-        workspace = workspace.with_(region=region, trainer=trainer)
+    target = names[0] if len(names) == 1 else None
+    loaded = _project(file, overrides, target, needed=bool(names) or not targets)
+    workspace = Workspace(loaded, templates=templates, region=region, trainer=trainer)
     if not targets:
         names = [*workspace.loaded.project.jobs, *workspace.loaded.project.sweeps]
     found: list[Finding] = []
@@ -61,14 +63,20 @@ def command(
         document, findings = workspace.check_text(text, file=path, kind=_kind(kind))
         options.note(f"{path}: taken for a {document.kind}")
         found += findings
-    show.findings(found, format_=format_, sources=sources, to_stdout=True)
+    show.findings(found, format_=format_, sources=sources, to_stdout=True, info=info)
     severities = {finding.severity for finding in found}
     if Severity.ERROR in severities or (strict and Severity.WARNING in severities):
         raise FindingsError(show.summary(found))
 
 
 def _is_file(target: str) -> bool:
-    return target == "-" or "/" in target or "\\" in target or Path(target).suffix in (".yaml", ".yml", ".json") or Path(target).is_file()
+    return (
+        target == "-"
+        or "/" in target
+        or "\\" in target
+        or Path(target).suffix in (".yaml", ".yml", ".json")
+        or Path(target).is_file()
+    )
 
 
 def _kind(kind: str | None) -> spec.Kind | None:
@@ -85,14 +93,11 @@ def _text(path: str) -> str:
         raise UsageError(f"{path} cannot be read: {error}") from None
 
 
-def _workspace(
-    file: Path | None, overrides: tuple[str, ...], names: list[str], templates: Path | None, *, needed: bool
-) -> Workspace:
+def _project(file: Path | None, overrides: tuple[str, ...], target: str | None, *, needed: bool) -> config.Loaded:
     """The project, or an empty one when only files are checked and there is none."""
-    target = names[0] if len(names) == 1 else None
     try:
-        return options.workspace(file, overrides, target, templates)
+        return config.load(file, overrides=overrides, target=target)
     except UsageError:
         if needed or file is not None or overrides:
             raise
-        return Workspace(config.Loaded(Project(project="", region=""), Path("."), {}))
+        return config.Loaded(Project(project="", region=""), Path(), {})

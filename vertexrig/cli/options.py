@@ -30,6 +30,7 @@ set_option = click.option(
 templates_option = click.option(
     "--templates", type=click.Path(path_type=Path), help="Folder of templates that replace ours file by file."
 )
+info_option = click.option("--info", is_flag=True, help="Show findings of severity info, too.")
 
 
 def format_option(*names: str) -> Callable[[F], F]:
@@ -52,7 +53,10 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     cells = [[("" if cell is None else str(cell)) for cell in row] for row in rows]
     names = list(headings)
     widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
-    right = [bool(cells) and all(row[i].replace(".", "").replace(",", "").isdigit() or not row[i] for row in cells) for i in range(len(names))]
+    right = [
+        bool(cells) and all(row[i].replace(".", "").replace(",", "").isdigit() or not row[i] for row in cells)
+        for i in range(len(names))
+    ]
 
     def line(row: list[str]) -> str:
         parts = (cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True))

@@ -11,6 +11,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -38,6 +39,12 @@ _PROBE = (
 _REQUIREMENTS = (
     "import json, sys; from importlib.metadata import distributions; "
     "print(json.dumps([r for d in distributions(path=[sys.argv[1]]) for r in d.requires or ()]))"
+)
+
+_KERAS = (
+    "import json; from importlib import metadata; "
+    "found = {d.metadata['Name'].lower().replace('-', '_'): d.version for d in metadata.distributions() if d.metadata['Name']}; "
+    "print(json.dumps({name: found.get(name, '') for name in ('tensorflow', 'tf_keras')}))"
 )
 
 
@@ -72,7 +79,9 @@ def interpreter(python: str) -> Interpreter:
         done = subprocess.run([found, "-c", _PROBE], capture_output=True, text=True, timeout=60, env=_plain(), cwd="/")
         data = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise PackageError(f"interpreter {python!r} cannot be used: {error}. Name an existing Python, such as {sys.executable}") from error
+        raise PackageError(
+            f"interpreter {python!r} cannot be used: {error}. Name an existing Python, such as {sys.executable}"
+        ) from error
     return Interpreter(data["python"], tuple(data["paths"]), data["pip"], data["setuptools"])
 
 
@@ -97,7 +106,12 @@ def layer_key(base: Interpreter, image: str, packages: Sequence[Path]) -> str:
 
 
 def layer(
-    base: Interpreter, image: str, packages: Sequence[Path], cache: Path, execute: Execute, say: Callable[[str], None],
+    base: Interpreter,
+    image: str,
+    packages: Sequence[Path],
+    cache: Path,
+    execute: Execute,
+    say: Callable[[str], None],
     give_up: Callable[[], bool] = lambda: False,
 ) -> Path:
     """The interpreter of the environment for these packages; made when it is not in the cache.
@@ -124,11 +138,15 @@ def layer(
             return python
         shutil.rmtree(folder, ignore_errors=True)
         _build(base, folder, packages, execute, say)
-        (folder / _READY).write_text(json.dumps({"base": base.python, "image": image, "packages": [p.name for p in packages]}))
+        (folder / _READY).write_text(
+            json.dumps({"base": base.python, "image": image, "packages": [p.name for p in packages]})
+        )
     return python
 
 
-def _build(base: Interpreter, folder: Path, packages: Sequence[Path], execute: Execute, say: Callable[[str], None]) -> None:
+def _build(
+    base: Interpreter, folder: Path, packages: Sequence[Path], execute: Execute, say: Callable[[str], None]
+) -> None:
     env = _plain() | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
     env.pop("PIP_TARGET", None)
     if execute([base.python, "-m", "venv", "--without-pip", str(folder)], env) != 0:
@@ -140,15 +158,51 @@ def _build(base: Interpreter, folder: Path, packages: Sequence[Path], execute: E
     pip = [str(python), "-m", "pip"] if base.pip else [sys.executable, "-m", "pip", "--python", str(python)]
     for package in packages:
         say(f"Running command: pip3 install --upgrade --force-reinstall --no-deps {package.name}")
-        argv = [*pip, "install", "--quiet", "--upgrade", "--force-reinstall", "--no-deps", *_isolation(base, package), str(package)]
+        argv = [
+            *pip,
+            "install",
+            "--quiet",
+            "--upgrade",
+            "--force-reinstall",
+            "--no-deps",
+            *_isolation(base, package),
+            str(package),
+        ]
         if execute(argv, env) != 0:
             raise PackageError(f"package {package.name} cannot be installed; pip's output says why")
-    done = subprocess.run([str(python), "-I", "-c", _REQUIREMENTS, str(site)], capture_output=True, text=True, env=env, timeout=60)
-    required = json.loads(done.stdout or "[]")
+    done = subprocess.run(
+        [str(python), "-I", "-c", _REQUIREMENTS, str(site)], capture_output=True, text=True, env=env, timeout=60
+    )
+    required = _without_other_keras(json.loads(done.stdout or "[]"), python, env, say)
     if required:
         say(f"Running command: pip3 install {' '.join(required)}")
         if execute([*pip, "install", "--quiet", *required], env) != 0:
-            raise PackageError(f"the requirements of {', '.join(p.name for p in packages)} cannot be installed: {', '.join(required)}")
+            raise PackageError(
+                f"the requirements of {', '.join(p.name for p in packages)} cannot be installed: {', '.join(required)}"
+            )
+
+
+def _without_other_keras(
+    required: list[str], python: Path, env: Mapping[str, str], say: Callable[[str], None]
+) -> list[str]:
+    """The requirements without a tf-keras that belongs to another TensorFlow than the one here.
+
+    A package is built for its image's TensorFlow and pins tf-keras to it; installed here, it would break the
+    TensorFlow that stands in for the image's.
+    """
+    kept = [line for line in required if not re.match(r"tf[-_.]keras\b", line, re.IGNORECASE)]
+    if len(kept) == len(required):
+        return required
+    done = subprocess.run([str(python), "-I", "-c", _KERAS], capture_output=True, text=True, env=dict(env), timeout=60)
+    here = json.loads(done.stdout or "{}")
+    if not here.get("tf_keras"):
+        return required
+    pinned = next(line for line in required if line not in kept)
+    say(
+        f"Stand-in: TensorFlow {here['tensorflow']} and tf-keras {here['tf_keras']} of this machine are used; "
+        f"on Vertex AI the package brings {pinned} to its image's TensorFlow"
+    )
+    return kept
 
 
 def _isolation(base: Interpreter, package: Path) -> list[str]:
