@@ -60,7 +60,7 @@ class Estimate:
 
     @property
     def wall_s(self) -> float:
-        """The longest the whole run takes once it runs, in seconds: rounds of parallel trials, each until its timeout."""
+        """The longest the whole run takes, in seconds: rounds of parallel trials, each until its timeout."""
         return self.timeout_s * (1 if self.trials is None else math.ceil(self.trials / self.parallel))
 
 

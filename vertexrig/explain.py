@@ -17,7 +17,7 @@ from vertexrig.cluster import Replica
 from vertexrig.errors import FindingsError, UsageError, did_you_mean
 from vertexrig.estimate import Estimate, estimate
 from vertexrig.finding import Severity
-from vertexrig.pools import job_part, parallel_trials, running, strategy
+from vertexrig.pools import parallel_trials, running, strategy
 from vertexrig.spec import Document, Pool
 
 MOST_REPLICAS = 10_000
@@ -67,7 +67,8 @@ class PoolFacts:
         boot_disk_size_gb: Its size in GB.
         image: The image of each replica.
         packages: URIs of the Python packages installed in it.
-        command: What each replica runs, word by word; the image's own entry point is not known.
+        command: What each replica runs, word by word; empty for the image's own entry point.
+        args: Its arguments; a trial's parameters come on top.
         env: The job's own variables.
     """
 
@@ -90,6 +91,7 @@ class PoolFacts:
     image: ImageFacts
     packages: tuple[str, ...]
     command: tuple[str, ...]
+    args: tuple[str, ...]
     env: Mapping[str, str]
 
 
@@ -252,6 +254,7 @@ def _pool(pool: Pool, catalog: Catalog) -> PoolFacts:
         image=image_facts(pool.image, catalog),
         packages=tuple(pool.package_uris),
         command=_command(pool),
+        args=tuple(pool.args),
         env={str(entry.get("name", "")): str(entry.get("value", "")) for entry in pool.env},
     )
 
@@ -276,8 +279,8 @@ def image_facts(uri: str, catalog: Catalog) -> ImageFacts:
 
 def _command(pool: Pool) -> tuple[str, ...]:
     if pool.python is not None:
-        return ("python3", "-m", pool.module, *pool.args)
-    return (*(str(word) for word in pool.program.get("command", ())), *pool.args)
+        return "python3", "-m", pool.module
+    return tuple(str(word) for word in pool.program.get("command", ()))
 
 
 def _study(document: Document) -> StudyFacts | None:

@@ -122,7 +122,7 @@ def _cells(pool: PoolFacts, replicas: Sequence[Replica], inner: int) -> list[str
     short = "server" if pool.label == "reduction server" else pool.label
     names = [f"[{short} {one.index}]" for one in replicas]
     if len(names) > FOLD:
-        names = [names[0], names[1], "…", names[-1]]
+        names = [names[0], "…", names[-1]]
     return _flow(names, inner)
 
 
@@ -174,7 +174,7 @@ def _program(explanation: Explanation, width: int, today: str) -> list[str]:
     lines = ["Program"]
 
     def program(pool: PoolFacts) -> tuple[object, ...]:
-        return pool.image, pool.packages, pool.command, tuple(pool.env.items())
+        return pool.image, pool.packages, pool.command, pool.args, tuple(pool.env.items())
 
     groups: list[list[PoolFacts]] = []
     for pool in explanation.pools:
@@ -193,16 +193,22 @@ def _program(explanation: Explanation, width: int, today: str) -> list[str]:
 
 
 def _one_program(pool: PoolFacts, width: int, today: str, searched: bool) -> list[str]:
-    command = " ".join(shlex.quote(_clean(word)) for word in pool.command[: 4 * FOLD])
-    if len(pool.command) > 4 * FOLD:
-        command += f" … ({len(pool.command) - 4 * FOLD} more arguments)"
+    runs = _words(pool.command) if pool.command else "the image's entry point"
+    runs += f" {_words(pool.args)}" if pool.args else ""
     rows = [("image", _clean(pool.image.uri) or "none")]
-    rows += [("", note) for note in _image_notes(pool.image, today)]
+    if pool.label != "reduction server":
+        rows += [("", note) for note in _image_notes(pool.image, today)]
     rows += [("package", _clean(uri)) for uri in _some(pool.packages, "package")]
-    rows.append(("runs", (command or "the image's entry point") + (" and the trial's parameters" if searched else "")))
+    rows.append(("runs", runs + (" and the trial's parameters" if searched else "")))
     variables = [f"{_clean(name)}={_clean(value)}" for name, value in pool.env.items()]
     rows += [("env" if index == 0 else "", line) for index, line in enumerate(_some(variables, "variable"))]
     return _pairs(rows, width)
+
+
+def _words(words: Sequence[str]) -> str:
+    """Words as a shell would take them, the last of many only counted."""
+    shown = " ".join(shlex.quote(_clean(word)) for word in words[: 4 * FOLD])
+    return shown if len(words) <= 4 * FOLD else f"{shown} {_rest(len(words) - 4 * FOLD, 'argument')}"
 
 
 def _image_notes(image: ImageFacts, today: str) -> Iterator[str]:
@@ -233,7 +239,7 @@ def _environment(explanation: Explanation, width: int) -> list[str]:
         assert config is not None
         lines += ["  TF_CONFIG", *_pairs([*_hosts(config["cluster"]), *_tasks(explanation)], width, "    ")]
         evaluator = any(one.role == "evaluator" for one in explanation.replicas)
-        more = " and the evaluator, which TF_CONFIG leaves out" if evaluator else ""
+        more = "; only it lists the evaluator" if evaluator else ""
         lines += _wrapped(f"CLUSTER_SPEC has the same under the names of the pools{more}", width, "  ")
     name = explanation.replicas[-1].name
     return [*lines, *_wrapped(f"In full: --replica {name}. What stands in <> the service decides.", width, "  ")]
@@ -292,7 +298,7 @@ def _price(price: Estimate, width: int) -> list[str]:
         (f"{'per trial' if study else 'in all'}, {span(price.timeout_s)}", _usd(price, price.usd_per_job, 2), "")
     )
     if price.trials is not None:
-        rows.append((f"{_many(price.trials, 'trial')}, {span(price.wall_s)}", _usd(price, price.usd_at_most, 2), ""))
+        rows.append((f"{_many(price.trials, 'trial')} in {span(price.wall_s)}", _usd(price, price.usd_at_most, 2), ""))
     left, middle = (max(_columns(row[i]) for row in rows) for i in (0, 1))
     lines += _rows(rows, left, middle, width, len(price.lines))
     notes = []

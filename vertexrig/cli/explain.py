@@ -53,7 +53,9 @@ def command(
         topology = rendered.view.topology
         document = spec.parse(rendered.text, file=target, kind=targets.kind(rendered.kind))
     place = region or workspace.loaded.project.region
-    found = explain.explain(document, workspace.catalog, region=place, name=target, topology=topology)
+    found = explain.explain(
+        document, workspace.catalog, region=place, name="stdin" if target == "-" else target, topology=topology
+    )
     errors = sum(finding.severity is Severity.ERROR for finding in document.findings)
     if errors:
         what = "error" if errors == 1 else "errors"

@@ -51,4 +51,4 @@ def workspace(
     except UsageError:
         if needed or file is not None or overrides:
             raise
-        return Workspace(config.Loaded(Project(project="", region=""), Path("."), {}))
+        return Workspace(config.Loaded(Project(project="", region=""), Path(), {}))
