@@ -85,7 +85,9 @@ def replicas(pools: Iterable[Pool], address: Address | None = None) -> tuple[Rep
     )
 
 
-def cluster_spec(all_replicas: Sequence[Replica], one: Replica, job: Mapping[str, Any], trial: str = "") -> dict[str, Any]:
+def cluster_spec(
+    all_replicas: Sequence[Replica], one: Replica, job: Mapping[str, Any], trial: str = ""
+) -> dict[str, Any]:
     """CLUSTER_SPEC of one replica; every replica of every job has it.
 
     Args:
@@ -162,8 +164,7 @@ _REFERENCE = re.compile(r"\$(?:\$(?=\()|\(([A-Za-z_][A-Za-z0-9_]*)\))")
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """`$(NAME)` replaced by the variable, left as it stands when there is none; `$$(NAME)` is the text `$(NAME)` (EnvVar reference).
-    """
+    """`$(NAME)` becomes the variable, or stays when there is none; `$$(NAME)` is the text `$(NAME)` (EnvVar page)."""
 
     def value(match: re.Match[str]) -> str:
         name = match.group(1)

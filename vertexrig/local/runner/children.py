@@ -124,11 +124,27 @@ class Children:
         """
         ours, theirs = socket.socketpair()
         options = {"memory": command.memory, "cwd": str(command.cwd), "cleanup": list(command.cleanup)}
-        argv = [sys.executable, "-I", "-S", str(_WARDEN), str(theirs.fileno()), json.dumps(options), "--", *command.argv]
+        argv = [
+            sys.executable,
+            "-I",
+            "-S",
+            str(_WARDEN),
+            str(theirs.fileno()),
+            json.dumps(options),
+            "--",
+            *command.argv,
+        ]
         try:
             process = subprocess.Popen(
-                argv, env=dict(command.env), cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE, pass_fds=[theirs.fileno()], start_new_session=True, bufsize=0,
+                argv,
+                env=dict(command.env),
+                cwd="/",
+                stdin=subprocess.DEVNULL,
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                pass_fds=[theirs.fileno()],
+                start_new_session=True,
+                bufsize=0,
             )
         except (OSError, ValueError) as error:
             ours.close()
@@ -138,7 +154,8 @@ class Children:
         assert process.stdout is not None and process.stderr is not None
         streams = {process.stdout: Splitter(name, "stdout"), process.stderr: Splitter(name, "stderr")}
         child = Child(name, process, ours, streams)
-        for source in (ours, *streams):
+        sources: list[socket.socket | IO[bytes]] = [ours, *streams]
+        for source in sources:
             os.set_blocking(source.fileno(), False)
             self._selector.register(source, selectors.EVENT_READ, child)
             child.open.add(source)

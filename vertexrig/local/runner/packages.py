@@ -1,7 +1,7 @@
-"""Python environments for packages: a cached layer per interpreter, image and packages, on top of the interpreter's own.
+"""Python environments for packages: a cached layer per interpreter, image and packages, on top of the interpreter.
 
-The layer is a virtual environment that also sees what the interpreter sees, so TensorFlow and all else that is installed
-there is used and not downloaded. Packages go into it as the executor of the prebuilt images does it: each one with
+The layer is a virtual environment that also sees what the interpreter sees, so TensorFlow and all else installed there
+is used and not downloaded. Packages go into it the way the executor of the prebuilt images does it: each one with
 `pip install --force-reinstall --no-deps`, then their requirements, of which pip takes what is missing.
 """
 
@@ -16,12 +16,11 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Iterator
 
 from vertexrig.errors import PackageError
 
@@ -33,7 +32,8 @@ _PROBE = (
     "import json, os, sys; "
     "paths = [p for p in sys.path if os.path.basename(p) in ('site-packages', 'dist-packages')]; "
     "has = lambda name: __import__('importlib.util').util.find_spec(name) is not None; "
-    "print(json.dumps({'paths': paths, 'pip': has('pip'), 'setuptools': has('setuptools') and has('wheel'), 'python': sys.executable}))"
+    "print(json.dumps({'paths': paths, 'pip': has('pip'), "
+    "'setuptools': has('setuptools') and has('wheel'), 'python': sys.executable}))"
 )
 _REQUIREMENTS = (
     "import json, sys; from importlib.metadata import distributions; "
@@ -72,7 +72,9 @@ def interpreter(python: str) -> Interpreter:
         done = subprocess.run([found, "-c", _PROBE], capture_output=True, text=True, timeout=60, env=_plain(), cwd="/")
         data = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
-        raise PackageError(f"interpreter {python!r} cannot be used: {error}. Name an existing Python, such as {sys.executable}") from error
+        raise PackageError(
+            f"interpreter {python!r} cannot be used: {error}. Name an existing Python, such as {sys.executable}"
+        ) from error
     return Interpreter(data["python"], tuple(data["paths"]), data["pip"], data["setuptools"])
 
 
@@ -81,23 +83,27 @@ def _plain() -> dict[str, str]:
 
 
 def layer_key(base: Interpreter, image: str, packages: Sequence[Path]) -> str:
-    """Names an environment by what goes into it: the interpreter and its packages' state, the image, each package's bytes."""
+    """Names an environment by what goes into it: interpreter, state of its packages, image, each package's bytes."""
     digest = hashlib.sha256()
     digest.update(json.dumps([base.python, image]).encode())
     for folder in base.site:
         try:
-            digest.update(f"{folder} {os.stat(folder).st_mtime_ns}".encode())
+            digest.update(f"{folder} {Path(folder).stat().st_mtime_ns}".encode())
         except OSError:
             continue
     for package in packages:
         digest.update(package.name.encode() + b"\0")
-        with open(package, "rb") as file:
-            digest.update(hashlib.sha256(file.read()).digest())
+        digest.update(hashlib.sha256(package.read_bytes()).digest())
     return digest.hexdigest()[:20]
 
 
 def layer(
-    base: Interpreter, image: str, packages: Sequence[Path], cache: Path, execute: Execute, say: Callable[[str], None],
+    base: Interpreter,
+    image: str,
+    packages: Sequence[Path],
+    cache: Path,
+    execute: Execute,
+    say: Callable[[str], None],
     give_up: Callable[[], bool] = lambda: False,
 ) -> Path:
     """The interpreter of the environment for these packages; made when it is not in the cache.
@@ -124,11 +130,15 @@ def layer(
             return python
         shutil.rmtree(folder, ignore_errors=True)
         _build(base, folder, packages, execute, say)
-        (folder / _READY).write_text(json.dumps({"base": base.python, "image": image, "packages": [p.name for p in packages]}))
+        (folder / _READY).write_text(
+            json.dumps({"base": base.python, "image": image, "packages": [p.name for p in packages]})
+        )
     return python
 
 
-def _build(base: Interpreter, folder: Path, packages: Sequence[Path], execute: Execute, say: Callable[[str], None]) -> None:
+def _build(
+    base: Interpreter, folder: Path, packages: Sequence[Path], execute: Execute, say: Callable[[str], None]
+) -> None:
     env = _plain() | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
     env.pop("PIP_TARGET", None)
     if execute([base.python, "-m", "venv", "--without-pip", str(folder)], env) != 0:
@@ -140,15 +150,28 @@ def _build(base: Interpreter, folder: Path, packages: Sequence[Path], execute: E
     pip = [str(python), "-m", "pip"] if base.pip else [sys.executable, "-m", "pip", "--python", str(python)]
     for package in packages:
         say(f"Running command: pip3 install --upgrade --force-reinstall --no-deps {package.name}")
-        argv = [*pip, "install", "--quiet", "--upgrade", "--force-reinstall", "--no-deps", *_isolation(base, package), str(package)]
+        argv = [
+            *pip,
+            "install",
+            "--quiet",
+            "--upgrade",
+            "--force-reinstall",
+            "--no-deps",
+            *_isolation(base, package),
+            str(package),
+        ]
         if execute(argv, env) != 0:
             raise PackageError(f"package {package.name} cannot be installed; pip's output says why")
-    done = subprocess.run([str(python), "-I", "-c", _REQUIREMENTS, str(site)], capture_output=True, text=True, env=env, timeout=60)
+    done = subprocess.run(
+        [str(python), "-I", "-c", _REQUIREMENTS, str(site)], capture_output=True, text=True, env=env, timeout=60
+    )
     required = json.loads(done.stdout or "[]")
     if required:
         say(f"Running command: pip3 install {' '.join(required)}")
         if execute([*pip, "install", "--quiet", *required], env) != 0:
-            raise PackageError(f"the requirements of {', '.join(p.name for p in packages)} cannot be installed: {', '.join(required)}")
+            raise PackageError(
+                f"the requirements of {', '.join(p.name for p in packages)} cannot be installed: {', '.join(required)}"
+            )
 
 
 def _isolation(base: Interpreter, package: Path) -> list[str]:
@@ -166,7 +189,7 @@ def _isolation(base: Interpreter, package: Path) -> list[str]:
 @contextmanager
 def _locked(path: Path, give_up: Callable[[], bool]) -> Iterator[None]:
     """Hold a lock that the system frees when this process dies."""
-    with open(path, "w") as file:
+    with path.open("w") as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

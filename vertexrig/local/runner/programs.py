@@ -58,7 +58,12 @@ def docker() -> str:
 
 
 def prepare(
-    pool: Pool, options: RunOptions, root: Path, execute: packages.Execute, say: Callable[[str], None], give_up: Callable[[], bool]
+    pool: Pool,
+    options: RunOptions,
+    root: Path,
+    execute: packages.Execute,
+    say: Callable[[str], None],
+    give_up: Callable[[], bool],
 ) -> Program:
     """Make ready what a pool runs: install its packages, or find its image.
 
@@ -86,7 +91,11 @@ def prepare(
 def _package(uri: str, root: Path) -> Path:
     path = local_path(uri, root)
     if not path.is_file():
-        hint = f"; copy it there with `gcloud storage cp` while pointed at the local Vertex (it is looked for at {path})" if uri.startswith("gs://") else ""
+        hint = (
+            f"; copy it there with `gcloud storage cp` while pointed at the local Vertex (it is looked for at {path})"
+            if uri.startswith("gs://")
+            else ""
+        )
         raise PackageError(f"CommandException: No URLs matched: {uri}{hint}")
     return path
 
@@ -96,7 +105,9 @@ def _mapped(local: LocalImage, command: Sequence[str], args: Sequence[str], pyth
         raise JobFailedError(f"image {image!r} is mapped to {local.folder}, which is not a folder")
     head = tuple(command) or local.entrypoint
     if not head:
-        raise JobFailedError(f"image {image!r} is mapped to {local.folder} without an entry point, and the spec has no command")
+        raise JobFailedError(
+            f"image {image!r} is mapped to {local.folder} without an entry point, and the spec has no command"
+        )
     return Program(head, tuple(args), (python,), local.folder)
 
 

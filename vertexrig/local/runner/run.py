@@ -20,7 +20,12 @@ from vertexrig.local.runner.lines import SERVICE, Line, LogFiles, OnLine
 from vertexrig.local.runner.options import Control, RunOptions, new_job_id
 from vertexrig.local.runner.policy import Action
 
-PENDING, RUNNING, SUCCEEDED, FAILED = "JOB_STATE_PENDING", "JOB_STATE_RUNNING", "JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED"
+PENDING, RUNNING, SUCCEEDED, FAILED = (
+    "JOB_STATE_PENDING",
+    "JOB_STATE_RUNNING",
+    "JOB_STATE_SUCCEEDED",
+    "JOB_STATE_FAILED",
+)
 CANCELLING, CANCELLED = "JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED"
 SUSPENDED = "SUSPENDED"
 """Not a state of the service: the run was broken off by `Control.suspend` and can be taken up again."""
@@ -147,7 +152,13 @@ class _Member:
 
 class _Run:
     def __init__(
-        self, job: Mapping[str, Any], root: Path, on_line: OnLine | None, on_state: OnState | None, control: Control, options: RunOptions
+        self,
+        job: Mapping[str, Any],
+        root: Path,
+        on_line: OnLine | None,
+        on_state: OnState | None,
+        control: Control,
+        options: RunOptions,
     ) -> None:
         self.job, self.root, self.options, self.control = dict(job), root, options, control
         self.pools = [p for p in spec.Document("CustomJobSpec", self.job).pools if not p.empty]
@@ -155,7 +166,7 @@ class _Run:
         self.files = LogFiles(self.folder / "logs")
         self.children = Children(self._line, control.fileno())
         self.scheduling = _scheduling(self.job)
-        self.counts = policy.Counts({}, options.attempts_used)
+        self.counts = policy.Counts({})
         self.preemptions = 0
         self.members: dict[str, _Member] = {}
         self.installing: deque[str] = deque(maxlen=_STDERR_KEPT)
@@ -227,11 +238,24 @@ class _Run:
         if state == SUCCEEDED:
             self.say("Job completed successfully.")
         elif error is not None:
-            self.say(f"Job {'cancelled' if state == CANCELLED else 'failed'}: {error.message.splitlines()[0]}", "ERROR" if state == FAILED else "INFO")
+            self.say(
+                f"Job {'cancelled' if state == CANCELLED else 'failed'}: {error.message.splitlines()[0]}",
+                "ERROR" if state == FAILED else "INFO",
+            )
         self.files.flush()
         return JobResult(
-            state, error, dict(self.exit_codes), self.failed, self.words, outputs, tuple(self.stand_ins),
-            dict(self.counts.restarts), self.counts.retries, time.monotonic() - self.begun, self.options.job_id, self.folder,
+            state,
+            error,
+            dict(self.exit_codes),
+            self.failed,
+            self.words,
+            outputs,
+            tuple(self.stand_ins),
+            dict(self.counts.restarts),
+            self.counts.retries,
+            time.monotonic() - self.begun,
+            self.options.job_id,
+            self.folder,
         )
 
     def close(self) -> None:
@@ -247,16 +271,20 @@ class _Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         replicas = cluster.replicas(self.pools)
         self.ports = ports.take(len(replicas))
-        by_place = {(r.pool, r.index): port for r, port in zip(replicas, self.ports)}
+        by_place = {(r.pool, r.index): port for r, port in zip(replicas, self.ports, strict=True)}
         replicas = cluster.replicas(self.pools, lambda pool, index: f"127.0.0.1:{by_place[pool, index]}")
         directories = cluster.output_directories(self.job, self.options.trial)
         for uri in directories.values():
             environment.local_path(uri, self.root).mkdir(parents=True, exist_ok=True)
         made: dict[str, programs.Program] = {}
         for pool in self.pools:
-            key = json.dumps([pool.image, pool.package_uris, pool.module, pool.args, (pool.container or {}).get("command")])
+            key = json.dumps(
+                [pool.image, pool.package_uris, pool.module, pool.args, (pool.container or {}).get("command")]
+            )
             if key not in made:
-                made[key] = programs.prepare(pool, self.options, self.root, self._execute, self.say, lambda: self.control.cancelled)
+                made[key] = programs.prepare(
+                    pool, self.options, self.root, self._execute, self.say, lambda: self.control.cancelled
+                )
             self._note(pool)
             for one in replicas:
                 if one.pool == pool.index:
@@ -307,10 +335,18 @@ class _Run:
         own = cluster.own_environment(pool.env, service)
         buckets: Path | str = "/gcs" if program.image else environment.bucket_folder(self.root)
         seen = {**service, **own}
-        contract = {k: environment.map_paths(v, buckets) for k, v in seen.items() if k not in ("CLUSTER_SPEC", "TF_CONFIG")}
+        contract = {
+            k: environment.map_paths(v, buckets) for k, v in seen.items() if k not in ("CLUSTER_SPEC", "TF_CONFIG")
+        }
         contract |= {k: v for k, v in seen.items() if k in ("CLUSTER_SPEC", "TF_CONFIG")}
-        machine = environment.machine_environment(os.environ, scratch, credentials=options.credentials, pass_env=options.pass_env)
-        machine |= {"PATH": environment.search_path(program.folders, os.environ), "PYTHONUNBUFFERED": "1", **options.extra_env}
+        machine = environment.machine_environment(
+            os.environ, scratch, credentials=options.credentials, pass_env=options.pass_env
+        )
+        machine |= {
+            "PATH": environment.search_path(program.folders, os.environ),
+            "PYTHONUNBUFFERED": "1",
+            **options.extra_env,
+        }
         cleanup: tuple[str, ...] = ()
         if program.image:
             name = f"vertexrig-{options.job_id}-{one.name}"
@@ -333,7 +369,7 @@ class _Run:
                 self._wait(self.options.slow_start)
                 self._start(member)
             if self.deadline == float("inf"):
-                self.deadline = time.monotonic() + self.scheduling.timeout
+                self.deadline = time.monotonic() + self.scheduling.timeout - self.options.elapsed
             self.state(RUNNING)
             while True:
                 self._step(None)
@@ -361,7 +397,13 @@ class _Run:
         for child in ended:
             self._end_of(child)
         if time.monotonic() >= self.deadline:
-            raise _Ended(FAILED, JobError(policy.DEADLINE_EXCEEDED, f"The job ran longer than its timeout of {self.scheduling.timeout:g} seconds."))
+            raise _Ended(
+                FAILED,
+                JobError(
+                    policy.DEADLINE_EXCEEDED,
+                    f"The job ran longer than its timeout of {self.scheduling.timeout:g} seconds.",
+                ),
+            )
 
     def _asked(self) -> None:
         """Do what the control wants."""
@@ -389,14 +431,18 @@ class _Run:
         name = child.name
         self.exit_codes[name] = exit_.code
         action = policy.decide(exit_, name, self.scheduling, self.counts)
-        self.say(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "INFO" if exit_.code == 0 else "ERROR")
+        self.say(
+            f"Task {name} ended with exit code {exit_.code}: {action.value}.", "INFO" if exit_.code == 0 else "ERROR"
+        )
         if action is Action.LEAVE:
             member.done = True
         elif action is Action.SUCCEED:
             raise _Ended(SUCCEEDED)
         elif action is Action.FAIL:
             self.failed, self.words = name, policy.last_words(list(member.stderr))
-            raise _Ended(FAILED, JobError(policy.INVALID_ARGUMENT, policy.exit_message(name, exit_, self.words, self._logs())))
+            raise _Ended(
+                FAILED, JobError(policy.INVALID_ARGUMENT, policy.exit_message(name, exit_, self.words, self._logs()))
+            )
         elif action is Action.RETRY_JOB:
             self.counts.retries += 1
             self.counts.restarts.clear()
@@ -419,8 +465,8 @@ class _Run:
             return []
         uri = f"{base}/{self.options.trial}" if self.options.trial else base
         folder = environment.local_path(uri, self.root)
-        found = (path for path in sorted(folder.rglob("*")) if path.is_file())
-        return [f"{uri}/{path.relative_to(folder).as_posix()}" for path, _ in zip(found, range(_OUTPUTS_LISTED))]
+        found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        return [f"{uri}/{path.relative_to(folder).as_posix()}" for path in found[:_OUTPUTS_LISTED]]
 
 
 def _scheduling(job: Mapping[str, Any]) -> policy.Scheduling:
