@@ -50,7 +50,6 @@ class RunOptions:
         slow_start: Seconds each replica takes to become available.
         memory_limit: Bytes a replica's processes may take together, 0 for no limit.
         restart_delay: Seconds before a replica or job is started again.
-        elapsed: Seconds the job ran before, under a server that was killed; they count for its timeout.
     """
 
     job_id: str = ""
@@ -69,7 +68,6 @@ class RunOptions:
     slow_start: float = 0.0
     memory_limit: int = 0
     restart_delay: float = 0.0
-    elapsed: float = 0.0
 
 
 def first_match(patterns: Mapping[str, T], image: str) -> T | None:

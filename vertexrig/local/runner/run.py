@@ -99,6 +99,7 @@ def run_job(
     root: Path | str,
     on_line: OnLine | None = None,
     on_state: OnState | None = None,
+    on_pause: Callable[[], None] | None = None,
     control: Control | None = None,
     options: RunOptions | None = None,
 ) -> JobResult:
@@ -109,6 +110,7 @@ def run_job(
         root: The local Vertex's folder: buckets in `gs/`, environments in `envs/`, each job's own in `jobs/<id>/`.
         on_line: Called with each line of output, in this thread.
         on_state: Called with each new state of the job, but not the last one, which the result holds.
+        on_pause: Called when no more lines are there for the moment, before the thread waits.
         control: Cancels the job or injects faults, from other threads.
         options: See `RunOptions`.
 
@@ -118,7 +120,7 @@ def run_job(
     options = options or RunOptions()
     options = replace(options, job_id=options.job_id or new_job_id())
     own = control or Control()
-    run = _Run(job, Path(root).absolute(), on_line, on_state, own, options)
+    run = _Run(job, Path(root).absolute(), on_line, on_state, on_pause, own, options)
     try:
         return run.go()
     finally:
@@ -157,6 +159,7 @@ class _Run:
         root: Path,
         on_line: OnLine | None,
         on_state: OnState | None,
+        on_pause: Callable[[], None] | None,
         control: Control,
         options: RunOptions,
     ) -> None:
@@ -176,7 +179,7 @@ class _Run:
         self.failed, self.words = "", ""
         self.deadline = float("inf")
         self.begun = time.monotonic()
-        self._on_line, self._on_state, self._state = on_line, on_state, ""
+        self._on_line, self._on_state, self._on_pause, self._state = on_line, on_state, on_pause, ""
 
     # what the run says
 
@@ -191,10 +194,16 @@ class _Run:
     def say(self, text: str, severity: str = "INFO", task: str = SERVICE) -> None:
         self._line(Line(time.time(), task, severity, text))
 
+    def _flush(self) -> None:
+        """Hand on what was said."""
+        self.files.flush()
+        if self._on_pause is not None:
+            self._on_pause()
+
     def state(self, state: str) -> None:
         if state != self._state:
             self._state = state
-            self.files.flush()
+            self._flush()
             if self._on_state is not None:
                 self._on_state(state)
 
@@ -369,7 +378,7 @@ class _Run:
                 self._wait(self.options.slow_start)
                 self._start(member)
             if self.deadline == float("inf"):
-                self.deadline = time.monotonic() + self.scheduling.timeout - self.options.elapsed
+                self.deadline = time.monotonic() + self.scheduling.timeout
             self.state(RUNNING)
             while True:
                 self._step(None)
@@ -392,7 +401,7 @@ class _Run:
         limit = min(self.deadline, until if until is not None else float("inf"))
         wait = limit - time.monotonic()
         ended = self.children.poll(None if wait == float("inf") else max(wait, 0.0))
-        self.files.flush()
+        self._flush()
         self._asked()
         for child in ended:
             self._end_of(child)
