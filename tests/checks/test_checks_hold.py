@@ -19,23 +19,31 @@ from vertexrig.quota import draws
 CATALOG = load()
 REGIONS = ["", "us-central1", "europe-west6", "me-west1", "nowhere", "us-"]
 
-MACHINES = [
-    *list(CATALOG.machines)[::6],
-    "cloud-tpu",
-    "ct6e-standard-4t",
-    "n2d-standard-4",
-    "m2-x",
-    "n1-standard-9",
-    "",
-    "-",
-]
+ODD_MACHINES = ["cloud-tpu", "ct6e-standard-4t", "n2d-standard-4", "m2-x", "n1-standard-9", "", "-"]
+MACHINES = [*list(CATALOG.machines)[::6], *ODD_MACHINES]
 ACCELERATORS = [name for name, row in CATALOG.accelerators.items() if row.api_enum]
 NUMBERS = st.sampled_from([-(2**31), -1, 0, 1, 2, 3, 8, 16, 32, 40, 256, 2**31 - 1])
-TEXTS = st.one_of(
-    st.text(max_size=12),
-    st.sampled_from(["gs://", "gs://b", "gs://{B}/x", "a@b", "projects/1/global/networks/n", "a/b/c/d/e/f", "--a b", '"x"',
-                     "$(A)", "AIP_X", "TF_CONFIG", "us-docker.pkg.dev/vertex-ai/training/", "a:b@c", "1.2.3", "é", "::", "."]),
-)  # fmt: skip
+ODD_TEXTS = [
+    "gs://",
+    "gs://b",
+    "gs://{B}/x",
+    "a@b",
+    "projects/1/global/networks/n",
+    "a/b/c/d/e/f",
+    '"x"',
+    "$(A)",
+    "AIP_X",
+    "TF_CONFIG",
+    "a:b@c",
+    "1.2.3",
+    "é",
+    "::",
+    "us-docker.pkg.dev/vertex-ai/training/",
+    "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310",
+    ".",
+    "/",
+]
+TEXTS = st.one_of(st.text(max_size=12), st.sampled_from([*ODD_TEXTS, "--a b", " "]))
 POOL = st.fixed_dictionaries(
     {},
     optional={
@@ -83,6 +91,14 @@ POOL = st.fixed_dictionaries(
         "lustreMounts": st.lists(st.dictionaries(st.sampled_from(["instanceIp", "mountPoint"]), TEXTS), max_size=2),
     },
 )
+NAMES = [
+    "serviceAccount",
+    "network",
+    "tensorboard",
+    "experiment",
+    "persistentResourceId",
+    "protectedArtifactLocationId",
+]
 JOB = st.fixed_dictionaries(
     {},
     optional={
@@ -97,7 +113,7 @@ JOB = st.fixed_dictionaries(
                 "restartJobOnWorkerRestart": st.booleans(),
             },
         ),
-        **dict.fromkeys(("serviceAccount", "network", "tensorboard", "experiment", "persistentResourceId", "protectedArtifactLocationId"), TEXTS),
+        **dict.fromkeys(NAMES, TEXTS),
         "reservedIpRanges": st.lists(TEXTS, max_size=2),
         "baseOutputDirectory": st.dictionaries(st.just("outputUriPrefix"), TEXTS, max_size=1),
         "pscInterfaceConfig": st.fixed_dictionaries(
