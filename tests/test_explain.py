@@ -6,6 +6,7 @@ import json
 import os
 import subprocess
 import sys
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -20,7 +21,6 @@ from vertexrig.estimate import estimate
 from vertexrig.workspace import Workspace
 
 ROOT = Path(__file__).resolve().parents[1]
-GOLDEN = ROOT / "tests" / "golden" / "explain"
 TODAY = "2026-11-20"
 
 PROJECT = """\
@@ -63,9 +63,9 @@ def explained(name: str, region: str = "us-central1") -> explain.Explanation:
     """A job or sweep of the project above."""
     workspace = Workspace(config.loads(PROJECT, file=Path("vertexrig.yaml"), environment={}))
     rendered = workspace.renderer.render(name)
-    return explain.explain(
-        spec.parse(rendered.text), workspace.catalog, region=region, name=name, topology=rendered.view.topology
-    )
+    document = spec.parse(rendered.text)
+    assert not document.findings
+    return explain.explain(document, workspace.catalog, region=region, name=name, topology=rendered.view.topology)
 
 
 def from_pools(*pools: dict[str, Any], **more: Any) -> explain.Explanation:
@@ -85,13 +85,9 @@ def pool(machine: str = "n1-standard-4", replicas: int = 1, **program: Any) -> d
 
 
 @pytest.mark.parametrize("name", ["multi-worker", "tpu", "sweep"])
-def test_golden(name: str) -> None:
-    """The text for 80 columns is the recorded one (VERTEXRIG_GOLDEN=write records it anew)."""
-    text = explain_text.text(explained(name), width=80, today=TODAY)
-    file = GOLDEN / f"{name}.txt"
-    if os.environ.get("VERTEXRIG_GOLDEN") == "write":
-        file.write_text(text, encoding="utf-8")
-    assert text == file.read_text(encoding="utf-8")
+def test_golden(name: str, golden: Callable[[str, str], None]) -> None:
+    """The text for 80 columns is the recorded one."""
+    golden(f"explain/{name}.txt", explain_text.text(explained(name), width=80, today=TODAY))
 
 
 @pytest.mark.parametrize("name", ["cpu", "multi-worker", "tpu", "sweep", "spot"])

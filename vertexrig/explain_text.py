@@ -407,7 +407,7 @@ def _clean(value: str) -> str:
 
 def _box_text(value: str) -> str:
     """Text from a job as it may stand in a box, where every character is one column wide."""
-    return value.encode("ascii", "backslashreplace").decode() if not value.isascii() else _clean(value)
+    return _clean(value.encode("ascii", "backslashreplace").decode())
 
 
 def _columns(value: str) -> int:
