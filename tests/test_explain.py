@@ -164,6 +164,8 @@ def test_lines_of_equal_items_are_one() -> None:
     one, three = from_pools(pool()).price, from_pools(pool(), pool(replicas=2)).price
     assert [(line.item, line.quantity) for line in three.lines] == [("n1-standard-4", 3), ("pd-ssd", 300)]
     assert three.usd_per_hour == pytest.approx(3 * one.usd_per_hour)
+    unknown = from_pools(pool("m9-none-1"), pool("m9-none-1")).price
+    assert (unknown.lines[0].quantity, unknown.lines[0].usd_per_hour, unknown.complete) == (2, None, False)
 
 
 def test_no_price_is_said() -> None:
