@@ -15,8 +15,10 @@ from vertexrig._trainer_flags import (
     read_absl,
     read_absl_required,
     read_argument,
+    read_handed_parser,
     read_parse,
     read_parse_known,
+    read_parser,
     read_set_defaults,
     read_subparsers,
 )
@@ -41,6 +43,7 @@ _READERS: dict[str, Callable[[Collector, Call], None]] = {
     "parse_known_args": read_parse_known,
     "parse_known_intermixed_args": read_parse_known,
     "parse_args": read_parse,
+    "ArgumentParser": read_parser,
     "set_defaults": read_set_defaults,
     "add_subparsers": read_subparsers,
     "mark_flag_as_required": read_absl_required,
@@ -58,12 +61,14 @@ class FlagSet:
         flags: Every declared flag, in the order of declaration.
         parsers: Which parsers are used: `argparse`, `absl`, `click`, `typer`, or the name of one not read here.
         tolerates_unknown: Whether unknown flags are ignored (`parse_known_args` and its like).
+        abbreviations: Whether argparse takes unambiguous beginnings of long flags.
         unread: Declarations that could not be read: other flags may exist.
     """
 
     flags: tuple[Flag, ...]
     parsers: frozenset[str]
     tolerates_unknown: bool
+    abbreviations: bool
     unread: tuple[Problem, ...]
 
 
@@ -75,7 +80,9 @@ def collect(code: Code) -> FlagSet:
         reader = _READERS.get(name)
         if reader is not None:
             reader(found, call)
-        elif name.startswith("DEFINE_"):
+        else:
+            read_handed_parser(found, call)
+        if name.startswith("DEFINE_"):
             read_absl(found, call, name.removeprefix("DEFINE_"))
         elif full_name(call.node.func, call.module) in _UNREAD:
             parser = full_name(call.node.func, call.module).split(".")[0]
@@ -85,7 +92,7 @@ def collect(code: Code) -> FlagSet:
         read_typer(found, module)
         _argv(found, module)
     flags = tuple(_finished(flag, found) for flag in found.flags)
-    return FlagSet(flags, frozenset(found.parsers), found.tolerates_unknown, tuple(found.unread))
+    return FlagSet(flags, frozenset(found.parsers), found.tolerates_unknown, found.abbreviations, tuple(found.unread))
 
 
 def _finished(flag: Flag, found: Collector) -> Flag:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import builtins
 from dataclasses import dataclass
 
 from vertexrig._trainer_files import Problem
@@ -85,40 +86,50 @@ _ABSL_TYPES = {
 
 
 class Collector:
+    """What the readers of one trainer's calls have found so far."""
+
     def __init__(self, code: Code) -> None:
         self.code = code
         self.flags: list[Flag] = []
         self.parsers: set[str] = set()
         self.unread: list[Problem] = []
         self.tolerates_unknown = False
+        self.abbreviations = True
+        self.own = {name for module in code.modules for name in module.definitions}
         self.required: set[str] = set()
         self.defaulted: set[str] = set()
 
     def skip(self, call: Call, why: str) -> None:
+        """Notes a declaration that cannot be read."""
         self.unread.append(Problem(why, call.module.file, call.node.lineno))
 
 
 def full_name(node: ast.expr, module: Module) -> str:
+    """A dotted expression with its first part as it was imported: `np.int64` is `numpy.int64`."""
     head, _, rest = dotted(node).partition(".")
     return ".".join(part for part in (module.aliases.get(head, head), rest) if part)
 
 
 def keywords_of(call: Call) -> dict[str, ast.expr]:
+    """The keyword arguments of a call."""
     return {keyword.arg: keyword.value for keyword in call.node.keywords if keyword.arg is not None}
 
 
 def unpacks(call: Call) -> bool:
+    """Whether a call has `*args` or `**kwargs`, so that its arguments are not all written down."""
     starred = any(isinstance(argument, ast.Starred) for argument in call.node.args)
     return starred or any(keyword.arg is None for keyword in call.node.keywords)
 
 
 def constant(found: Collector, node: ast.expr | None, call: Call) -> str | int | float | bool | None:
+    """The one plain constant an expression has, else None."""
     values = found.code.values(node, call.scope, call.module)
     value = values[0] if values is not None and len(values) == 1 else None
     return value if isinstance(value, (str, int, float, bool)) else None
 
 
 def truth(found: Collector, node: ast.expr | None, call: Call) -> bool:
+    """Whether an expression is plainly True."""
     return node is not None and constant(found, node, call) is True
 
 
@@ -279,8 +290,42 @@ def read_parse_known(found: Collector, call: Call) -> None:
 
 
 def read_parse(found: Collector, call: Call) -> None:
-    if isinstance(call.node.func, ast.Attribute):
-        found.parsers.add("argparse")
+    """`parse_args` of a parser that some other package made: its flags are not written here."""
+    if not isinstance(call.node.func, ast.Attribute):
+        return
+    found.parsers.add("argparse")
+    receiver = call.node.func.value
+    maker = _single_binding(receiver.id, call.scope) if isinstance(receiver, ast.Name) else receiver
+    if isinstance(maker, ast.Call) and not (_makes_parser(maker) or last_name(maker.func) in found.own):
+        found.skip(call, f"the parser comes from {dotted(maker.func)}, whose flags are not written here")
+
+
+def read_parser(found: Collector, call: Call) -> None:
+    """`ArgumentParser(...)` itself."""
+    found.parsers.add("argparse")
+    keywords = keywords_of(call)
+    abbreviations = keywords.get("allow_abbrev")
+    if isinstance(abbreviations, ast.Constant) and abbreviations.value is False:
+        found.abbreviations = False
+    parents = keywords.get("parents")
+    for parent in parents.elts if isinstance(parents, (ast.List, ast.Tuple)) else []:
+        made = _single_binding(parent.id, call.scope) if isinstance(parent, ast.Name) else parent
+        if not (isinstance(made, ast.Call) and (_makes_parser(made) or last_name(made.func) in found.own)):
+            found.skip(call, "a parent parser is not written here")
+
+
+def read_handed_parser(found: Collector, call: Call) -> None:
+    """A parser handed to a function of another package, which may add flags to it."""
+    if isinstance(call.node.func, ast.Name) and hasattr(builtins, call.node.func.id):
+        return
+    for argument in call.node.args:
+        made = _single_binding(argument.id, call.scope) if isinstance(argument, ast.Name) else None
+        if isinstance(made, ast.Call) and _makes_parser(made) and last_name(call.node.func) not in found.own:
+            found.skip(call, f"{dotted(call.node.func)} may add flags")
+
+
+def _makes_parser(call: ast.Call) -> bool:
+    return last_name(call.func) in {"ArgumentParser", "add_argument_group", "add_mutually_exclusive_group"}
 
 
 def read_set_defaults(found: Collector, call: Call) -> None:

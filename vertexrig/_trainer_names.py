@@ -91,6 +91,8 @@ def walk(name: str, file: str, tree: ast.Module, *, is_package: bool) -> Module:
     while stack:
         node, scope, live, caught = stack.pop()
         module.nodes.append((node, scope))
+        if isinstance(node, (ast.Name, ast.Constant)):
+            continue  # most of any source: nothing below them
         _bind(node, scope)
         if isinstance(node, ast.Call):
             module.calls.append(Call(node, scope, module, live))
@@ -131,7 +133,9 @@ def _children(
         yield from ((child, scope, live and not (main or checking), caught or checking) for child in node.body)
         yield from ((child, scope, live, caught) for child in node.orelse)
     else:
-        yield from ((child, scope, live, caught) for child in ast.iter_child_nodes(node))
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, (ast.expr_context, ast.operator)):
+                yield child, scope, live, caught
 
 
 def _catches_import_error(handler: ast.ExceptHandler) -> bool:

@@ -1,4 +1,4 @@
-"""How a trainer behaves when it runs, as far as its syntax trees show it: reports that repeat, variables it must have."""
+"""What a trainer does when it runs, as far as its syntax trees show it: repeated reports, variables it needs."""
 
 from __future__ import annotations
 
@@ -33,7 +33,9 @@ class Runs:
             here = parents.get(id(here))
         return False
 
-    def _called_again(self, function: ast.FunctionDef | ast.AsyncFunctionDef, module: Module, depth: int) -> bool | None:
+    def _called_again(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, module: Module, depth: int
+    ) -> bool | None:
         if function.name.startswith("on_"):
             return True  # a method of a Keras callback
         owner = self._parents_of(module).get(id(function))
@@ -69,8 +71,9 @@ class Runs:
             plain = [node for node, _ in module.nodes if isinstance(node, ast.Constant) and node.value == name]
             for node in plain:
                 parent = self._parents_of(module).get(id(node))
-                loads = isinstance(parent, ast.Subscript) and isinstance(parent.ctx, ast.Load)
-                if not loads or not dotted(parent.value).endswith("environ") or self._caught(parent, module):
+                if not isinstance(parent, ast.Subscript) or not isinstance(parent.ctx, ast.Load):
+                    return None
+                if not dotted(parent.value).endswith("environ") or self._caught(parent, module):
                     return None
                 first = first or (module.file, node.lineno)
         return first

@@ -89,7 +89,7 @@ class Renderer:
         if own is not None and not own.is_dir():
             raise loaded.error(f"there is no folder {own}", "templates")
         self.folders = [str(folder) for folder in (own, shipped_templates()) if folder is not None]
-        self._packages: dict[str | None, str] = {}
+        self.packages: dict[str | None, str] = {}  # TensorFlow version -> URI of the package for it
         self._used: dict[str, set[str]] = {}
 
     @cached_property
@@ -134,9 +134,22 @@ class Renderer:
             text = _merged(text, view)
         return Rendered(view, text, self.loaded.project.project, self.loaded.project.region)
 
+    def tf_version(self, name: str | None = None) -> str | None:
+        """TensorFlow of the image that a job's chief runs in, such as "2.17"; None if the image does not tell.
+
+        Args:
+            name: A job or sweep; None asks for the project's own trainer.image.
+        """
+        if name is None:
+            found = self.catalog.find_short(self.loaded.project.trainer.image, "cpu")
+            return found.version if found is not None and found.framework == "tf" else None
+        versions: list[str | None] = []
+        resolve.resolve(self.loaded, name, self.catalog, lambda version: versions.append(version) or "")
+        return versions[0] if versions else None
+
     def package_uri(self, tf_version: str | None) -> str:
         """Where the trainer's package for an image of this TensorFlow version lies, or will once it is uploaded."""
-        if tf_version not in self._packages:
+        if tf_version not in self.packages:
             from vertexrig import package
 
             project = self.loaded.project
@@ -146,8 +159,8 @@ class Renderer:
             if not folder.is_dir():
                 raise self.loaded.error(f"there is no folder {folder}", "trainer", "path")
             identity = package.identify(folder, tf_version=tf_version)
-            self._packages[tf_version] = f"{project.bucket.rstrip('/')}/packages/{identity.file_name}"
-        return self._packages[tf_version]
+            self.packages[tf_version] = f"{project.bucket.rstrip('/')}/packages/{identity.file_name}"
+        return self.packages[tf_version]
 
     def _check_topology(self, topology: str, path: tuple[str, str]) -> None:
         if topology in _SHARED or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", topology) or not self._has(topology):

@@ -19,6 +19,7 @@ from vertexrig._trainer_cli import collect
 from vertexrig._trainer_files import Problem, Tree, open_tree, parse_module
 from vertexrig._trainer_flags import DYNAMIC, Flag
 from vertexrig._trainer_names import Code, Imported, Module, dotted, last_name, walk
+from vertexrig._trainer_runs import Runs
 from vertexrig.errors import did_you_mean
 
 __all__ = ["DYNAMIC", "Flag", "Import", "Metric", "Place", "Problem", "Strategy", "TrainerSource", "read"]
@@ -57,11 +58,19 @@ class Place:
 
 @dataclass(frozen=True)
 class Metric:
-    """One report of a metric: `tag` is the id it is reported under, None where only the running program knows."""
+    """One report of a metric.
+
+    Args:
+        tag: The id it is reported under, None where only the running program knows.
+        file: Where it is reported, relative to the trainer's folder.
+        line: Its line, counted from 1.
+        repeated: Whether it is reported again and again (in a loop, by a Keras callback); None if that cannot be told.
+    """
 
     tag: str | None
     file: str
     line: int
+    repeated: bool | None = None
 
 
 @dataclass(frozen=True)
@@ -102,15 +111,17 @@ class TrainerSource:
         module: The entry module.
         files: The files read, the entry first.
         flags: Declared command-line flags.
-        flags_complete: False if more flags may exist than `flags` holds.
+        flags_unread: Declarations that could not be read: more flags may exist than `flags` holds.
         parsers: Command-line parsers used; empty: the trainer reads no arguments, and any argument is ignored.
         tolerates_unknown: Unknown flags are ignored instead of ending the trainer.
+        abbreviations: argparse takes an unambiguous beginning of a long flag (`allow_abbrev`, its default).
         metrics: Reports through cloudml-hypertune.
         strategies: tf.distribute strategies made.
         keras: Which Keras is used, of `keras` (version 3), `tf_keras` (version 2) and `tf.keras` (what
             TF_USE_LEGACY_KERAS decides from TensorFlow 2.16 on), each with its first place.
         legacy_keras: The value the trainer gives TF_USE_LEGACY_KERAS, None if it gives none.
         environment: Names of environment variables that stand in the source (`AIP_MODEL_DIR`, ...), with a place.
+        environment_needed: Of these, the ones whose absence would end the trainer (`os.environ["TF_CONFIG"]`).
         environment_complete: False if names are put together while running (`f"AIP_{kind}_DIR"`).
         imports: Every import of the modules read.
         work_at_import: Calls that would begin the work if the entry module were only imported.
@@ -123,11 +134,13 @@ class TrainerSource:
     flags_unread: tuple[Problem, ...] = ()
     parsers: frozenset[str] = frozenset()
     tolerates_unknown: bool = False
+    abbreviations: bool = True
     metrics: tuple[Metric, ...] = ()
     strategies: tuple[Strategy, ...] = ()
     keras: dict[str, Place] = field(default_factory=dict)
     legacy_keras: str | None = None
     environment: dict[str, Place] = field(default_factory=dict)
+    environment_needed: dict[str, Place] = field(default_factory=dict)
     environment_complete: bool = True
     imports: tuple[Import, ...] = ()
     work_at_import: tuple[Place, ...] = ()
@@ -168,7 +181,10 @@ class TrainerSource:
         begun = [
             flag
             for flag in self.flags
-            if flag.parser == "argparse" and len(wanted) > 2 and any(option.startswith(wanted) for option in flag.names)
+            if self.abbreviations
+            and flag.parser == "argparse"
+            and len(wanted) > 2
+            and any(option.startswith(wanted) for option in flag.names)
         ]
         return begun[0] if len(begun) == 1 else None
 
@@ -211,11 +227,13 @@ def read(source: Path | str, module: str | None = None) -> TrainerSource:
         flags_unread=flags.unread,
         parsers=flags.parsers,
         tolerates_unknown=flags.tolerates_unknown,
+        abbreviations=flags.abbreviations,
         metrics=tuple(_metrics(code)),
         strategies=tuple(_strategies(code)),
         keras=keras,
         legacy_keras=legacy,
         environment=environment,
+        environment_needed=_needed(code, environment),
         environment_complete=complete,
         imports=tuple(_imports(code, tree)),
         work_at_import=tuple(_work_at_import(modules[0])),
@@ -290,8 +308,15 @@ def _targets(module: Module) -> list[str]:
     return list(dict.fromkeys(targets))
 
 
+def _needed(code: Code, names: dict[str, Place]) -> dict[str, Place]:
+    runs = Runs(code)
+    found = {name: runs.needed(name) for name in names}
+    return {name: Place(place[0], place[1], name) for name, place in found.items() if place is not None}
+
+
 def _metrics(code: Code) -> list[Metric]:
     found: list[Metric] = []
+    runs = Runs(code)
     functions = {id(call.node.func) for call in code.calls}
     for call in code.callers("report_hyperparameter_tuning_metric"):
         keywords = {keyword.arg: keyword.value for keyword in call.node.keywords}
@@ -300,7 +325,8 @@ def _metrics(code: Code) -> list[Metric]:
         tags = None if unpacked else code.values(argument, call.scope, call.module)
         for tag in tags if tags is not None else (None,):
             text = tag if isinstance(tag, str) else None
-            found.append(Metric(DEFAULT_METRIC if text == "" else text, call.module.file, call.node.lineno))
+            tag = DEFAULT_METRIC if text == "" else text
+            found.append(Metric(tag, call.module.file, call.node.lineno, runs.repeats(call)))
     for module in code.modules:
         for node, _ in module.nodes:
             aliased = (

@@ -4,15 +4,35 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 
-from vertexrig.checks import hardware, regions
+from vertexrig.checks import (
+    cluster,
+    disks,
+    gcloud,
+    hardware,
+    identity,
+    images,
+    naming,
+    network,
+    program,
+    quotas,
+    regions,
+    scheduling,
+    storage,
+    strategy,
+    study,
+    tpu,
+    trainer,
+)
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.finding import Finding
-from vertexrig.spec import Document
+from vertexrig.spec import READING_RULES, Document, ReadingRule
 
-__all__ = ["RULES", "Context", "Problem", "Rule", "check", "findings", "rule_ids"]
+__all__ = ["RULES", "Context", "Problem", "Rule", "all_rules", "check", "findings", "rule_ids"]
 
-# study, trainer and strategy (rules about studies and about the trainer's source) join this list.
-_TOPICS = (hardware, regions)
+_TOPICS = (
+    hardware, tpu, regions, quotas, cluster, images, program, scheduling, storage, disks,
+    identity, network, naming, gcloud, study, trainer, strategy,
+)  # fmt: skip
 
 RULES: tuple[Rule, ...] = tuple(rule for topic in _TOPICS for rule in topic.RULES)
 _RULE = {rule.id: rule for rule in RULES}
@@ -59,8 +79,11 @@ def findings(rule: Rule | str, problems: Iterable[Problem], document: Document |
     ]  # fmt: skip
 
 
+def all_rules() -> tuple[Rule | ReadingRule, ...]:
+    """Every rule, those of the strict reading first."""
+    return (*READING_RULES, *RULES)
+
+
 def rule_ids() -> tuple[str, ...]:
     """The id of every rule, those of the strict reading included: what can be silenced."""
-    from vertexrig.spec import READING_RULES
-
     return (*(rule.id for rule in READING_RULES), *_RULE)

@@ -50,7 +50,7 @@ def _runs(pool: Pool, trainer: TrainerSource) -> bool:
     words = [*(pool.container or {}).get("command", ()), *pool.args]
     if words and _SHELL.search(words[0]):
         return False  # what the shell passes on cannot be told
-    named = [word for before, word in zip(words, words[1:], strict=False) if before == "-m"]
+    named = words[words.index("-m") + 1 :][:1] if "-m" in words else []
     return not named or not trainer.module or named[0] == trainer.module
 
 

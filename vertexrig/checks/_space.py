@@ -7,8 +7,13 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
+from vertexrig.checks.places import told
 from vertexrig.finding import Severity
 from vertexrig.spec import Document
+
+REST_STUDY = "REST reference v1 of StudySpec and its types (copy of 2026-08-22)"
+REST_JOB = "REST reference v1 of HyperparameterTuningJob (copy of 2026-08-22)"
+OVERVIEW_DOC = "hyperparameter-tuning-overview page (copy of 2026-08-22)"
 
 EPSILON = 1e-10
 """Discrete values nearer to each other than this are one value to the service (REST DiscreteValueSpec)."""
@@ -186,7 +191,9 @@ def top_parameters(document: Document) -> list[Parameter]:
 
 
 def refused(document: Document, path: str) -> bool:
-    """Whether the strict reading has already refused `path` or something in it: then a rule need not say it again."""
+    """Whether the strict reading refused `path`, what is around it, or something in it: no rule says it again then."""
+    if told(document, path):
+        return True
     inside = (f"{path}.", f"{path}[")
     errors = (found.path for found in document.findings if found.severity is Severity.ERROR)
-    return any(found == path or found.startswith(inside) for found in errors)
+    return any(found.startswith(inside) for found in errors)

@@ -3,17 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import pairwise
 from typing import Any
 
-from vertexrig.checks._space import CONDITION_OF, EPSILON, Parameter, parameters, refused, top_parameters
+from vertexrig.checks._space import (
+    CONDITION_OF,
+    EPSILON,
+    OVERVIEW_DOC,
+    REST_STUDY,
+    Parameter,
+    parameters,
+    refused,
+    top_parameters,
+)  # fmt: skip
 from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.sources import WALKTHROUGH, join
 from vertexrig.finding import Severity
 from vertexrig.spec import Document
-
-_PARAMETER = "REST StudySpec.ParameterSpec, 2026-08-22"
-_CONDITION = "REST StudySpec.ParameterSpec.ConditionalParameterSpec, 2026-08-22"
-_OVERVIEW = "hyperparameter-tuning-overview page, 2026-08-22"
-_USING = "using-hyperparameter-tuning page, 2026-08-22"
 
 _MOST_DISCRETE = 1000
 _WIDE = 1000  # a range over three powers of ten is nearly always meant logarithmically
@@ -73,7 +79,9 @@ def bounds(document: Document, context: Context) -> Iterator[Problem]:
         low, high = parameter.bounds
         missing = [name for name, value in (("minValue", low), ("maxValue", high)) if value is None]
         if missing:
-            message = f"{parameter.name} has no {' and no '.join(missing)}; both bounds are required (absent is read as 0)"
+            message = (
+                f"{parameter.name} has no {' and no '.join(missing)}; both bounds are required (absent is read as 0)"
+            )
             yield Problem(parameter.spec_path, message, f"write {' and '.join(missing)}")
         elif low > high:
             message = f"{parameter.name} has minValue {low} above maxValue {high}"
@@ -108,9 +116,11 @@ def discrete(document: Document, context: Context) -> Iterator[Problem]:
         if len(values) > _MOST_DISCRETE:
             message = f"{parameter.name} lists {len(values):,} values; more than {_MOST_DISCRETE:,} are not supported"
             yield Problem(path, message, "use integerValueSpec or doubleValueSpec, or list fewer")
-        for index, (left, right) in enumerate(zip(values, values[1:], strict=False), start=1):
+        for index, (left, right) in enumerate(pairwise(values), start=1):
             if right - left < EPSILON:
-                wrong = "equal" if left == right else "not in increasing order" if right < left else "less than 1e-10 apart"
+                wrong = (
+                    "equal" if left == right else "not in increasing order" if right < left else "less than 1e-10 apart"
+                )
                 message = f"{parameter.name} lists {left}, then {right}: they are {wrong}"
                 yield Problem(f"{path}[{index}]", message, f"write {_listed(sorted(set(values)))}")
                 break
@@ -174,7 +184,11 @@ def scale_positive(document: Document, context: Context) -> Iterator[Problem]:
 def scale_set(document: Document, context: Context) -> Iterator[Problem]:
     """A DOUBLE or INTEGER parameter says how it is scaled."""
     for parameter in parameters(document):
-        if parameter.kind not in {"DOUBLE", "INTEGER"} or parameter.scale or refused(document, f"{parameter.path}.scaleType"):
+        if (
+            parameter.kind not in {"DOUBLE", "INTEGER"}
+            or parameter.scale
+            or refused(document, f"{parameter.path}.scaleType")
+        ):
             continue
         low, high = parameter.bounds
         wide = low is not None and high is not None and low > 0 and high / low >= _WIDE
@@ -190,7 +204,9 @@ def grid_double(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in parameters(document):
         if parameter.kind == "DOUBLE":
             message = f"{parameter.name} is DOUBLE: GRID_SEARCH takes INTEGER, CATEGORICAL and DISCRETE parameters only"
-            yield Problem(parameter.spec_path, message, "list its values in a discreteValueSpec, or leave algorithm out")
+            yield Problem(
+                parameter.spec_path, message, "list its values in a discreteValueSpec, or leave algorithm out"
+            )
 
 
 def grid_size(document: Document, context: Context) -> Iterator[Problem]:
@@ -256,7 +272,8 @@ def condition_overlap(document: Document, context: Context) -> Iterator[Problem]
             for other in seen.setdefault(child.id, []):
                 both = values & set(other.condition.values if other.condition else ())
                 if both:
-                    message = f"{child.name} is conditional twice for the same value of {parent.name}: {_listed(sorted(both, key=str))}"
+                    shown = _listed(sorted(both, key=str))
+                    message = f"{child.name} is conditional twice for the same value of {parent.name}: {shown}"
                     yield Problem(child.path, message, "give each value of the parent to one of the two")
                     break
             seen[child.id].append(child)
@@ -266,7 +283,9 @@ def condition_spec(document: Document, context: Context) -> Iterator[Problem]:
     """Every condition has a parameter to make active."""
     for child in parameters(document):
         if child.condition is not None and not child.data and not refused(document, child.condition.path):
-            yield Problem(child.condition.path, "the condition has no parameterSpec", "add the parameter it makes active")
+            yield Problem(
+                child.condition.path, "the condition has no parameterSpec", "add the parameter it makes active"
+            )
 
 
 def _listed(values: Any, most: int = 8) -> str:
@@ -283,26 +302,55 @@ def _space(parameter: Parameter) -> str:
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 RULES: tuple[Rule, ...] = (
-    Rule("parameter-missing", _E, "A study has at least one parameter.", "REST StudySpec, 2026-08-22", present),
-    Rule("parameter-id", _E, "Every parameter has an id without white space.", _PARAMETER, ids),
-    Rule("parameter-duplicate", _E, "Parameters that can be active together have different ids.", _PARAMETER, unique),
-    Rule("parameter-type", _E, "Every parameter has a value spec.", _PARAMETER, value_spec),
-    Rule("parameter-bounds", _E, "DOUBLE and INTEGER parameters have both bounds, the smaller first.", _PARAMETER, bounds),
-    Rule("parameter-one-value", _W, "Every parameter has more than one value to try.", _PARAMETER, several_values),
-    Rule("discrete-values", _W, "Discrete values increase, 1e-10 apart or more, and are at most 1,000.",
-         "REST StudySpec.ParameterSpec.DiscreteValueSpec (\"should\"), 2026-08-22", discrete),
-    Rule("discrete-boolean", _E, "True and false are categorical texts, not discrete numbers.",
-         "REST StudySpec.ParameterSpec.DiscreteValueSpec; practical-ml-vision-book hparam.yaml, 2026-11-20", discrete_boolean),
-    Rule("categorical-values", _W, "A CATEGORICAL parameter lists its values, each once.", _PARAMETER, categorical),
-    Rule("parameter-default", _E, "No parameter has a defaultValue: tuning jobs do not support it.", _PARAMETER, default_value),
-    Rule("scale-categorical", _E, "CATEGORICAL parameters have no scaleType.", _PARAMETER, scale_categorical),
-    Rule("scale-positive", _E, "Logarithmic scales have strictly positive ranges.", _OVERVIEW, scale_positive),
-    Rule("scale-missing", _I, "DOUBLE and INTEGER parameters say their scaleType.", _OVERVIEW, scale_set),
-    Rule("grid-double", _E, "A grid search has no DOUBLE parameter.", _OVERVIEW, grid_double),
-    Rule("grid-size", _W, "A grid search has as many trials as its grid has points.",
-         "arithmetic on " + _OVERVIEW, grid_size),
-    Rule("condition-parent", _E, "Conditions are written for the parent's kind, which is not DOUBLE.", _CONDITION, condition_parent),
-    Rule("condition-values", _E, "Conditions name values that the parent can take.", _CONDITION, condition_values),
-    Rule("condition-overlap", _E, "Conditional parameters of one name have disjoint conditions.", _CONDITION, condition_overlap),
-    Rule("condition-spec", _E, "Every condition has a parameter to make active.", _CONDITION, condition_spec),
+    Rule("parameter-missing", _E, "A study has at least one parameter.", REST_STUDY, present),
+    Rule("parameter-id", _E, "Every parameter has an id without white space.", REST_STUDY, ids),
+    Rule("parameter-duplicate", _E, "Parameters that can be active together have different ids.", REST_STUDY, unique),
+    Rule("parameter-type", _E, "Every parameter has a value spec.", REST_STUDY, value_spec),
+    Rule(
+        "parameter-bounds", _E, "DOUBLE and INTEGER parameters have both bounds, the smaller first.", REST_STUDY, bounds
+    ),
+    Rule("parameter-one-value", _W, "Every parameter has more than one value to try.", REST_STUDY, several_values),
+    Rule(
+        "discrete-values",
+        _W,
+        "Discrete values increase, 1e-10 apart or more, and are at most 1,000.",
+        REST_STUDY,
+        discrete,
+    ),
+    Rule(
+        "discrete-boolean",
+        _E,
+        "True and false are categorical texts, not discrete numbers.",
+        join(REST_STUDY, WALKTHROUGH),
+        discrete_boolean,
+    ),
+    Rule("categorical-values", _W, "A CATEGORICAL parameter lists its values, each once.", REST_STUDY, categorical),
+    Rule(
+        "parameter-default",
+        _E,
+        "No parameter has a defaultValue: tuning jobs do not support it.",
+        REST_STUDY,
+        default_value,
+    ),
+    Rule("scale-categorical", _E, "CATEGORICAL parameters have no scaleType.", REST_STUDY, scale_categorical),
+    Rule("scale-positive", _E, "Logarithmic scales have strictly positive ranges.", OVERVIEW_DOC, scale_positive),
+    Rule("scale-missing", _I, "DOUBLE and INTEGER parameters say their scaleType.", OVERVIEW_DOC, scale_set),
+    Rule("grid-double", _E, "A grid search has no DOUBLE parameter.", OVERVIEW_DOC, grid_double),
+    Rule("grid-size", _W, "A grid search has as many trials as its grid has points.", OVERVIEW_DOC, grid_size),
+    Rule(
+        "condition-parent",
+        _E,
+        "Conditions are written for the parent's kind, which is not DOUBLE.",
+        REST_STUDY,
+        condition_parent,
+    ),
+    Rule("condition-values", _E, "Conditions name values that the parent can take.", REST_STUDY, condition_values),
+    Rule(
+        "condition-overlap",
+        _E,
+        "Conditional parameters of one name have disjoint conditions.",
+        REST_STUDY,
+        condition_overlap,
+    ),
+    Rule("condition-spec", _E, "Every condition has a parameter to make active.", REST_STUDY, condition_spec),
 )

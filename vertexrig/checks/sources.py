@@ -22,6 +22,7 @@ SDK = "google-cloud-aiplatform 2.7.0, read 2026-11-20"
 GCLOUD = "gcloud 528.0.0, run offline 2026-11-20"
 SERVER = "message of the service, quoted in public issues (read 2026-11-20)"
 COMPUTE_ENGINE = "Compute Engine API dump of 2026-08-20"
+ARGPARSE = "argparse of Python 3.11, run 2026-11-20"
 PRACTICE = "practitioners' reports (read 2026-11-20)"
 WALKTHROUGH = "mistake found in a published walk-through, reproduced with gcloud 528.0.0 on 2026-11-20"
 

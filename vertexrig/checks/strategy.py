@@ -7,13 +7,13 @@ spread their work by other means (Horovod, JAX, PyTorch, Keras Tuner) are left a
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vertexrig.checks._arguments import passed, trainer_pools
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import has_gpu, placeholder, tpu_name
 from vertexrig.checks.sources import DISTRIBUTED, PRACTICE, TPU_DOC, WALKTHROUGH, join
 from vertexrig.finding import Severity
+from vertexrig.pools import has_gpu, placeholder, tpu_name
 from vertexrig.spec import Document, Pool
 from vertexrig.trainer_source import DYNAMIC, TrainerSource
 
@@ -26,12 +26,24 @@ _CLUSTER = {_MULTI, _SERVER}
 _SEVERAL_GPUS = {_MIRRORED, _MULTI, _SERVER, _CENTRAL}
 # Packages that spread work over replicas or devices by means of their own.
 _OTHERS = frozenset(
-    {"byteps", "dask", "deepspeed", "horovod", "jax", "keras_tuner", "kerastuner", "mpi4py", "ray", "torch", "torch_xla"}
+    {
+        "byteps",
+        "dask",
+        "deepspeed",
+        "horovod",
+        "jax",
+        "keras_tuner",
+        "kerastuner",
+        "mpi4py",
+        "ray",
+        "torch",
+        "torch_xla",
+    }
 )
 _FLAGS = ("strategy", "distribute", "distribution", "distribution_strategy", "distribute_strategy", "tf_strategy")
 _BY_NAME = {
-    "mirrored": _MIRRORED, "gpusonemachine": _MIRRORED, "multigpu": _MIRRORED, "single": _ONE, "onedevice": _ONE,
-    "cpu": _ONE, "none": _ONE, "off": _ONE, "default": _ONE, "multi": _MULTI, "multiworker": _MULTI,
+    "mirrored": _MIRRORED, "gpusonemachine": _MIRRORED, "multigpu": _MIRRORED, "onedevice": _ONE,
+    "cpu": _ONE, "multi": _MULTI, "multiworker": _MULTI,
     "multiworkermirrored": _MULTI, "gpusmultiplemachines": _MULTI, "mwms": _MULTI, "ps": _SERVER,
     "parameterserver": _SERVER, "parameterservers": _SERVER, "tpu": _TPU, "tpucaip": _TPU, "central": _CENTRAL,
     "centralstorage": _CENTRAL,
@@ -112,21 +124,20 @@ def server_pools(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _server_pools(document: Document, cluster: _Cluster, who: str, path: str = "") -> Iterator[Problem]:
-    missing = [f"{what} (pool {index})" for count, what, index in _SERVER_ROLES(cluster) if not count]
+    roles = (cluster.workers, "workers", 1), (cluster.servers, "parameter servers", 2)
+    missing = [f"{what} (pool {index})" for count, what, index in roles if not count]
     if missing:
         message = f"{who}, and the cluster has no {' and no '.join(missing)}"
         yield Problem(path or f"{document.job_path}workerPoolSpecs", message, "add them, or choose another strategy")
-
-
-def _SERVER_ROLES(cluster: _Cluster) -> tuple[tuple[int, str, int], ...]:
-    return (cluster.workers, "workers", 1), (cluster.servers, "parameter servers", 2)
 
 
 def worker_pools(document: Document, context: Context) -> Iterator[Problem]:
     """A trainer that knows MultiWorkerMirroredStrategy only gets pools 0 and 1."""
     subject = _subject(document, context)
     if subject is not None and subject[0].strategy_names == {_MULTI} and not subject[1].workers and not subject[1].tpu:
-        message = "the trainer knows MultiWorkerMirroredStrategy only, and there is no pool 1: it runs as a single worker"
+        message = (
+            "the trainer knows MultiWorkerMirroredStrategy only, and there is no pool 1: it runs as a single worker"
+        )
         yield Problem(f"{document.job_path}workerPoolSpecs", message, "add workers as pool 1, or use MirroredStrategy")
 
 
@@ -153,13 +164,22 @@ def idle_gpus(document: Document, context: Context) -> Iterator[Problem]:
     for pool in subject[1].pools:
         if pool.accelerator_count > 1 and has_gpu(pool, context.catalog):
             idle = (pool.accelerator_count - 1) * max(pool.replica_count, 1)
-            message = f"{pool.accelerator_count} GPUs, and the trainer has {_names(subject[0])}: {idle} would stand idle"
+            message = (
+                f"{pool.accelerator_count} GPUs, and the trainer has {_names(subject[0])}: {idle} would stand idle"
+            )
             path = f"{pool.path}.machineSpec.acceleratorCount"
             yield Problem(path, message, "use tf.distribute.MirroredStrategy, or write acceleratorCount: 1")
 
 
 def strategy_argument(document: Document, context: Context) -> Iterator[Problem]:
     """The strategy that args name, or the trainer's default, fits the cluster."""
+    # Without the trainer's source the flag may mean something else.
+    severity = Severity.WARNING if context.trainer is None else None
+    for problem in _strategy_argument(document, context):
+        yield replace(problem, severity=problem.severity or severity)
+
+
+def _strategy_argument(document: Document, context: Context) -> Iterator[Problem]:
     trainer = context.trainer
     known = trainer if trainer is not None and not trainer.problems else None
     source = known or TrainerSource("")
@@ -218,7 +238,9 @@ def keras_3(document: Document, context: Context) -> Iterator[Problem]:
             continue
         place = trainer.keras.get("keras") or trainer.keras["tf.keras"]
         image = f"TensorFlow {'.'.join(map(str, version))}" if version else "an image with TensorFlow 2.16 or newer"
-        message = f"{place.text} ({place.file}:{place.line}) is Keras 3 on {image}, which fails in fit() on several workers"
+        message = (
+            f"{place.text} ({place.file}:{place.line}) is Keras 3 on {image}, which fails in fit() on several workers"
+        )
         fix = "import tf_keras (and put it into requirements.txt), or also set TF_USE_LEGACY_KERAS=1 before tf.keras"
         yield Problem(pool.program_path, message, fix, None if version else Severity.WARNING)
         return

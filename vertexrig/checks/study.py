@@ -3,22 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
-from datetime import datetime, timezone
+from datetime import date
 from typing import Any
 
 from vertexrig.checks import parameters
+from vertexrig.checks._space import OVERVIEW_DOC, REST_JOB, REST_STUDY, refused
 from vertexrig.checks._space import parameters as all_parameters
-from vertexrig.checks._space import refused
 from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.sources import GCLOUD, REST, SDK, TUNING_DOC, join
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Severity
 from vertexrig.spec import Document
-
-_STUDY = "REST StudySpec, 2026-08-22"
-_METRIC = "REST StudySpec.MetricSpec, 2026-08-22"
-_JOB = "REST HyperparameterTuningJob, 2026-08-22"
-_USING = "using-hyperparameter-tuning page, 2026-08-22"
-_STOPPING = "REST StudySpec.StudyStoppingConfig, 2026-08-22"
 
 _TRIALS_PER_PARAMETER = 10
 _STOPPING_SPECS = ("decayCurveStoppingSpec", "medianAutomatedStoppingSpec", "convexAutomatedStoppingSpec")
@@ -129,7 +124,9 @@ def trials_enough(document: Document, context: Context) -> Iterator[Problem]:
         return  # a grid has a size of its own
     if most < _TRIALS_PER_PARAMETER * count:
         message = f"{most:,} trials for {count:,} parameters; the docs recommend ten for each parameter"
-        yield Problem("maxTrialCount", message, f"write {_TRIALS_PER_PARAMETER * count} or more, or tune fewer parameters")
+        yield Problem(
+            "maxTrialCount", message, f"write {_TRIALS_PER_PARAMETER * count} or more, or tune fewer parameters"
+        )
 
 
 def parallel_blind(document: Document, context: Context) -> Iterator[Problem]:
@@ -139,7 +136,9 @@ def parallel_blind(document: Document, context: Context) -> Iterator[Problem]:
     if study.get("algorithm") in {"GRID_SEARCH", "RANDOM_SEARCH"} or not most or not parallel or parallel < 2:
         return
     if parallel * 4 > most > 0:
-        message = f"{parallel:,} of {most:,} trials run at a time: most are chosen before the Bayesian search has seen results"
+        message = (
+            f"{parallel:,} of {most:,} trials run at a time: the Bayesian search chooses most without earlier results"
+        )
         fix = f"write {max(1, most // 4)} or less, or algorithm: RANDOM_SEARCH, which learns nothing anyway"
         yield Problem("parallelTrialCount", message, fix)
 
@@ -148,7 +147,9 @@ def failed_count(document: Document, context: Context) -> Iterator[Problem]:
     """maxFailedTrialCount is between 0 and maxTrialCount."""
     most, failed = document.data.get("maxTrialCount"), document.data.get("maxFailedTrialCount", 0)
     if failed < 0:
-        yield Problem("maxFailedTrialCount", f"maxFailedTrialCount is {failed}: it cannot be below 0", "write 0 or more")
+        yield Problem(
+            "maxFailedTrialCount", f"maxFailedTrialCount is {failed}: it cannot be below 0", "write 0 or more"
+        )
     elif most is not None and failed > most > 0:
         message = f"maxFailedTrialCount is {failed:,}, above maxTrialCount {most:,}"
         yield Problem("maxFailedTrialCount", message, f"write {most} or less")
@@ -158,7 +159,9 @@ def first_failure(document: Document, context: Context) -> Iterator[Problem]:
     """The study says how many failed trials it bears."""
     unset = document.data.get("maxFailedTrialCount", 0) == 0 and not refused(document, "maxFailedTrialCount")
     if document.study is not None and unset and document.data.get("maxTrialCount", 0) > 1:
-        message = "maxFailedTrialCount is not set: if the first trial fails the whole study ends, later the service decides"
+        message = (
+            "maxFailedTrialCount is not set: if the first trial fails the whole study ends, later the service decides"
+        )
         yield Problem("maxFailedTrialCount", message, "write how many failed trials the study may bear")
 
 
@@ -170,14 +173,18 @@ def trial_timeout(document: Document, context: Context) -> Iterator[Problem]:
     most = document.data.get("maxTrialCount")
     times = f", {most:,} times" if most and most > 1 else ""
     message = f"no timeout per trial: a trial that hangs is paid for 7 days{times}"
-    yield Problem(f"{path}.timeout", message, 'write scheduling: {timeout: "3600s"} in trialJobSpec; it holds for each trial')
+    yield Problem(
+        f"{path}.timeout", message, 'write scheduling: {timeout: "3600s"} in trialJobSpec; it holds for each trial'
+    )
 
 
 def early_stopping(document: Document, context: Context) -> Iterator[Problem]:
     """Early stopping has measurements to work with during each trial."""
     found = next((name for name in _STOPPING_SPECS if name in (document.study or {})), None)
     if found is not None and context.trainer is None:  # with a trainer at hand its source is read instead
-        message = f"{found} compares measurements made during a trial; a trainer that reports once, at its end, gives it none"
+        message = (
+            f"{found} compares measurements made during a trial; a trainer that reports once, at its end, gives it none"
+        )
         yield Problem(f"studySpec.{found}", message, "report the metric after each epoch")
 
 
@@ -191,7 +198,9 @@ def convex_stopping(document: Document, context: Context) -> Iterator[Problem]:
     most, least = spec.get("maxStepCount", 0), spec.get("minStepCount", 0)
     if 0 < most < least:
         message = f"minStepCount {least} is above maxStepCount {most}: no trial would ever be stopped early"
-        yield Problem(f"{path}.minStepCount", message, f"write {most // 10}, a tenth of maxStepCount, as is the default")
+        yield Problem(
+            f"{path}.minStepCount", message, f"write {most // 10}, a tenth of maxStepCount, as is the default"
+        )
     name, ids = spec.get("learningRateParameterName", ""), {parameter.id for parameter in all_parameters(document)}
     if name and name not in ids:
         message = f"{name!r} is not a parameter of this study. {did_you_mean(name, ids)}"
@@ -215,7 +224,12 @@ def study_stopping(document: Document, context: Context) -> Iterator[Problem]:
     if shortest is not None and longest is not None and shortest > longest:
         message = f"the minimum runtime {shortest:g}s is above the maximum {longest:g}s"
         yield Problem(f"{path}.minimumRuntimeConstraint.maxDuration", message, f"write {longest:g}s or less")
-    if not set(config) & {"maximumRuntimeConstraint", "maxNumTrials", "maxNumTrialsNoProgress", "maxDurationNoProgress"}:
+    if not set(config) & {
+        "maximumRuntimeConstraint",
+        "maxNumTrials",
+        "maxNumTrialsNoProgress",
+        "maxDurationNoProgress",
+    }:
         message = "nothing in studyStoppingConfig can stop the study: at least one condition turns it on"
         fix = "add maxNumTrials, maximumRuntimeConstraint, maxNumTrialsNoProgress or maxDurationNoProgress"
         yield Problem(path, message, fix, Severity.WARNING)
@@ -231,8 +245,7 @@ def stopping_reached(document: Document, context: Context) -> Iterator[Problem]:
             message = f"{name} is {config[name]} and the study has only {most} trials: it never acts"
             yield Problem(f"{path}.{name}", message, f"write less than {most}, or leave it out")
     end = config.get("maximumRuntimeConstraint", {}).get("endTime", "")
-    moment = _moment(end)
-    if moment is not None and moment.astimezone(timezone.utc).date() < context.today:
+    if _past(end, context.today):
         message = f"the study is to stop at {end}, which is past: it would stop at once"
         yield Problem(f"{path}.maximumRuntimeConstraint.endTime", message, "write a later time, or a maxDuration")
 
@@ -251,8 +264,13 @@ def measurement_selection(document: Document, context: Context) -> Iterator[Prob
     """A study with early stopping says which of a trial's measurements counts."""
     study = document.study or {}
     unset = study.get("measurementSelectionType", "MEASUREMENT_SELECTION_TYPE_UNSPECIFIED").endswith("UNSPECIFIED")
-    if unset and any(name in study for name in _STOPPING_SPECS) and not refused(document, "studySpec.measurementSelectionType"):
-        message = "measurementSelectionType is not set: a trial counts with its last measurement, also if an earlier was better"
+    if (
+        unset
+        and any(name in study for name in _STOPPING_SPECS)
+        and not refused(document, "studySpec.measurementSelectionType")
+    ):
+        # The API's default is LAST_MEASUREMENT.
+        message = "measurementSelectionType is not set: the last measurement counts, even if an earlier one was better"
         fix = "write BEST_MEASUREMENT if the trainer keeps its best epoch, else LAST_MEASUREMENT"
         yield Problem("studySpec.measurementSelectionType", message, fix)
 
@@ -262,38 +280,82 @@ def _seconds(config: Mapping[str, Any], name: str) -> float | None:
     return float(text[:-1]) if isinstance(text, str) else None
 
 
-def _moment(text: str) -> datetime | None:
+def _past(time: str, today: date) -> bool:
     try:
-        return datetime.fromisoformat(text[:19]).replace(tzinfo=timezone.utc) if text else None
+        return bool(time) and date.fromisoformat(time[:10]) < today
     except ValueError:
-        return None
+        return False
 
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 RULES: tuple[Rule, ...] = (
-    Rule("metric-missing", _E, "A study has at least one metric.", _STUDY, metrics_present),
-    Rule("metric-id", _E, "Every metric has an id without white space, used once.", _METRIC, metric_ids),
-    Rule("metric-goal", _E, "Every metric says MAXIMIZE or MINIMIZE.", _METRIC, metric_goal),
-    Rule("several-objectives", _I, "A study has one objective, so that one trial is the best.", _METRIC, several_objectives),
-    Rule("safety-metric", _E, "A safety metric stands beside an objective; its fraction is from 0 to 1.", _METRIC, safety),
+    Rule("metric-missing", _E, "A study has at least one metric.", REST_STUDY, metrics_present),
+    Rule("metric-id", _E, "Every metric has an id without white space, used once.", REST_STUDY, metric_ids),
+    Rule("metric-goal", _E, "Every metric says MAXIMIZE or MINIMIZE.", REST_STUDY, metric_goal),
+    Rule(
+        "several-objectives",
+        _I,
+        "A study has one objective, so that one trial is the best.",
+        REST_STUDY,
+        several_objectives,
+    ),
+    Rule(
+        "safety-metric",
+        _E,
+        "A safety metric stands beside an objective; its fraction is from 0 to 1.",
+        REST_STUDY,
+        safety,
+    ),
     *parameters.RULES,
-    Rule("observation-noise", _E, "observationNoise is left out: tuning jobs do not support it.", _STUDY, observation_noise),
-    Rule("max-trial-count", _E, "maxTrialCount is set and above 0.", _JOB + "; gcloud 528.0.0, run offline 2026-11-20", trial_count),
-    Rule("parallel-trial-count", _E, "parallelTrialCount is set, above 0, and not above maxTrialCount.",
-         _JOB + "; gcloud 528.0.0, run offline 2026-11-20", parallel_count),
-    Rule("trials-per-parameter", _W, "There are at least ten trials for each parameter.", _USING, trials_enough),
-    Rule("parallel-trials-blind", _W, "A Bayesian search runs at most a quarter of its trials at a time.",
-         "hyperparameter-tuning-overview page, 2026-08-22; the quarter is vertexrig's own rule of thumb", parallel_blind),
-    Rule("max-failed-trial-count", _E, "maxFailedTrialCount is between 0 and maxTrialCount.", _USING, failed_count),
-    Rule("first-failure", _I, "The study says how many failed trials it bears.", _USING, first_failure),
-    Rule("trial-timeout", _W, "Each trial has a time limit.", _USING + "; REST Scheduling, 2026-08-22", trial_timeout),
-    Rule("early-stopping", _I, "Early stopping has measurements made during each trial.", _STUDY, early_stopping),
-    Rule("convex-stopping", _E, "convexAutomatedStoppingSpec fits itself and the study.",
-         "REST StudySpec.ConvexAutomatedStoppingSpec, 2026-08-22", convex_stopping),
-    Rule("study-stopping", _E, "studyStoppingConfig fits itself and can end the study.", _STOPPING, study_stopping),
-    Rule("study-stopping-reached", _W, "The limits of studyStoppingConfig can be reached and are not past.", _STOPPING, stopping_reached),
-    Rule("study-stopping-objectives", _W, "Stopping without progress is used with one objective only.", _STOPPING, stopping_single),
-    Rule("measurement-selection", _I, "A study with early stopping says which measurement of a trial counts.",
-         "google-cloud-aiplatform 2.7.0 types/study.py, MeasurementSelectionType, 2026-11-20", measurement_selection),
+    Rule(
+        "observation-noise",
+        _E,
+        "observationNoise is left out: tuning jobs do not support it.",
+        REST_STUDY,
+        observation_noise,
+    ),
+    Rule("max-trial-count", _E, "maxTrialCount is set and above 0.", join(REST_JOB, GCLOUD), trial_count),
+    Rule(
+        "parallel-trial-count",
+        _E,
+        "parallelTrialCount is set, above 0, and not above maxTrialCount.",
+        join(REST_JOB, GCLOUD),
+        parallel_count,
+    ),
+    Rule("trials-per-parameter", _W, "There are at least ten trials for each parameter.", TUNING_DOC, trials_enough),
+    Rule(
+        "parallel-trials-blind",
+        _W,
+        "A Bayesian search runs at most a quarter of its trials at a time.",
+        join(OVERVIEW_DOC, "the quarter is vertexrig's own rule of thumb"),
+        parallel_blind,
+    ),
+    Rule("max-failed-trial-count", _E, "maxFailedTrialCount is between 0 and maxTrialCount.", TUNING_DOC, failed_count),
+    Rule("first-failure", _I, "The study says how many failed trials it bears.", TUNING_DOC, first_failure),
+    Rule("trial-timeout", _W, "Each trial has a time limit.", join(TUNING_DOC, REST), trial_timeout),
+    Rule("early-stopping", _I, "Early stopping has measurements made during each trial.", REST_STUDY, early_stopping),
+    Rule("convex-stopping", _E, "convexAutomatedStoppingSpec fits itself and the study.", REST_STUDY, convex_stopping),
+    Rule("study-stopping", _E, "studyStoppingConfig fits itself and can end the study.", REST_STUDY, study_stopping),
+    Rule(
+        "study-stopping-reached",
+        _W,
+        "The limits of studyStoppingConfig can be reached and are not past.",
+        REST_STUDY,
+        stopping_reached,
+    ),
+    Rule(
+        "study-stopping-objectives",
+        _W,
+        "Stopping without progress is used with one objective only.",
+        REST_STUDY,
+        stopping_single,
+    ),
+    Rule(
+        "measurement-selection",
+        _I,
+        "A study with early stopping says which measurement of a trial counts.",
+        SDK,
+        measurement_selection,
+    ),
 )

@@ -10,16 +10,16 @@ from collections.abc import Iterable, Iterator
 from vertexrig.checks._arguments import Passed, passed, trainer_pools
 from vertexrig.checks._space import Parameter, parameters
 from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.sources import DISTRIBUTED, PACKAGE_DOC, REST, TUNING_DOC, join
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Severity
 from vertexrig.spec import Document
 from vertexrig.trainer_source import DEFAULT_METRIC, Flag, TrainerSource
 
-_CONTRACT = "distributed-training and using-hyperparameter-tuning pages, 2026-08-22"
-_ARGPARSE = "Python argparse; using-hyperparameter-tuning page, 2026-08-22"
-_FLOATS = "kuds/mesozoic-labs pulls 127 and 197, python-aiplatform issue 866, 2026-11-20"
-_HYPERTUNE = "cloudml-hypertune 0.1.0.dev6, hypertune.py, 2026-11-20"
-_OUTPUT = "REST CustomJobSpec, baseOutputDirectory, 2026-08-22"
+_ARGPARSE = join("Python's argparse, run 2026-11-20", TUNING_DOC)
+_FLOATS = "kuds/mesozoic-labs pulls 127 and 197, python-aiplatform issue 866 (read 2026-11-20)"
+_HYPERTUNE = "cloudml-hypertune 0.1.0.dev6, hypertune.py, read 2026-11-20"
+_OUTPUT = REST
 
 _FALSE = {"false", "0", "no", "n", "off", ""}
 _MANY = 10_000
@@ -76,7 +76,11 @@ def module_found(document: Document, context: Context) -> Iterator[Problem]:
             path = _program(document)
             best = problem.message.partition("Did you mean '")[2].rstrip("'?")
             field = ".pythonModule" if path.endswith("pythonPackageSpec") else ""
-            yield Problem(path + field, problem.message, f"write {best}" if best else "name the module to run, such as trainer.task")
+            yield Problem(
+                path + field,
+                problem.message,
+                f"write {best}" if best else "name the module to run, such as trainer.task",
+            )
     for item in trainer.imports:
         if item.kind == "missing" and not item.caught:
             message = f"{item.file}:{item.line} imports {item.module}, which is not in the trainer"
@@ -97,13 +101,14 @@ def argument_known(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _unknown_arguments(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
+    strict = trainer.parsers == {"argparse"} and not trainer.tolerates_unknown
+    strict = strict and not any(flag.positional for flag in trainer.flags)
     for item in _all_passed(document, trainer):
         if item.name and item.flag is None:
             yield _unknown(trainer, item.path, item.name, "the argument")
-        elif not item.name and trainer.parsers == {"argparse"} and not any(flag.positional for flag in trainer.flags):
-            if not trainer.tolerates_unknown:
-                message = f"the argument {item.value!r} stands alone, and the trainer takes no positional arguments"
-                yield Problem(item.path, message, "give it to a flag: --flag=value")
+        elif not item.name and strict:
+            message = f"the argument {item.value!r} stands alone, and the trainer takes no positional arguments"
+            yield Problem(item.path, message, "give it to a flag: --flag=value")
 
 
 def parameter_known(document: Document, context: Context) -> Iterator[Problem]:
@@ -154,7 +159,9 @@ def _missing(document: Document, trainer: TrainerSource, always: set[str], somet
                 yield Problem(path, message, f"give {name} a default in the trainer", Severity.WARNING)
             else:
                 message = f"the trainer requires {name} ({_place(flag)}), and nothing passes it"
-                yield Problem(path, message, f"add {name}=... to args" if not flag.positional else f"add a value for {name}")
+                yield Problem(
+                    path, message, f"add {name}=... to args" if not flag.positional else f"add a value for {name}"
+                )
 
 
 def _long(flag: Flag) -> str:
@@ -173,7 +180,7 @@ def metric_reported(document: Document, context: Context) -> Iterator[Problem]:
         path = f"studySpec.metrics[{index}].metricId"
         if not trainer.metrics:
             message = f"the trainer reports no metric at all, so no trial would have {name!r}"
-            fix = f'call hypertune.HyperTune().report_hyperparameter_tuning_metric(hyperparameter_metric_tag="{name}", ...)'
+            fix = f'call HyperTune().report_hyperparameter_tuning_metric(hyperparameter_metric_tag="{name}", ...)'
         elif trainer.metric_ids == {DEFAULT_METRIC}:
             message = f"the trainer reports without a tag, which makes the metric {DEFAULT_METRIC!r}, not {name!r}"
             fix = f'pass hyperparameter_metric_tag="{name}"'
@@ -191,7 +198,7 @@ def float_text(document: Document, context: Context) -> Iterator[Problem]:
         whole = all(float(value).is_integer() for value in parameter.values)
         if parameter.kind == "DISCRETE" and whole and flag.takes_float_text is False and parameter.values:
             text = str(float(parameter.values[0]))
-            message = f"{parameter.name} is DISCRETE and may arrive as {text!r}, which {_typed(flag)} ({_place(flag)}) refuses"
+            message = f"{parameter.name} may arrive as {text!r}, which {_typed(flag)} ({_place(flag)}) refuses"
             fix = "parse it with type=lambda text: int(float(text)), or use an integerValueSpec or categoricalValueSpec"
             yield Problem(parameter.spec_path, message, fix)
 
@@ -279,8 +286,12 @@ def boolean_flag(document: Document, context: Context) -> Iterator[Problem]:
         return
     for parameter, flag in _tuned(document, trainer):
         if flag.bool_trap:
-            message = f"{_long(flag)} type=bool ({_place(flag)}) reads every value as True, so {parameter.name} has no effect"
-            yield Problem(parameter.path, message, 'parse it with type=lambda text: text.lower() in ("1", "true", "yes")')
+            message = (
+                f"{_long(flag)} type=bool ({_place(flag)}) reads every value as True, so {parameter.name} has no effect"
+            )
+            yield Problem(
+                parameter.path, message, 'parse it with type=lambda text: text.lower() in ("1", "true", "yes")'
+            )
     yield from _once(_false_arguments(document, trainer))
 
 
@@ -306,7 +317,7 @@ def flag_without_value(document: Document, context: Context) -> Iterator[Problem
 def _given_anyway(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
     for item in _all_passed(document, trainer):
         if item.flag and item.joined and item.flag.takes_value is False:
-            message = f"{item.name} is {item.flag.action} ({_place(item.flag)}) and takes no value, but is given {item.value!r}"
+            message = f"{item.name} is {item.flag.action} ({_place(item.flag)}) and takes no value"
             off = (item.value or "").casefold() in _FALSE
             yield Problem(item.path, message, f"remove {item.name}" if off else f"write {item.name} alone")
 
@@ -329,11 +340,15 @@ def _unparsed(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
         elif any(char in "\"'" for char in item.value):
             continue  # quotes are literal, which a rule of its own says
         elif flag.choices is not None and not _chosen(item.value, flag) and flag.type != "dynamic":
-            message = f"{item.name} is {item.value!r}, and the trainer takes only {', '.join(flag.choices[:12])} {where}"
+            message = (
+                f"{item.name} is {item.value!r}, and the trainer takes only {', '.join(flag.choices[:12])} {where}"
+            )
             best = nearest(item.value, flag.choices)
             yield Problem(item.path, message, f"write {item.name}={best}" if best else "use one of those")
         elif not _parses(item.value, flag):
-            yield Problem(item.path, f"{item.name} is {item.value!r}, which type={flag.type} {where} refuses", _number(item.value))
+            yield Problem(
+                item.path, f"{item.name} is {item.value!r}, which type={flag.type} {where} refuses", _number(item.value)
+            )
 
 
 def _number(text: str) -> str:
@@ -356,7 +371,9 @@ def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
             both = next((other for other in names if other in ids), None) if item.name.startswith("-") else None
             if both is not None and both not in seen:
                 seen.add(both)
-                message = f"{item.name} stands in args and is tuned as {ids[both].path}; which of the two wins is not documented"
+                message = (
+                    f"{item.name} stands in args and is tuned as {ids[both].path}; which one wins is not documented"
+                )
                 yield Problem(item.path, message, f"remove {item.name} from args")
 
 
@@ -378,17 +395,57 @@ def model_dir_set(document: Document, context: Context) -> Iterator[Problem]:
         return
     if not document.job.get("baseOutputDirectory", {}).get("outputUriPrefix"):
         place = trainer.environment["AIP_MODEL_DIR"]
-        message = f"the trainer reads AIP_MODEL_DIR ({place.file}:{place.line}), which is set only with a baseOutputDirectory"
+        message = (
+            f"the trainer reads AIP_MODEL_DIR ({place.file}:{place.line}), which is set only with a baseOutputDirectory"
+        )
         fix = "write baseOutputDirectory: {outputUriPrefix: gs://BUCKET/PATH}"
         yield Problem(f"{document.job_path}baseOutputDirectory", message, fix)
+
+
+def early_stopping_reports(document: Document, context: Context) -> Iterator[Problem]:
+    """A study that stops trials early gets a measurement after each epoch."""
+    trainer, study = context.trainer, document.study or {}
+    found = next((name for name in study if name.endswith("StoppingSpec")), None)
+    if trainer is None or found is None or not trainer.metrics_complete or not trainer_pools(document, trainer):
+        return
+    for metric in study.get("metrics", ()):
+        reports = [report for report in trainer.metrics if report.tag == metric.get("metricId")]
+        if reports and all(report.repeated is False for report in reports):
+            message = (
+                f"{found} compares measurements made during a trial, and the trainer reports {reports[0].tag!r} once"
+            )
+            place = f"{reports[0].file}:{reports[0].line}"
+            yield Problem(
+                f"studySpec.{found}", f"{message} ({place})", "report it after each epoch, in a Keras callback"
+            )
+
+
+def tf_config_needed(document: Document, context: Context) -> Iterator[Problem]:
+    """A job of one replica, which has no TF_CONFIG, has a trainer that does without it."""
+    trainer = context.trainer
+    place = trainer.environment_needed.get("TF_CONFIG") if trainer is not None else None
+    pools = trainer_pools(document, trainer) if trainer is not None else []
+    if place is None or not pools or sum(pool.replica_count for pool in document.pools) != 1:
+        return
+    if any(item.get("name") == "TF_CONFIG" for item in pools[0].env):
+        return
+    message = f'{place.file}:{place.line} needs os.environ["TF_CONFIG"], which the service does not set for one replica'
+    yield Problem(pools[0].program_path, message, 'use os.environ.get("TF_CONFIG")')
 
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 RULES: tuple[Rule, ...] = (
-    Rule("trainer-unreadable", _E, "Every file of the trainer parses.", "Python, read without running", unreadable),
-    Rule("trainer-module", _E, "The module that is run and the trainer's own modules it imports are there.",
-         "create-python-pre-built-container page, 2026-08-22", module_found),
+    Rule(
+        "trainer-unreadable", _E, "Every file of the trainer parses.", "Python's own parser, run 2026-11-20", unreadable
+    ),
+    Rule(
+        "trainer-module",
+        _E,
+        "The module that is run and the trainer's own modules it imports are there.",
+        PACKAGE_DOC,
+        module_found,
+    ),
     Rule("argument-unknown", _E, "Every argument is one the trainer takes.", _ARGPARSE, argument_known),
     Rule("parameter-unknown", _E, "Every tuned parameter is a flag of the trainer.", _ARGPARSE, parameter_known),
     Rule("argument-required", _E, "Every argument the trainer requires is passed.", _ARGPARSE, required_passed),
@@ -396,11 +453,32 @@ RULES: tuple[Rule, ...] = (
     Rule("discrete-float-text", _W, 'A DISCRETE parameter\'s flag takes text such as "128.0".', _FLOATS, float_text),
     Rule("parameter-parse", _E, "A parameter's values are ones its flag's type can read.", _ARGPARSE, parameter_parses),
     Rule("parameter-choices", _E, "A parameter's values are among its flag's choices.", _ARGPARSE, parameter_choices),
-    Rule("boolean-flag", _E, "No false value is passed to a type=bool flag, which reads it as true.",
-         "Python argparse: bool('False') is True, 2026-11-20", boolean_flag),
-    Rule("flag-takes-no-value", _E, "A flag that takes no value (store_true) is given none.", _ARGPARSE, flag_without_value),
+    Rule(
+        "boolean-flag",
+        _E,
+        "No false value is passed to a type=bool flag, which reads it as true.",
+        "Python's argparse, run 2026-11-20: bool('False') is True",
+        boolean_flag,
+    ),
+    Rule(
+        "flag-takes-no-value",
+        _E,
+        "A flag that takes no value (store_true) is given none.",
+        _ARGPARSE,
+        flag_without_value,
+    ),
     Rule("argument-parse", _E, "A flag in args has a value that it can read.", _ARGPARSE, argument_parses),
-    Rule("argument-and-parameter", _W, "No tuned parameter also stands in args.", _CONTRACT, passed_twice),
+    Rule("argument-and-parameter", _W, "No tuned parameter also stands in args.", TUNING_DOC, passed_twice),
     Rule("model-dir-unread", _W, "The trainer saves where AIP_MODEL_DIR says.", _OUTPUT, model_dir_used),
-    Rule("model-dir-unset", _W, "A trainer that reads AIP_MODEL_DIR has a baseOutputDirectory.", _OUTPUT, model_dir_set),
+    Rule(
+        "model-dir-unset", _W, "A trainer that reads AIP_MODEL_DIR has a baseOutputDirectory.", _OUTPUT, model_dir_set
+    ),
+    Rule(
+        "early-stopping-reports",
+        _W,
+        "A study that stops trials early has a trainer that reports during each trial.",
+        "hypertune issue 5; REST reference v1 of StudySpec and its types (copy of 2026-08-22)",
+        early_stopping_reports,
+    ),
+    Rule("tf-config-needed", _E, "A trainer on one replica does without TF_CONFIG.", DISTRIBUTED, tf_config_needed),
 )
