@@ -41,10 +41,9 @@ _REQUIREMENTS = (
     "print(json.dumps([r for d in distributions(path=[sys.argv[1]]) for r in d.requires or ()]))"
 )
 
-
 _KERAS = (
     "import json; from importlib import metadata; "
-    "found = {str(d.metadata['Name']).lower().replace('-', '_'): d.version for d in metadata.distributions()}; "
+    "found = {d.metadata['Name'].lower().replace('-', '_'): d.version for d in metadata.distributions()}; "
     "print(json.dumps({name: found.get(name, '') for name in ('tensorflow', 'tf_keras')}))"
 )
 
@@ -187,8 +186,8 @@ def _without_other_keras(
 ) -> list[str]:
     """The requirements without a tf-keras that belongs to another TensorFlow than the one here.
 
-    A package is built for its image's TensorFlow and pins tf-keras to it; installed here, it would break the
-    TensorFlow that stands in for the image's.
+    A package is built for its image's TensorFlow and pins tf-keras to it; installed here, it would bring a second
+    TensorFlow with it.
     """
     kept = [line for line in required if not re.match(r"tf[-_.]keras\b", line, re.IGNORECASE)]
     if len(kept) == len(required):
