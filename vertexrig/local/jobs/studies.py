@@ -16,7 +16,7 @@ from vertexrig.local.jobs.resources import TERMINAL, TUNING_JOBS, Json
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.run import metric_file
 from vertexrig.local.store import Stored
-from vertexrig.local.study import Engine, Outcome, StudyRun, Trial
+from vertexrig.local.study import Engine, Handle, Outcome, StudyRun, Trial
 
 _LOOK_EVERY = 0.2
 """Seconds between two looks at the metric files; the end of a trial is told at once."""
@@ -39,14 +39,19 @@ class _Executor:
         name = self.jobs.store.child(self.study.name, trial.id)
         if not name or self.jobs.store.get(name) is None:
             body, data = self.study.body, self.study.hidden["spec"]
-            outer = {"displayName": f"{body['displayName'][:100]}-trial-{trial.id}", "labels": dict(body.get("labels") or {})}
+            outer = {
+                "displayName": f"{body['displayName'][:100]}-trial-{trial.id}",
+                "labels": dict(body.get("labels") or {}),
+            }
             job = with_arguments(data["trialJobSpec"], args)
             parent = self.study.name.rpartition(f"/{TUNING_JOBS}/")[0]
             hidden = {"trial": trial.id, "study": self.study.name}
-            name = str(self.jobs.add(parent, {k: v for k, v in outer.items() if v}, job, hidden, self.study.name)["name"])
+            name = str(
+                self.jobs.add(parent, {k: v for k, v in outer.items() if v}, job, hidden, self.study.name)["name"]
+            )
         return _Handle(name, metric_file(self.jobs.settings.root.absolute(), resources.last_part(name)))
 
-    def poll(self, handle: _Handle) -> Outcome | None:
+    def poll(self, handle: Handle) -> Outcome | None:
         """How a trial's job ended."""
         stored = self.jobs.store.get(handle.custom_job)
         if stored is None:
@@ -56,7 +61,7 @@ class _Executor:
             return None
         return Outcome(state == "JOB_STATE_SUCCEEDED", str((stored.body.get("error") or {}).get("message", "")))
 
-    def stop(self, handle: _Handle) -> None:
+    def stop(self, handle: Handle) -> None:
         """Cancel a trial's job."""
         self.jobs.cancel(handle.custom_job)
 
@@ -84,7 +89,9 @@ class Studies:
         settings, region = self.jobs.settings, parent.rpartition("/")[2]
         data = validation.tuning_job(body, region, checks=settings.checks)
         if not data.get("trialJobSpec") or not data.get("studySpec"):
-            raise validation.found_errors([("study_spec" if data.get("trialJobSpec") else "trial_job_spec", "It is required.")])
+            raise validation.found_errors(
+                [("study_spec" if data.get("trialJobSpec") else "trial_job_spec", "It is required.")]
+            )
         self._try(data)
         refuse_for_quota(settings, data["trialJobSpec"], region)
         name = resources.new_name(parent, TUNING_JOBS)
@@ -113,7 +120,9 @@ class Studies:
 
     def shown(self, stored: Stored) -> Json:
         """A stored tuning job as clients see it."""
-        trials = [{k: v for k, v in record.items() if k != "failed"} for record in self.store.trials(stored.name).load()]
+        trials = [
+            {k: v for k, v in record.items() if k != "failed"} for record in self.store.trials(stored.name).load()
+        ]
         return {**stored.body, "trials": trials} if trials else stored.body
 
     def cancel(self, name: str) -> None:
@@ -130,7 +139,9 @@ class Studies:
         """Forget a tuning job that has ended; its custom jobs stay."""
         body = self._stored(name).body
         if body["state"] not in TERMINAL:
-            message = f"HyperparameterTuningJob {name} is in state {body['state']} and cannot be deleted. Cancel it first."
+            message = (
+                f"HyperparameterTuningJob {name} is in state {body['state']} and cannot be deleted. Cancel it first."
+            )
             raise ApiError(400, message, status="FAILED_PRECONDITION")
         self.store.remove(name)
 
@@ -177,7 +188,9 @@ class Studies:
             if self._closing:
                 return
             self._wakes[name] = threading.Event()
-            thread = self._threads[name] = threading.Thread(target=self._work, args=(name,), name=f"study {name}", daemon=True)
+            thread = self._threads[name] = threading.Thread(
+                target=self._work, args=(name,), name=f"study {name}", daemon=True
+            )
         thread.start()
 
     def _work(self, name: str) -> None:
@@ -197,7 +210,9 @@ class Studies:
         data, trials, wake = stored.hidden["spec"], self.store.trials(name), self._wakes[name]
         settings = self.jobs.settings
         created = resources.seconds_of(stored.body["createTime"])
-        engine = Engine(data["studySpec"], seed=settings.seed, strict=settings.strict, trials=trials.load(), created=created)
+        engine = Engine(
+            data["studySpec"], seed=settings.seed, strict=settings.strict, trials=trials.load(), created=created
+        )
         run = self._runs[name] = StudyRun(
             engine, _Executor(self.jobs, stored), trials, name=name,
             max_trial_count=int(data["maxTrialCount"]), parallel_trial_count=int(data["parallelTrialCount"]),
