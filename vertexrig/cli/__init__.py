@@ -26,6 +26,7 @@ VERBS = {
     "catalog": ("catalog", "Print machines, accelerators, regions, images or prices."),
     "package": ("package", "Build the trainer's package."),
     "rehearse": ("rehearse", "Run a job's YAML on this machine."),
+    "submit": ("submit", "Create a job or sweep on Vertex AI, exactly once."),
 }
 
 
