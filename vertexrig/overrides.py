@@ -188,7 +188,7 @@ def _put(here: Any, path: list[str], value: Scalar, key: str, hint: Any = None) 
     hints = schema.hints(type(here))
     if name not in hints:
         raise ConfigError(f"set.{key}: there is no key {name!r} here. {did_you_mean(name, hints, most=40)}")
-    inner, known = _plain_hint(hints[name]), getattr(here, name)
+    inner, known = plain_hint(hints[name]), getattr(here, name)
     if not rest:
         return replace(here, **{name: _converted(hints[name], value, key)})
     if known is None:
@@ -203,8 +203,8 @@ def _converted(hint: Any, value: Scalar, key: str) -> Any:
     return schema.convert(hint, value, place)
 
 
-def _plain_hint(hint: Any) -> Any:
-    """`X` of `X | None`."""
+def plain_hint(hint: Any) -> Any:
+    """`X` of a type hint `X | None`; any other hint as it is."""
     if typing.get_origin(hint) in (Union, UnionType):
         parts = [part for part in typing.get_args(hint) if part is not type(None)]
         return parts[0] if len(parts) == 1 else hint

@@ -27,6 +27,7 @@ VERBS = {
     "package": ("package", "Build the trainer's package."),
     "rehearse": ("rehearse", "Run a job's YAML on this machine."),
     "submit": ("submit", "Create a job or sweep on Vertex AI, exactly once."),
+    "function": ("function", "Stage, serve and deploy the Cloud Function that starts jobs."),
 }
 
 
