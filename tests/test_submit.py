@@ -125,7 +125,7 @@ def test_a_crash_after_the_create_is_healed(here: server.Running, make: Make) ->
     submitter = make()
     submitter.claims.record = lambda *_: (_ for _ in ()).throw(RestError("down"))  # type: ignore[method-assign]
     first = run(submitter, "unrecorded")
-    time.sleep(3.2)
+    time.sleep(4.2)
     again = run(make(), "unrecorded")
     assert again.duplicate and again.name == first.name and len(with_claim(here, "unrecorded")) == 1
     found = Storage(clouds.BUCKET, url=here.url).read_json(request_key("unrecorded").path)

@@ -61,7 +61,7 @@ def document(loaded: Loaded) -> dict[str, Any]:
             },
             "/jobs/{id}": {
                 "get": {
-                    **_operation("job", "How a job stands.", {"200": _json("The job.", _JOB)}),
+                    **_operation("job", "How a job stands.", {"200": _json("The job.", _JOB)}, html=True),
                     "parameters": [
                         {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "pattern": "^[0-9]{1,30}$"}}
                     ],
@@ -162,8 +162,17 @@ def _walk(cls: Any, path: tuple[str, ...]) -> Any:
     return cls
 
 
-def _operation(id: str, summary: str, answers: Mapping[str, Any]) -> dict[str, Any]:
-    problems = {status: {"description": text, "content": {"application/problem+json": {"schema": _PROBLEM}}} for status, text in _PROBLEMS.items()}  # fmt: skip
+def _operation(id: str, summary: str, answers: Mapping[str, Any], *, html: bool = False) -> dict[str, Any]:
+    """An operation with the problems every page has; `html`: functions-framework itself refuses some paths, its way."""
+    problems = {
+        status: {"description": text, "content": {"application/problem+json": {"schema": _PROBLEM}}}
+        for status, text in _PROBLEMS.items()
+    }
+    if html:
+        problems["404"] = {
+            **problems["404"],
+            "content": {**problems["404"]["content"], "text/html": {"schema": _STRING}},
+        }  # type: ignore[dict-item]
     return {"operationId": id, "summary": summary, "responses": {**answers, **problems}}
 
 
