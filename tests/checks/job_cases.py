@@ -159,6 +159,9 @@ def _disk(kind: str = "pd-ssd", size: int = 100) -> dict[str, Any]:
 
 _ARM = f"{M0}.machineType"
 _A4X = {_ARM: "a4x-highgpu-4g", f"{M0}.acceleratorType": "NVIDIA_GB200", f"{M0}.acceleratorCount": 4}
+_H200 = {_ARM: "a3-ultragpu-8g", f"{M0}.acceleratorType": "NVIDIA_H200_141GB"}
+_H200_POOL = _pool("a3-ultragpu-8g", acceleratorType="NVIDIA_H200_141GB", acceleratorCount=8)
+_NCCL = ["source /usr/local/gib/scripts/set_nccl_env.sh && python -m trainer.task"]
 _ANY = {"reservationAffinityType": "ANY_RESERVATION"}
 _SPECIFIC = {
     "reservationAffinityType": "SPECIFIC_RESERVATION",
@@ -205,6 +208,9 @@ HARDWARE = (
                               "workerPoolSpecs[1]": _pool("a3-ultragpu-8g", acceleratorType="NVIDIA_H200_141GB",
                                                           acceleratorCount=8)},
          {_ARM: "a3-ultragpu-8g", f"{M0}.acceleratorType": "NVIDIA_H200_141GB"}),
+    Case("gpu-rdma", "h100", {**_H200, "workerPoolSpecs[1]": _H200_POOL},
+         {**_H200, "workerPoolSpecs[1]": _H200_POOL, f"{C0}.args": _NCCL,
+          "workerPoolSpecs[1].containerSpec.args": _NCCL}),
     Case("reservation-needed", "h100", _A4X, {**_A4X, f"{M0}.reservationAffinity": _ANY}),
     Case("not-on-demand", "h100", {_ARM: "a3-highgpu-2g", f"{M0}.acceleratorCount": 2},
          {_ARM: "a3-highgpu-2g", f"{M0}.acceleratorCount": 2, "scheduling.strategy": "FLEX_START"}),
@@ -221,6 +227,7 @@ TPU = (
     Case("tpu-accelerator-fields", "tpu-v6e", {f"{M0}.acceleratorType": "TPU_V5_LITEPOD", f"{M0}.acceleratorCount": 8}),
     Case("tpu-accelerator-fields", "tpu-v5e", {f"{M0}.acceleratorType": "TPU_V5_LITEPOD", f"{M0}.acceleratorCount": 4},
          severity="warning"),
+    Case("tpu-accelerator-fields", "tpu-v6e", {f"{M0}.acceleratorCount": 8}),
     Case("tpu-one-pool", "tpu-v3", {"workerPoolSpecs[1]": _pool("n1-standard-8")}),
     Case("tpu-one-replica", "tpu-v5e", {"workerPoolSpecs[0].replicaCount": 2}, also=("chief-replicas",)),
     Case("tpu-in-study", "sweep", {f"{T}{M0}": {"machineType": "ct5lp-hightpu-4t", "tpuTopology": "2x2"}}),
@@ -351,6 +358,7 @@ PROGRAM = (
 
 SCHEDULING_CASES = (
     Case("timeout-unset", "cpu", {"scheduling": DROP}),
+    Case("timeout-unset", "workers", {"scheduling.timeout": DROP}),
     Case("duration-negative", "cpu", {"scheduling.timeout": "-5s"}),
     Case("duration-negative", "cpu", {"scheduling.timeout": "0s"}, severity="warning"),
     Case("flex-start-timeout", "l4", {"scheduling": {"strategy": "FLEX_START", "timeout": "700000s"}},
