@@ -215,6 +215,10 @@ HARDWARE = (
     Case("not-on-demand", "h100", {_ARM: "a3-highgpu-2g", f"{M0}.acceleratorCount": 2},
          {_ARM: "a3-highgpu-2g", f"{M0}.acceleratorCount": 2, "scheduling.strategy": "FLEX_START"}),
     Case("scarce-capacity", "h100", {_ARM: "a4-highgpu-8g", f"{M0}.acceleratorType": "NVIDIA_B200"}),
+    Case("scarce-capacity", "h100", {_ARM: "a4-highgpu-8g", f"{M0}.acceleratorType": "NVIDIA_B200"},
+         {_ARM: "a4-highgpu-8g", f"{M0}.acceleratorType": "NVIDIA_B200", "scheduling.strategy": "SPOT"}),
+    Case("scarce-capacity", "h100", {_ARM: "a4-highgpu-8g", f"{M0}.acceleratorType": "NVIDIA_B200"},
+         {_ARM: "a4-highgpu-8g", f"{M0}.acceleratorType": "NVIDIA_B200", f"{M0}.reservationAffinity": _ANY}),
     Case("small-memory", "cpu", {_ARM: "n1-standard-4"}),
 )  # fmt: skip
 
@@ -287,6 +291,7 @@ CLUSTER = (
     Case("reduction-gpu", "reduction", {"workerPoolSpecs[2].machineSpec.acceleratorType": "NVIDIA_TESLA_T4",
                                         "workerPoolSpecs[2].machineSpec.acceleratorCount": 1}),
     Case("reduction-workers", "reduction", {f"{M1}.acceleratorType": DROP, f"{M1}.acceleratorCount": DROP}),
+    Case("reduction-workers", "reduction", {"workerPoolSpecs[1]": {}}, also=("pool-empty-gcloud",)),
     Case("reduction-framework", "reduction",
          {f"{C0}.imageUri": f"{PREBUILT}/sklearn-gpu.1-6:latest"},
          {f"{C0}.imageUri": f"{PREBUILT}/tf-gpu.2-17.py310:latest"}),
@@ -432,6 +437,7 @@ IDENTITY = (
     Case("reservation", "gpu", {f"{M0}.reservationAffinity": {"key": "compute.googleapis.com/reservation-name"}}),
     Case("reservation", "gpu", {f"{M0}.reservationAffinity": {**_SPECIFIC, "values": ["my-reservation"]}}),
     Case("reservation", "gpu", {f"{M0}.reservationAffinity": {**_SPECIFIC, **_ANY}}, severity="warning"),
+    Case("reservation", "gpu", {f"{M0}.reservationAffinity": {**_ANY, "key": "k"}}, severity="warning"),
     Case("reservation-region", "gpu", {f"{M0}.reservationAffinity": _SPECIFIC},
          {f"{M0}.reservationAffinity": _SPECIFIC}, region="europe-west4", ok_region="us-central1"),
 )  # fmt: skip
@@ -470,6 +476,7 @@ NAMING = (
     Case("display-name-flag", "sweep", {"displayName": "sweep"}),
     Case("labels", "sweep", {"labels": {"Team": "vision"}}, {"labels": {"team": "vision", "empty": "", "größe": "m"}}),
     Case("labels", "sweep", {"labels": {"-team": "vision"}}),
+    Case("labels", "sweep", {"labels": {"team": "語" * 43}}, {"labels": {"team": "語" * 42}}),
     Case("labels", "sweep", {"labels": {"team": "x" * 64}}, {"labels": {"team": "x" * 63}}),
     Case("labels", "sweep", {"labels": {f"l{i}": "x" for i in range(65)}},
          {"labels": {f"l{i}": "x" for i in range(64)}}),

@@ -156,8 +156,8 @@ def test_findings_come_in_the_order_of_the_file() -> None:
 FIXES = [
     ("disk-size", "cpu", {"workerPoolSpecs[0].diskSpec.bootDiskSizeGb": 50}, "write 100"),
     ("disk-size", "cpu", {"workerPoolSpecs[0].diskSpec.bootDiskSizeGb": 99_999}, "write 64000"),
-    ("persistent-resource", "cpu", {"persistentResourceId": "projects/p/persistentResources/Mine"}, "write Mine"),
-    ("persistent-resource", "cpu", {"persistentResourceId": "Mine"}, ""),
+    ("persistent-resource", "cpu", {"persistentResourceId": "projects/p/persistentResources/mine"}, "write mine"),
+    ("persistent-resource", "cpu", {"persistentResourceId": "projects/p/Mine"}, ""),
     ("machine-unknown", "cpu", {f"{_M0}.machineType": "n1-standart-8"}, "write n1-standard-8"),
     ("machine-not-for-training", "cpu", {f"{_M0}.machineType": "c3-standard-8"}, "write n2-standard-8, for example"),
     ("accelerator-pair", "l4", {f"{_M0}.acceleratorCount": 0}, "write acceleratorCount: 1"),
@@ -181,9 +181,7 @@ FIXES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    ("rule", "base", "edits", "fix"), FIXES, ids=lambda value: value if isinstance(value, str) else ""
-)
+@pytest.mark.parametrize(("rule", "base", "edits", "fix"), FIXES)
 def test_a_fix_says_what_to_write(rule: str, base: str, edits: dict[str, Any], fix: str) -> None:
     """The fix of a finding is the text to write, or nothing where there is no single answer."""
     assert [found.fix for found in _check(edited(base, edits)) if found.id == rule] == [fix]
@@ -214,3 +212,22 @@ def test_end_dates_are_counted_in_days() -> None:
     last_day = {f.id for f in _check(text, today=date(2026, 7, 10))}
     assert "image-support" in last_day and "image-availability" not in last_day
     assert "image-support" not in {f.id for f in _check(text, today=date(2026, 7, 11))}
+
+
+def test_a_misspelt_key_excuses_its_own_place_only() -> None:
+    """A misspelt machineSpec is told once; a machine type missing elsewhere is told all the same."""
+    text = f"""
+workerPoolSpecs:
+- machinespec: {{machineType: n1-standard-8}}
+  replicaCount: 1
+  containerSpec: {{imageUri: {IMAGE}}}
+- machineSpec: {{acceleratorType: NVIDIA_TESLA_T4, acceleratorCount: 1}}
+  replicaCount: 1
+  containerSpec: {{imageUri: {IMAGE}, argz: [a]}}
+"""
+    errors = [(finding.id, finding.path) for finding in _check(text) if finding.severity is Severity.ERROR]
+    assert errors == [
+        ("unknown-field", "workerPoolSpecs[0].machinespec"),
+        ("machine-missing", "workerPoolSpecs[1].machineSpec.machineType"),
+        ("unknown-field", "workerPoolSpecs[1].containerSpec.argz"),
+    ]

@@ -95,10 +95,12 @@ def kms_key(document: Document, context: Context) -> Iterator[Problem]:
 
 def persistent_resource(document: Document, context: Context) -> Iterator[Problem]:
     name = document.job.get("persistentResourceId")
-    if not name or re.fullmatch(context.catalog.limits.text("persistent_resource_id.pattern"), name):
+    form = context.catalog.limits.text("persistent_resource_id.pattern")
+    if not name or re.fullmatch(form, name):
         return
     text = f"{name!r} is not an id: digits, lowercase letters and hyphens; a letter first, no hyphen last"
-    fix = f"write {name.rpartition('/')[2]}" if "/" in name else ""
+    last = name.rpartition("/")[2]
+    fix = f"write {last}" if re.fullmatch(form, last) else ""
     yield Problem(f"{document.job_path}persistentResourceId", text, fix)
 
 
