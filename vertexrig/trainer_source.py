@@ -309,9 +309,7 @@ def _targets(module: Module) -> list[str]:
 
 
 def _needed(code: Code, names: dict[str, Place]) -> dict[str, Place]:
-    runs = Runs(code)
-    found = {name: runs.needed(name) for name in names}
-    return {name: Place(place[0], place[1], name) for name, place in found.items() if place is not None}
+    return {name: Place(file, line, name) for name, (file, line) in Runs(code).needed(names).items()}
 
 
 def _metrics(code: Code) -> list[Metric]:
@@ -327,17 +325,24 @@ def _metrics(code: Code) -> list[Metric]:
             text = tag if isinstance(tag, str) else None
             tag = DEFAULT_METRIC if text == "" else text
             found.append(Metric(tag, call.module.file, call.node.lineno, runs.repeats(call)))
+    # Without a call, a trainer that hands the method on or writes the metric file itself may report anything. Beside calls
+    # the file's name only prepares its folder.
+    reported = bool(found)
     for module in code.modules:
         for node, _ in module.nodes:
-            aliased = (
+            handed_on = (
                 isinstance(node, ast.Attribute)
                 and node.attr == "report_hyperparameter_tuning_metric"
                 and id(node) not in functions
             )
-            by_hand = isinstance(node, ast.Constant) and isinstance(node.value, str) and _METRIC_FILE.search(node.value)
-            if aliased or (by_hand and len(str(getattr(node, "value", ""))) < 200):
+            if handed_on or (not reported and _names_metric_file(node)):
                 found.append(Metric(None, module.file, getattr(node, "lineno", 1)))
     return sorted(found, key=lambda metric: (metric.file, metric.line, metric.tag or ""))
+
+
+def _names_metric_file(node: ast.AST) -> bool:
+    text = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(text, str) and len(text) < 200 and _METRIC_FILE.search(text) is not None
 
 
 def _strategies(code: Code) -> list[Strategy]:

@@ -36,7 +36,11 @@ def parameter(**value: Any) -> dict[str, Any]:
 GRID = {
     "studySpec.algorithm": "GRID_SEARCH",
     f"{P}[0]": {"parameterId": "batch_size", "discreteValueSpec": {"values": [16, 32, 64]}},
-    f"{P}[1]": {"parameterId": "layers", "integerValueSpec": {"minValue": 1, "maxValue": 5}, "scaleType": "UNIT_LINEAR_SCALE"},
+    f"{P}[1]": {
+        "parameterId": "layers",
+        "integerValueSpec": {"minValue": 1, "maxValue": 5},
+        "scaleType": "UNIT_LINEAR_SCALE",
+    },
 }
 
 CASES = [
@@ -230,7 +234,9 @@ def test_the_grid_counts_conditional_branches() -> None:
 
 def test_nested_children_are_parameters_too() -> None:
     """Parameters under parameters are walked at every depth, with their own paths."""
-    inner = conditional({"parameterId": "inner", "discreteValueSpec": {"values": [1, 2]}}, on([3], kind="parentDiscreteValues"))
+    inner = conditional(
+        {"parameterId": "inner", "discreteValueSpec": {"values": [1, 2]}}, on([3], kind="parentDiscreteValues")
+    )
     outer = document(STUDY, {f"{P}[1]": conditional(OPTIMIZER, on(["sgd"], inner))})
     assert [item.id for item in parameters(outer)] == ["learning_rate", "optimizer", "inner", "momentum"]
     path = f"{P}[1].conditionalParameterSpecs[0].parameterSpec.conditionalParameterSpecs[0]"
@@ -245,7 +251,9 @@ def test_a_huge_integer_range_is_counted_not_listed() -> None:
 
 
 _NUMBER = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.sampled_from([0, 1, -1, 64]))
-_TEXT = st.one_of(st.sampled_from(["", " ", "learning_rate", "sgd", "UNIT_LOG_SCALE", "GRID_SEARCH", "3600s"]), st.text(max_size=5))
+_TEXT = st.one_of(
+    st.sampled_from(["", " ", "learning_rate", "sgd", "UNIT_LOG_SCALE", "GRID_SEARCH", "3600s"]), st.text(max_size=5)
+)
 _KEYS = st.sampled_from(
     "metrics metricId goal safetyConfig parameters parameterId doubleValueSpec integerValueSpec discreteValueSpec "
     "categoricalValueSpec minValue maxValue values scaleType conditionalParameterSpecs parameterSpec parentIntValues "
@@ -261,7 +269,12 @@ ANYTHING = st.recursive(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(sorted({case.at for case in CASES} | {P, f"{P}[0]", f"{P}[1]", "studySpec", "studySpec.metrics[0]"})), ANYTHING)
+@given(
+    st.sampled_from(
+        sorted({case.at for case in CASES} | {P, f"{P}[0]", f"{P}[1]", "studySpec", "studySpec.metrics[0]"})
+    ),
+    ANYTHING,
+)
 def test_no_value_anywhere_makes_a_rule_fail(path: str, value: Any) -> None:
     """Whatever stands in whatever place, every rule ends without an exception."""
     bases = [STUDY, *(changed(STUDY, case.bad) for case in CASES if case.at == path)]

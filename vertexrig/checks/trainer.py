@@ -195,8 +195,9 @@ def float_text(document: Document, context: Context) -> Iterator[Problem]:
     """A DISCRETE parameter, which may arrive as "128.0", goes to a flag that takes such text."""
     trainer = context.trainer
     for parameter, flag in _tuned(document, trainer) if trainer is not None else ():
-        whole = all(float(value).is_integer() for value in parameter.values)
-        if parameter.kind == "DISCRETE" and whole and flag.takes_float_text is False and parameter.values:
+        if parameter.kind != "DISCRETE" or flag.takes_float_text is not False or not parameter.values:
+            continue
+        if all(float(value).is_integer() for value in parameter.values):
             text = str(float(parameter.values[0]))
             message = f"{parameter.name} may arrive as {text!r}, which {_typed(flag)} ({_place(flag)}) refuses"
             fix = "parse it with type=lambda text: int(float(text)), or use an integerValueSpec or categoricalValueSpec"
