@@ -39,7 +39,9 @@ class Runs:
             here = parents.get(id(here))
         return False
 
-    def _called_again(self, function: ast.FunctionDef | ast.AsyncFunctionDef, module: Module, depth: int) -> bool | None:
+    def _called_again(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, module: Module, depth: int
+    ) -> bool | None:
         if function.name.startswith("on_"):
             return True  # a method of a Keras callback
         owner = self._parents_of(module).get(id(function))

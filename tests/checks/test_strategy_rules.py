@@ -43,7 +43,9 @@ FLAG = makes("MirroredStrategy", "MultiWorkerMirroredStrategy", "ParameterServer
              flag='p = argparse.ArgumentParser(); p.add_argument("--distribute", default="auto"); p.parse_args()')  # fmt: skip
 KERAS_3 = makes("MultiWorkerMirroredStrategy", keras="import keras")
 TF_KERAS = makes("MultiWorkerMirroredStrategy", keras="model = tf.keras.Sequential()")
-LEGACY = makes("MultiWorkerMirroredStrategy", keras='import os; os.environ["TF_USE_LEGACY_KERAS"] = "1"; tf.keras.Sequential()')
+LEGACY = makes(
+    "MultiWorkerMirroredStrategy", keras='import os; os.environ["TF_USE_LEGACY_KERAS"] = "1"; tf.keras.Sequential()'
+)
 PYTHON = f"{POOLS}[0].pythonPackageSpec"
 OLD_IMAGE = IMAGE.replace("2-17", "2-15")
 
@@ -109,7 +111,9 @@ def test_a_trainer_with_every_strategy_fits_every_cluster(changes: dict[str, Any
 
 
 @pytest.mark.parametrize("changes", [{}, TWO_GPUS, TPU, MULTI, SERVERS], ids=str)
-@pytest.mark.parametrize("source", ["import torch\n", "import sklearn\n", "import jax\nimport tensorflow as tf\n", "def broken(:\n"])
+@pytest.mark.parametrize(
+    "source", ["import torch\n", "import sklearn\n", "import jax\nimport tensorflow as tf\n", "def broken(:\n"]
+)
 def test_other_frameworks_are_left_alone(source: str, changes: dict[str, Any], tmp_path: Path) -> None:
     """What is no plain TensorFlow program, or cannot be read, is not judged."""
     assert found(rules.RULES, document(JOB, changes), context(trainer_of(tmp_path, source))) == {}
