@@ -1,6 +1,6 @@
 """The quota a job draws: which metric, and how much of it, against what a new project has by default.
 
-Every replica of every trial that runs at once draws its own share: replicas x accelerators x parallel trials.
+Every replica of every trial that runs at once draws its own share: replicas × accelerators × parallel trials.
 """
 
 from __future__ import annotations
@@ -9,7 +9,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vertexrig.catalog import Catalog, Machine
-from vertexrig.checks.places import machine_path, parallel_trials, running, strategy
+from vertexrig.pools import machine_path, parallel_trials, running, strategy
 from vertexrig.spec import Document, Pool
 
 
@@ -24,7 +24,7 @@ class Draw:
         amount: How much, in `unit`.
         unit: "vCPUs", "GPUs", "TPU cores", "TPU chips" or "GB".
         default: What a new project has in the region; None if that is not documented.
-        sum: How the amount comes about: `2 replicas x 4 x 2 parallel trials`.
+        sum: How the amount comes about: `2 replicas × 4 × 2 parallel trials`.
         path: The place in the spec that first draws it.
         preemptible: It is the quota of SPOT and FLEX_START, whose defaults are not documented.
     """
@@ -92,10 +92,10 @@ def _sum(parts: list[_Part], trials: int) -> str:
     terms = []
     for part in parts:
         count = part.pool.replica_count
-        terms.append(f"{count} {'replica' if count == 1 else 'replicas'} x {part.each}")
+        terms.append(f"{count} {'replica' if count == 1 else 'replicas'} × {part.each}")
     text = " + ".join(terms)
     if trials > 1:
-        text = f"({text}) x {trials} parallel trials" if len(terms) > 1 else f"{text} x {trials} parallel trials"
+        text = f"({text}) × {trials} parallel trials" if len(terms) > 1 else f"{text} × {trials} parallel trials"
     return text
 
 
@@ -106,7 +106,7 @@ def _parts(pool: Pool, catalog: Catalog) -> Iterator[_Part]:
     accelerator = _accelerator(pool, machine, catalog)
     if accelerator is not None:
         yield accelerator
-    if machine is None or accelerator is not None and accelerator.unit.startswith("TPU"):
+    if machine is None or (accelerator is not None and accelerator.unit.startswith("TPU")):
         return
     family = catalog.quota(machine.family)
     if family is not None and machine.vcpus and machine.family not in catalog.limits.names("quota.unlimited_cpus"):

@@ -283,10 +283,12 @@ def scalar(value: Any) -> str:
     )
 
 
-def _nested(text: str, width: int) -> Markup:
-    """Filter: every line of `text` moved in by `width`."""
-    margin = " " * width
-    return Markup("".join(f"{margin}{line}\n" for line in str(text).splitlines() if line.strip()))
+def _nested(text: str, width: int, item: bool = False) -> Markup:
+    """Filter: every line of `text` moved in by `width`; with `item`, as one item of a list that stands there."""
+    lines = [line for line in str(text).splitlines() if line.strip()]
+    if item:
+        lines = [f"{'  ' if index else '- '}{line}" for index, line in enumerate(lines)]
+    return Markup("".join(f"{' ' * width}{line}\n" for line in lines))
 
 
 def _without_nulls(lines: Iterable[str]) -> list[str]:

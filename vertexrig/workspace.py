@@ -10,6 +10,7 @@ from pathlib import Path
 
 from vertexrig import checks, spec
 from vertexrig.catalog import Catalog, load
+from vertexrig.checks import naming
 from vertexrig.config import Loaded
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
@@ -96,6 +97,13 @@ class Workspace:
         document = spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind)
         silenced = self.silences(name)
         found = checks.check(document, self.context(document), silenced)
+        outside = {
+            "display-name": naming.check_display_name(rendered.view.display_name, self.catalog),
+            "labels": naming.check_labels(rendered.view.labels, self.catalog),
+        }
+        for rule, problems in outside.items():
+            if rule not in silenced:
+                found += [replace(one, file=str(self.loaded.file)) for one in checks.findings(rule, problems)]
         found = [replace(finding, line=self.line(rendered, document, finding.path)) for finding in found]
         return Prepared(rendered, document, found)
 

@@ -14,13 +14,13 @@ from typing import Any
 
 import numpy as np
 
-from trainer import data, export, models, optimizers, outputs, sources, strategy
+from trainer import data, export, models, optimizers, outputs, roles, sources, strategy
 from trainer.backup import Backup, Progress
 from trainer.callbacks import Monitor
 from trainer.cluster import Cluster
 from trainer.config import Config
 from trainer.data import Shard
-from trainer.errors import ClusterError, ConfigError, DataError, PeerLostError, TrainerError
+from trainer.errors import ClusterError, ConfigError, DataError, PeerLostError, TrainerError, cause
 from trainer.framework import keras, tf
 from trainer.outputs import Directories
 from trainer.reporting import METRIC, Reporter
@@ -47,8 +47,6 @@ def train_and_evaluate(config: Config, cluster: Cluster) -> dict[str, Any]:
     started = config.started or time.time()
     keras.utils.set_random_seed(config.seed + 1)
     if cluster.role in ("evaluator", "ps") or (cluster.role == "worker" and _is_server(config, cluster)):
-        from trainer import roles
-
         return roles.run(config, cluster)
     setup = strategy.create(config, cluster)
     places = outputs.directories(config)
@@ -82,15 +80,15 @@ def _clear_errors(config: Config, cluster: Cluster) -> Iterator[None]:
     except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError,
             tf.errors.DeadlineExceededError) as error:  # fmt: skip
         if cluster.training_processes > 1:
-            raise PeerLostError(f"another process of the cluster went away ({_first_line(error)}); "
+            raise PeerLostError(f"another process of the cluster went away ({cause(error)}); "
                                 "a restart of all processes goes on from the last save") from error  # fmt: skip
         raise
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError, tf.errors.NotFoundError) as error:
         if any(word in str(error) for word in ("Decode", "decode", "image", "record", "No such file", "JPEG", "PNG")):
-            raise DataError(f"--data={config.data}: an example cannot be read: {_first_line(error)}") from error
+            raise DataError(f"--data={config.data}: an example cannot be read: {cause(error)}") from error
         raise
     except tf.errors.ResourceExhaustedError as error:
-        raise TrainerError(f"out of memory: {_first_line(error)}; try a smaller --batch_size or --cache=none") from error
+        raise TrainerError(f"out of memory: {cause(error)}; try a smaller --batch_size or --cache=none") from error
 
 
 class Run:
@@ -220,9 +218,10 @@ class Run:
             raise ConfigError(f"--epochs={config.epochs}: the run that is resumed has {progress.epoch} epochs already; "
                               "give the total, which must be more")  # fmt: skip
         servers = self.setup.name == "parameter-server"
+        scorer = roles.Scorer(config, self.splits.validation, self.global_batch) if servers else None
         monitor = Monitor(
             config, progress, self.backup, reporter,
-            best_weights=self.best_weights, score=self._score_locally if servers else None,
+            best_weights=self.best_weights, scorer=scorer, settle=self._settle,
             is_chief=self.cluster.is_chief, check_batches=not servers, global_batch=self.global_batch,
         )  # fmt: skip
         callbacks = [monitor, *self._tensorboard()]
@@ -231,6 +230,11 @@ class Run:
         if progress.epoch < config.epochs and not self.model.stop_training:
             self._fit(callbacks, config.epochs, self.steps_per_epoch)
         return monitor
+
+    def _settle(self) -> None:
+        """Wait for the steps that workers of a parameter-server cluster still have in hand."""
+        if self.setup.name == "parameter-server":
+            tf.distribute.coordinator.ClusterCoordinator(self.setup.strategy).join()
 
     def _fit(self, callbacks: list[Any], epochs: int, steps: int) -> None:
         """Train up to `epochs` epochs of `steps` steps each."""
@@ -253,9 +257,7 @@ class Run:
                                          first_batch=progress.step * replicas_here, first_epoch=progress.epoch)  # fmt: skip
 
         if self.setup.name == "parameter-server":
-            from trainer import roles
-
-            return roles.training_data(self.cluster, training, config, self.global_batch, progress)
+                return roles.training_data(self.cluster, training, config, self.global_batch, progress)
         return self.setup.strategy.distribute_datasets_from_function(batches)
 
     def _validation(self) -> tuple[Any, int]:
@@ -271,12 +273,6 @@ class Run:
             return data.validation_batches(source, shard, per_replica, config, steps * replicas_here)
 
         return self.setup.strategy.distribute_datasets_from_function(batches), steps
-
-    def _score_locally(self, model: Any) -> tuple[float, float]:
-        """Validation loss and accuracy on this process alone, for strategies whose `fit` does not validate."""
-        from trainer import roles
-
-        return roles.score(self.config, self.splits.validation, model.get_weights(), self.global_batch)
 
     def _tensorboard(self) -> list[Any]:
         config = self.config
@@ -302,7 +298,7 @@ class Run:
             LOG.info("no %s: matplotlib is not installed", outputs.PLOT)
         summary = self._summary(monitor, accuracy)
         outputs.write_json(os.path.join(places.model, outputs.SUMMARY), summary)
-        self.progress.finished = True
+        self.progress.finished, self.progress.finished_at = True, time.time()
         self.backup.write_progress(self.progress)
         print(f"{METRIC} {accuracy:.4f} of epoch {int(best['epoch'])}; model in {places.model}", flush=True)
         return summary
@@ -387,7 +383,3 @@ def wait_until_gone(addresses: tuple[str, ...], seconds: float) -> None:
             except OSError:
                 break
             time.sleep(0.1)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0]

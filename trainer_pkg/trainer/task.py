@@ -12,6 +12,7 @@ STARTED = time.time()
 
 import argparse  # noqa: E402
 import logging  # noqa: E402
+import os  # noqa: E402
 import signal  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
@@ -28,7 +29,7 @@ from trainer.config import (  # noqa: E402
     number,
     positive_integer,
 )
-from trainer.errors import TrainerError, did_you_mean  # noqa: E402
+from trainer.errors import PeerLostError, TrainerError, did_you_mean  # noqa: E402
 
 DEFAULTS = Config()
 LOG = logging.getLogger("trainer")
@@ -153,6 +154,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         train_and_evaluate(settings, place)
     except TrainerError as error:
         print(f"trainer: error: {error}", file=sys.stderr, flush=True)
+        if isinstance(error, PeerLostError):
+            sys.stdout.flush()
+            os._exit(error.exit_code)  # an orderly exit would wait for the lost peer
         return error.exit_code
     return 0
 

@@ -5,17 +5,33 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from vertexrig.checks import (
-    cluster, disks, gcloud, hardware, identity, images, naming, network, program, quotas, regions, scheduling, storage, tpu,
-)  # fmt: skip
+    cluster,
+    disks,
+    gcloud,
+    hardware,
+    identity,
+    images,
+    naming,
+    network,
+    program,
+    quotas,
+    regions,
+    scheduling,
+    storage,
+    strategy,
+    study,
+    tpu,
+    trainer,
+)
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.finding import Finding
 from vertexrig.spec import READING_RULES, Document, ReadingRule
 
-__all__ = ["RULES", "Context", "Problem", "Rule", "check", "findings", "rule_ids"]
+__all__ = ["RULES", "Context", "Problem", "Rule", "all_rules", "check", "findings", "rule_ids"]
 
-# study, trainer and strategy (rules about studies and about the trainer's source) join this list.
 _TOPICS = (
-    hardware, tpu, regions, quotas, cluster, images, program, scheduling, storage, disks, identity, network, naming, gcloud,
+    hardware, tpu, regions, quotas, cluster, images, program, scheduling, storage, disks,
+    identity, network, naming, gcloud, study, trainer, strategy,
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = tuple(rule for topic in _TOPICS for rule in topic.RULES)

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import has_gpu, placeholder, running, told
+from vertexrig.checks.places import told
 from vertexrig.checks.sources import DISTRIBUTED, GCLOUD, REST, SERVER, join
 from vertexrig.finding import Severity
+from vertexrig.pools import has_gpu, placeholder, running
 from vertexrig.spec import Document, Pool
 
 
@@ -77,7 +78,7 @@ def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]
 def pool_placeholder(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         if placeholder(pool) and pool.program and not told(document, f"{pool.path}.machineSpec"):
-            text = f"pool {pool.index} has a program but no machines: gcloud takes it, what the service does is not documented"
+            text = f"pool {pool.index} has a program but no machines: gcloud takes that, the service may not"
             yield Problem(pool.path, text, "write machineSpec and replicaCount, or {} for a pool left out")
 
 
@@ -157,10 +158,8 @@ def reduction_framework(document: Document, context: Context) -> Iterator[Proble
         least = oldest.get(image.framework)
         if least is None or _version(image.version) < _version(least):
             wanted = " or ".join(f"{name} {version}" for name, version in oldest.items())
-            text = (
-                f"the Reduction Server works with prebuilt images from {wanted} on; pool {pool.index} has {image.name}"
-            )
-            yield Problem(f"{pool.program_path}", text, "use a newer image")
+            text = f"the Reduction Server works with {wanted} or later; pool {pool.index} has {image.name}"
+            yield Problem(pool.program_path, text, "use a newer image")
 
 
 def reduction_machine(document: Document, context: Context) -> Iterator[Problem]:
@@ -175,7 +174,8 @@ RULES = (
     Rule("pools-missing", Severity.ERROR, "A job has worker pools.", REST, pools_missing),
     Rule("pools-too-many", Severity.ERROR, "A job has at most four worker pools.", DISTRIBUTED, pools_too_many),
     Rule("chief-empty", Severity.ERROR, "The first pool is not empty.", REST, chief_empty),
-    Rule("chief-replicas", Severity.ERROR, "The first pool has one replica.", join(SERVER, DISTRIBUTED), chief_replicas),
+    Rule("chief-replicas", Severity.ERROR, "The first pool has one replica.",
+         join(SERVER, DISTRIBUTED), chief_replicas),
     Rule("replicas-negative", Severity.ERROR, "No replicaCount is negative.", GCLOUD, replicas_negative),
     Rule("machine-and-replicas", Severity.ERROR, "machineSpec and replicaCount are given together or not at all.",
          SERVER, machine_and_replicas),
@@ -184,7 +184,8 @@ RULES = (
     Rule("pool-program", Severity.ERROR, "Every pool has containerSpec or pythonPackageSpec.",
          join(REST, GCLOUD), pool_program),
     Rule("evaluators", Severity.WARNING, "There is at most one evaluator.", DISTRIBUTED, evaluators),
-    Rule("reduction-image", Severity.WARNING, "The Reduction Server's image is Google's.", DISTRIBUTED, reduction_image),
+    Rule("reduction-image", Severity.WARNING, "The Reduction Server's image is Google's.",
+         DISTRIBUTED, reduction_image),
     Rule("reduction-pool", Severity.ERROR, "The Reduction Server is pool 2.", DISTRIBUTED, reduction_pool),
     Rule("reduction-gpu", Severity.WARNING, "The Reduction Server has no GPU.", DISTRIBUTED, reduction_gpu),
     Rule("reduction-workers", Severity.WARNING, "The Reduction Server serves several GPU workers.",

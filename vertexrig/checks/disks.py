@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import running
 from vertexrig.checks.sources import REST, TRAIN_COMPUTE, join
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Severity
+from vertexrig.pools import running
 from vertexrig.spec import Document, Pool
 
 

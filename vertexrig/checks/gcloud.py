@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import machine_path
 from vertexrig.checks.sources import GCLOUD
 from vertexrig.finding import Severity
+from vertexrig.pools import machine_path
 from vertexrig.spec import Document
 
 _FIX = "submit it through the API, or leave the field out"

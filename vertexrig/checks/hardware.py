@@ -7,12 +7,20 @@ from datetime import date
 
 from vertexrig.catalog import Accelerator, Machine
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import has_gpu, job_part, machine_path, placeholder, running, strategy, told
+from vertexrig.checks.places import told
 from vertexrig.checks.sources import (
-    PRACTICE, RESERVATION_DOC, REST, SERVER, SERVICE_DOC, TRAIN_COMPUTE, LOCATIONS, join,
+    LOCATIONS,
+    PRACTICE,
+    RESERVATION_DOC,
+    REST,
+    SERVER,
+    SERVICE_DOC,
+    TRAIN_COMPUTE,
+    join,
 )  # fmt: skip
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Severity
+from vertexrig.pools import has_gpu, machine_path, placeholder, running, strategy
 from vertexrig.spec import Document, Pool
 
 
@@ -90,15 +98,9 @@ def accelerator_pair(document: Document, context: Context) -> Iterator[Problem]:
             continue
         allowed = row.accelerators if row is not None else {}
         if count:
-            text, fix = (
-                f"acceleratorCount is {count}, but no acceleratorType is given: both or none",
-                "write acceleratorType",
-            )
-            fix = (
-                f"write acceleratorType: {next(iter(allowed))}"
-                if len(allowed) == 1
-                else "write acceleratorType, or remove acceleratorCount"
-            )
+            text = f"acceleratorCount is {count}, but no acceleratorType is given: both or none"
+            only = f": {next(iter(allowed))}" if len(allowed) == 1 else ", or remove acceleratorCount"
+            fix = f"write acceleratorType{only}"
         else:
             text = f"acceleratorType is {name}, but no acceleratorCount is given: both or none"
             counts = allowed.get(name, ())
@@ -263,7 +265,7 @@ RULES = (
     Rule("machine-missing", Severity.ERROR, "Every worker pool names a machine type.", REST, machine_missing),
     Rule("machine-unknown", Severity.WARNING, "Every machine type is on the list for training.",
          TRAIN_COMPUTE, machine_unknown),
-    Rule("machine-not-for-training", Severity.ERROR, "No machine type is one that serves or computes, but does not train.",
+    Rule("machine-not-for-training", Severity.ERROR, "No machine type is one that is not for training.",
          join(TRAIN_COMPUTE, PRACTICE), machine_not_for_training),
     Rule("accelerator-pair", Severity.ERROR, "acceleratorType and acceleratorCount are given together or not at all.",
          SERVER, accelerator_pair),

@@ -6,9 +6,9 @@ import re
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import machine_path
-from vertexrig.checks.sources import LOCATIONS, REST, RESERVATION_DOC, SDK, SERVER, join
+from vertexrig.checks.sources import LOCATIONS, RESERVATION_DOC, REST, SDK, SERVER, join
 from vertexrig.finding import Severity
+from vertexrig.pools import machine_path
 from vertexrig.spec import Document
 
 _LONGEST = 320  # characters of an e-mail address
@@ -143,7 +143,8 @@ RULES = (
     Rule("experiment", Severity.WARNING, "experiment names a context, and stands without tensorboard.",
          join(REST, SDK), experiment),
     Rule("kms-key", Severity.ERROR, "The encryption key is a Cloud KMS key of the job's region.", SDK, kms_key),
-    Rule("persistent-resource", Severity.ERROR, "persistentResourceId is an id.", join(SERVER, REST), persistent_resource),
+    Rule("persistent-resource", Severity.ERROR, "persistentResourceId is an id.",
+         join(SERVER, REST), persistent_resource),
     Rule("reservation", Severity.ERROR, "reservationAffinity is complete.", join(RESERVATION_DOC, SDK), reservation),
     Rule("reservation-region", Severity.WARNING, "The reservation is in the job's region.",
          join(RESERVATION_DOC, LOCATIONS), reservation_region),

@@ -8,10 +8,11 @@ from datetime import date
 
 from vertexrig.catalog import Catalog, Image
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import has_gpu, running, told, tpu_name
+from vertexrig.checks.places import told
 from vertexrig.checks.sources import GCLOUD, IMAGES, POLICY, PRACTICE, REST, TPU_DOC, TRAIN_COMPUTE, WALKTHROUGH, join
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Severity
+from vertexrig.pools import has_gpu, running, tpu_name
 from vertexrig.spec import Document, Pool
 
 _LEGACY = re.compile(r"(?:[a-z]+\.)?gcr\.io/cloud-aiplatform/training/")
@@ -65,10 +66,10 @@ def _instead(image: Image, kind: str, catalog: Catalog, host: str) -> str:
 
 def image_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        if pool.program or pool.container is not None or pool.python is not None:
-            if not pool.image and not told(document, _path(pool)):
-                key = _path(pool).rpartition(".")[2]
-                yield Problem(_path(pool), f"{key} is required", f"write {key}")
+        has_program = pool.container is not None or pool.python is not None
+        if has_program and not pool.image and not told(document, _path(pool)):
+            key = _path(pool).rpartition(".")[2]
+            yield Problem(_path(pool), f"{key} is required", f"write {key}")
 
 
 def image_form(document: Document, context: Context) -> Iterator[Problem]:
@@ -123,9 +124,8 @@ def image_legacy(document: Document, context: Context) -> Iterator[Problem]:
         name = _bare(pool.image).rpartition("/")[2]
         known = next((image for image in context.catalog.images if image.name == name), None)
         text = f"{pool.image} is an old address of the prebuilt images, no longer on their list"
-        fix = (
-            f"write {known.uri(context.catalog.host_for_region(context.region))}" if known else "use us-docker.pkg.dev"
-        )
+        host = context.catalog.host_for_region(context.region)
+        fix = f"write {known.uri(host)}" if known else f"take one of {host}/vertex-ai/training"
         yield Problem(_path(pool), text, fix)
 
 
@@ -182,11 +182,8 @@ def image_tpu_unused(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def image_tpu_generation(document: Document, context: Context) -> Iterator[Problem]:
-    catalog = context.catalog
-    covered, without = (
-        catalog.limits.names("tpu.prebuilt_tensorflow_for"),
-        catalog.limits.names("tpu.without_tensorflow"),
-    )
+    catalog, limits = context.catalog, context.catalog.limits
+    covered, without = limits.names("tpu.prebuilt_tensorflow_for"), limits.names("tpu.without_tensorflow")
     for pool, image in _images(document, context):
         name = tpu_name(pool, catalog).removesuffix("_POD")
         if not name or image.kind != "tpu" or name in covered or image.framework not in ("tf", "pytorch"):

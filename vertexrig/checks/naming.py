@@ -49,9 +49,8 @@ def check_labels(labels: Mapping[str, str], catalog: Catalog | None = None, path
         problems.append(Problem(path, f"there are {len(labels)} labels; {most} is the most", "remove some"))
     for key, value in labels.items():
         if not key or not key[0].isalnum():
-            problems.append(
-                Problem(f"{path}.{key}", f"the key {key[:80]!r} of a label must start with a letter or digit")
-            )
+            text = f"the key {key[:80]!r} of a label must start with a letter or digit"
+            problems.append(Problem(f"{path}.{key}", text))
             continue
         for what, text, form in (("key", key, "labels.key_pattern"), ("value", value, "labels.value_pattern")):
             wrong = _text_problem(text, limits.text(form), longest, most_bytes)

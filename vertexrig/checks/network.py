@@ -8,9 +8,9 @@ from collections.abc import Iterator, Mapping
 from typing import Any
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import job_part
 from vertexrig.checks.sources import NFS_DOC, REST, SDK, join
 from vertexrig.finding import Severity
+from vertexrig.pools import job_part
 from vertexrig.spec import Document
 
 _BY_ID = re.compile(r"projects/([^/]+)/global/networks/[^/]+")
@@ -102,9 +102,8 @@ def _mount_problems(mount: Mapping[str, Any], path: str, root: str, needed: tupl
     address = str(mount.get(needed[0], ""))
     if address and not _is_address(address):
         severity = None if _NUMERIC.fullmatch(address) else Severity.WARNING
-        yield Problem(
-            f"{path}.{needed[0]}", f"{address!r} is not an IP address", "write the server's IP address", severity
-        )
+        text = f"{address[:80]!r} is not an IP address"
+        yield Problem(f"{path}.{needed[0]}", text, "write the server's IP address", severity)
 
 
 def nfs_mount(document: Document, context: Context) -> Iterator[Problem]:
@@ -132,7 +131,8 @@ def lustre_mount(document: Document, context: Context) -> Iterator[Problem]:
 
 RULES = (
     Rule("network", Severity.ERROR, "network is named with the project's number.", REST, network),
-    Rule("network-twice", Severity.WARNING, "A job has a VPC network or a PSC interface, not both.", REST, network_twice),
+    Rule("network-twice", Severity.WARNING, "A job has a VPC network or a PSC interface, not both.",
+         REST, network_twice),
     Rule("reserved-ip-ranges", Severity.WARNING, "reservedIpRanges stand with a network.", REST, ip_ranges),
     Rule("psc-attachment", Severity.ERROR, "The PSC interface names a network attachment of the job's region.",
          SDK, psc_attachment),

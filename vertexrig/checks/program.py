@@ -9,7 +9,16 @@ from collections.abc import Iterator
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.places import told
 from vertexrig.checks.sources import (
-    ARGPARSE, CONTAINER_SETTINGS, DISTRIBUTED, GCLOUD, REST, SDK, SERVER, TUNING_DOC, WALKTHROUGH, join,
+    ARGPARSE,
+    CONTAINER_SETTINGS,
+    DISTRIBUTED,
+    GCLOUD,
+    REST,
+    SDK,
+    SERVER,
+    TUNING_DOC,
+    WALKTHROUGH,
+    join,
 )  # fmt: skip
 from vertexrig.finding import Severity
 from vertexrig.spec import Document, Pool
@@ -92,9 +101,7 @@ def arg_blank(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         for number, arg in enumerate(pool.args):
             if not arg.strip():
-                yield Problem(
-                    _arg_path(pool, number), "the argument is empty: the program gets it as a word of its own"
-                )
+                yield Problem(_arg_path(pool, number), "the argument is empty, and reaches the program so")
             elif arg != arg.strip() and arg.strip().startswith("-"):
                 text = f"{arg[:80]!r} has space around it, which reaches the program"
                 yield Problem(_arg_path(pool, number), text, f"write {arg.strip()}")
@@ -155,12 +162,8 @@ def env_name(document: Document, context: Context) -> Iterator[Problem]:
             name = str(variable.get("name", ""))
             path = f"{pool.program_path}.env[{number}].name"
             if not form.fullmatch(name) and not (not name and told(document, path)):
-                text = (
-                    f"{name!r} is not a name for a variable: letters, digits and _, no digit first"
-                    if name
-                    else "a variable has no name"
-                )
-                yield Problem(path, text)
+                text = f"{name[:80]!r} is not a name for a variable: letters, digits and _, no digit first"
+                yield Problem(path, text if name else "a variable has no name")
 
 
 def env_twice(document: Document, context: Context) -> Iterator[Problem]:
@@ -169,9 +172,8 @@ def env_twice(document: Document, context: Context) -> Iterator[Problem]:
         for number, variable in enumerate(pool.env):
             name = str(variable.get("name", ""))
             if name and name in seen:
-                yield Problem(
-                    f"{pool.program_path}.env[{number}].name", f"the variable {name} is given twice", "keep one"
-                )
+                path = f"{pool.program_path}.env[{number}].name"
+                yield Problem(path, f"the variable {name} is given twice", "keep one")
             seen.add(name)
 
 
@@ -220,7 +222,8 @@ RULES = (
          TUNING_DOC, args_length),
     Rule("arg-commas", Severity.INFO, "Arguments with commas stand in the file, not in gcloud's --args.",
          GCLOUD, arg_commas),
-    Rule("command-alone", Severity.INFO, "A command of one word comes with its args.", CONTAINER_SETTINGS, command_alone),
+    Rule("command-alone", Severity.INFO, "A command of one word comes with its args.",
+         CONTAINER_SETTINGS, command_alone),
     Rule("env-name", Severity.ERROR, "Variables are named by C identifiers.", REST, env_name),
     Rule("env-twice", Severity.ERROR, "Variables have different names.", join(SERVER, REST), env_twice),
     Rule("env-count", Severity.ERROR, "There are at most 100 variables.", REST, env_count),

@@ -15,9 +15,13 @@ def _name(draw: Draw) -> str:
     return draw.metric or f"the {'preemptible ' if draw.preemptible else ''}training quota for {draw.item}"
 
 
+def _amount(draw: Draw) -> str:
+    return f"{draw.amount:,} {draw.unit.removesuffix('s') if draw.amount == 1 else draw.unit}"
+
+
 def quota_draw(document: Document, context: Context) -> Iterator[Problem]:
     for draw in draws(document, context.catalog, context.region):
-        text = f"draws {draw.amount:,} {draw.unit} of {_name(draw)} ({draw.sum})"
+        text = f"draws {_amount(draw)} of {_name(draw)} ({draw.sum})"
         if context.region:
             known = "not documented" if draw.default is None else f"{draw.default:,}"
             text += f"; the default in {context.region} is {known}"
@@ -27,17 +31,15 @@ def quota_draw(document: Document, context: Context) -> Iterator[Problem]:
 def quota_zero(document: Document, context: Context) -> Iterator[Problem]:
     for draw in draws(document, context.catalog, context.region):
         if draw.default == 0:
-            text = f"{_name(draw)} is 0 in {context.region} until more is granted; the job draws {draw.amount:,} {draw.unit}"
-            yield Problem(
-                draw.path, text, "ask for the quota before the first run, or choose another region or accelerator"
-            )
+            text = f"{_name(draw)} is 0 in {context.region} until more is granted; the job draws {_amount(draw)}"
+            yield Problem(draw.path, text, "ask for quota first, or choose another region or accelerator")
 
 
 def quota_small(document: Document, context: Context) -> Iterator[Problem]:
     for draw in draws(document, context.catalog, context.region):
         if draw.default and draw.amount > draw.default and draw.unit != "GB":
             text = (
-                f"draws {draw.amount:,} {draw.unit} of {_name(draw)} ({draw.sum}); "
+                f"draws {_amount(draw)} of {_name(draw)} ({draw.sum}); "
                 f"the default in {context.region} is {draw.default:,}"
             )
             yield Problem(draw.path, text, "ask for more quota, or use fewer replicas, accelerators or parallel trials")

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import machine_path, running
 from vertexrig.checks.sources import COMPUTE_ENGINE, GCLOUD, LOCATIONS, SDK, SERVER, join
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Severity
+from vertexrig.pools import machine_path, running
 from vertexrig.spec import Document, Pool
 
 
@@ -24,9 +24,7 @@ def region_unknown(document: Document, context: Context) -> Iterator[Problem]:
     best = nearest(region, known)
     fix = f"use {best}" if best else ""
     if region in regions:
-        yield Problem(
-            "", f"gcloud does not take {region} as a training region, and no training is documented there", fix
-        )
+        yield Problem("", f"gcloud does not take {region} as a training region", fix)
     else:
         yield Problem("", f"{region!r} is not a training region. {did_you_mean(region, known, most=40)}", fix)
 

@@ -5,11 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import (
-    has_gpu, job_part, machine_path, parallel_trials, running, seconds, strategy, told, tpu_name,
-)  # fmt: skip
+from vertexrig.checks.places import seconds, told
 from vertexrig.checks.sources import FLEX_DOC, PRACTICE, RESERVATION_DOC, REST, SPOT_DOC, join
 from vertexrig.finding import Severity
+from vertexrig.pools import has_gpu, job_part, machine_path, running, strategy, tpu_name
 from vertexrig.spec import Document
 
 
@@ -20,14 +19,14 @@ def _path(document: Document, key: str) -> str:
 def timeout_unset(document: Document, context: Context) -> Iterator[Problem]:
     path = _path(document, "timeout")
     pools = running(document)
-    if not pools or "timeout" in job_part(document, "scheduling") or told(document, path):
+    if document.kind != "CustomJobSpec" or not pools:
+        return  # trial-timeout speaks of studies
+    if "timeout" in job_part(document, "scheduling") or told(document, path):
         return
     hours = context.catalog.limits.integer("scheduling.default_timeout_s") // 3600
-    machines = sum(max(0, pool.replica_count) for pool in pools) * parallel_trials(document)
+    machines = sum(max(0, pool.replica_count) for pool in pools)
     gpus = sum(max(0, pool.replica_count * pool.accelerator_count) for pool in pools if has_gpu(pool, context.catalog))
-    gpus *= parallel_trials(document)
-    each = "each trial" if document.kind == "HyperparameterTuningJob" else "a job"
-    text = f"no timeout: {each} that hangs runs {hours // 24} days, here {machines * hours:,} machine-hours"
+    text = f"no timeout: a job that hangs runs {hours // 24} days, here {machines * hours:,} machine-hours"
     if gpus:
         text += f" and {gpus * hours:,} GPU-hours"
     yield Problem(path, text, "write scheduling.timeout, such as 7200s")
@@ -76,7 +75,7 @@ def flex_machines(document: Document, context: Context) -> Iterator[Problem]:
     pools = running(document)
     for pool in pools[1:]:
         if pool.data.get("machineSpec") != pools[0].data.get("machineSpec"):
-            text = f"with FLEX_START all pools have the same machines; pool {pool.index} differs from pool {pools[0].index}"
+            text = f"with FLEX_START all pools have the same machines, and pool {pool.index} has others"
             yield Problem(f"{pool.path}.machineSpec", text, "write the same machineSpec, or use STANDARD")
 
 
@@ -129,7 +128,8 @@ def spot_restarts(document: Document, context: Context) -> Iterator[Problem]:
 RULES = (
     Rule("timeout-unset", Severity.WARNING, "A job has a timeout of its own.", REST, timeout_unset),
     Rule("duration-negative", Severity.ERROR, "Durations are positive.", REST, timeout_positive),
-    Rule("flex-start-timeout", Severity.ERROR, "With FLEX_START the timeout is 7 days or less.", FLEX_DOC, flex_timeout),
+    Rule("flex-start-timeout", Severity.ERROR, "With FLEX_START the timeout is 7 days or less.",
+         FLEX_DOC, flex_timeout),
     Rule("flex-start-accelerator", Severity.ERROR, "With FLEX_START every pool has GPUs it is offered for.",
          FLEX_DOC, flex_accelerator),
     Rule("flex-start-machines", Severity.ERROR, "With FLEX_START all pools have the same machines.",

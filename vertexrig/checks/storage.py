@@ -6,14 +6,13 @@ import re
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import job_part, running, told
+from vertexrig.checks.places import told
 from vertexrig.checks.sources import PACKAGE_DOC, REST, WALKTHROUGH, join
 from vertexrig.finding import Severity
+from vertexrig.pools import job_part, running
 from vertexrig.spec import Document
 
-_BUCKET_RULES = (
-    "Cloud Storage bucket names, as github.com/UnitVectorY-Labs/gcpvalidate v0.1.1 of 2026-01-01 states them"
-)
+_BUCKET_RULES = "Cloud Storage bucket names as in github.com/UnitVectorY-Labs/gcpvalidate v0.1.1 (2026-01-01)"
 _BUCKET = re.compile(r"[a-z0-9](?:[a-z0-9_.-]*[a-z0-9])?")
 _IP = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
 
@@ -66,13 +65,10 @@ def output_unset(document: Document, context: Context) -> Iterator[Problem]:
     path = f"{document.job_path}baseOutputDirectory"
     if "baseOutputDirectory" in document.job or not running(document) or told(document, path):
         return
-    read = [name for name in _OUTPUTS if context.trainer is not None and name in context.trainer.environment]
+    if context.trainer is not None and "AIP_MODEL_DIR" in context.trainer.environment:
+        return  # model-dir-unset says it
     fix = "write baseOutputDirectory: {outputUriPrefix: gs://BUCKET/PATH}"
-    if read:
-        text = f"the trainer reads {', '.join(read)}, which the service sets only with a baseOutputDirectory"
-        yield Problem(path, text, fix, Severity.WARNING)
-    else:
-        yield Problem(path, f"without a baseOutputDirectory the service sets none of {', '.join(_OUTPUTS)}", fix)
+    yield Problem(path, f"without a baseOutputDirectory the service sets none of {', '.join(_OUTPUTS)}", fix)
 
 
 def package_missing(document: Document, context: Context) -> Iterator[Problem]:
@@ -118,7 +114,8 @@ RULES = (
     Rule("output-uri", Severity.ERROR, "outputUriPrefix is a gs:// URI.", join(REST, _BUCKET_RULES), output_uri),
     Rule("output-unset", Severity.INFO, "A job says where its outputs go.", REST, output_unset),
     Rule("package-missing", Severity.ERROR, "A Python program has packages.", REST, package_missing),
-    Rule("package-uri", Severity.ERROR, "Packages are gs:// URIs.", join(REST, _BUCKET_RULES, WALKTHROUGH), package_uri),
+    Rule("package-uri", Severity.ERROR, "Packages are gs:// URIs.",
+         join(REST, _BUCKET_RULES, WALKTHROUGH), package_uri),
     Rule("package-form", Severity.WARNING, "Packages are source distributions.", PACKAGE_DOC, package_form),
     Rule("package-count", Severity.ERROR, "There are at most 100 packages.", REST, package_count),
 )  # fmt: skip

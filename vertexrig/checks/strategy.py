@@ -11,9 +11,9 @@ from dataclasses import dataclass, replace
 
 from vertexrig.checks._arguments import passed, trainer_pools
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import has_gpu, placeholder, tpu_name
 from vertexrig.checks.sources import DISTRIBUTED, PRACTICE, TPU_DOC, WALKTHROUGH, join
 from vertexrig.finding import Severity
+from vertexrig.pools import has_gpu, placeholder, tpu_name
 from vertexrig.spec import Document, Pool
 from vertexrig.trainer_source import DYNAMIC, TrainerSource
 

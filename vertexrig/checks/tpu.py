@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from vertexrig.catalog import Machine
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import machine_path, running, strategy, told, tpu_name
+from vertexrig.checks.places import told
 from vertexrig.checks.sources import FLEX_DOC, SPOT_DOC, TPU_DOC, TRAIN_COMPUTE, TUNING_DOC
 from vertexrig.errors import nearest
 from vertexrig.finding import Severity
+from vertexrig.pools import machine_path, running, strategy, tpu_name
 from vertexrig.spec import Document, Pool
 
 
@@ -51,11 +52,8 @@ def topology_on_machine(document: Document, context: Context) -> Iterator[Proble
         row = context.catalog.machines.get(pool.machine_type)
         if row is None or not pool.tpu_topology or row.tpu_topologies:
             continue
-        how = (
-            "acceleratorType and acceleratorCount choose its slice"
-            if tpu_name(pool, context.catalog)
-            else "it has no TPU"
-        )
+        is_tpu = tpu_name(pool, context.catalog)
+        how = "acceleratorType and acceleratorCount choose its slice" if is_tpu else "it has no TPU"
         text = f"{row.name} takes no tpuTopology: {how}"
         yield Problem(machine_path(pool, "tpuTopology"), text, "remove tpuTopology")
 
@@ -133,7 +131,7 @@ RULES = (
     Rule("tpu-topology", Severity.ERROR, "tpuTopology is one the machine type has.", TRAIN_COMPUTE, topology_unknown),
     Rule("tpu-topology-machine", Severity.ERROR, "tpuTopology stands only with machines that take one.",
          TRAIN_COMPUTE, topology_on_machine),
-    Rule("tpu-accelerator-fields", Severity.ERROR, "With tpuTopology no acceleratorType and acceleratorCount are given.",
+    Rule("tpu-accelerator-fields", Severity.ERROR, "With tpuTopology no acceleratorType or Count is given.",
          TRAIN_COMPUTE, accelerator_fields),
     Rule("tpu-one-pool", Severity.ERROR, "A TPU job has one worker pool.", TRAIN_COMPUTE, one_pool),
     Rule("tpu-one-replica", Severity.ERROR, "A TPU pool has one replica.", TRAIN_COMPUTE, one_replica),
