@@ -13,14 +13,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vertexrig import spec
-from vertexrig.checks import RULES, output, study
+from vertexrig.checks import all_rules, output
 from vertexrig.checks._snippet import WIDTH, snippet
 from vertexrig.finding import Finding, Severity
-from vertexrig.spec import READING_RULES
 
 TEXT = """\
 workerPoolSpecs:
-- machineSpec: {machineType: n1-standard-8, acceleratorType: NVIDIA_TESLA_T4, acceleratorCount: 3}  # the chief
+- machineSpec: {machineType: n1-standard-8, acceleratorCount: 3}  # the chief
   replicaCount: 1
 """
 COUNT = Finding(
@@ -39,13 +38,11 @@ NOTE = Finding("quota", Severity.INFO, "", "draws 3 GPUs", file="job.yaml")
 def test_text_shows_place_line_marks_and_fix() -> None:
     """The whole text of two findings, as a person sees it."""
     shown = output.text([COUNT, NOTE], {"job.yaml": TEXT}, files=1)
-    line = "- machineSpec: {machineType: n1-standard-8, acceleratorType: NVIDIA_TESLA_T4, acceleratorCount: 3}  # the chief"
-    start = line.index("acceleratorCount")
     assert shown == (
         "job.yaml:2: error[accelerator-count]: n1-standard-8 takes 1, 2 or 4 of NVIDIA_TESLA_T4, not 3\n"
         "  |\n"
-        f"2 | {output.snippet(line, COUNT.path)[0]}\n"
-        f"  | {output.snippet(line, COUNT.path)[1]}\n"
+        "2 | - machineSpec: {machineType: n1-standard-8, acceleratorCount: 3}  # the chief\n"
+        "  |                                             ^^^^^^^^^^^^^^^^^^^\n"
         "  = at:  workerPoolSpecs[0].machineSpec.acceleratorCount\n"
         "  = fix: write 4\n"
         "\n"
@@ -53,7 +50,6 @@ def test_text_shows_place_line_marks_and_fix() -> None:
         "\n"
         "1 error, 1 info in 1 file\n"
     )
-    assert start > 0
 
 
 @pytest.mark.parametrize(
@@ -66,7 +62,16 @@ def test_text_shows_place_line_marks_and_fix() -> None:
         ('  "maxTrialCount": 4,', "maxTrialCount", '"maxTrialCount": 4'),
         ("  max_trial_count: 4", "maxTrialCount", "max_trial_count: 4"),
         ("    values: [64, 32, 128]", "a.discreteValueSpec.values[1]", "32"),
-        ('    args: ["--a=1", "--b=2"]', "a.args[1]", '["--a=1", "--b=2"]'),
+        ("    args: [\"--a=1,2\", '--b', c]  # d", "a.args[1]", "'--b'"),
+        ("    args: [\"--a=1,2\", '--b', c]  # d", "a.args[0]", '"--a=1,2"'),
+        ("    env: [{name: a}, {name: b}]", "a.env[1]", "[{name: a}, {name: b}]"),
+        (
+            "- {parameterId: x, categoricalValueSpec: {values: [a, b]}}",
+            "p[0].categoricalValueSpec",
+            "categoricalValueSpec: {values: [a, b]}",
+        ),
+        ("  message: one, two", "x.message", "message: one, two"),
+        ("  message: it's # here", "x.message", "message: it's"),
         ("    - --epochs=ten", "a.args[0]", "--epochs=ten"),
         ("  msg: 'a, b # c' # d", "x.msg", "msg: 'a, b # c'"),
         ("notreplicaCount: 1", "replicaCount", "notreplicaCount: 1"),
@@ -141,7 +146,7 @@ def hold_sarif(log: dict[str, Any]) -> list[dict[str, Any]]:
     assert log["version"] == "2.1.0" and urlparse(log["$schema"]).scheme == "https"
     (run,) = log["runs"]
     driver = run["tool"]["driver"]
-    assert driver["name"] and all(value for value in driver.values())
+    assert driver["name"] and driver.get("version", "1")
     rules = driver["rules"]
     assert len({rule["id"] for rule in rules}) == len(rules)
     for rule in rules:
@@ -168,8 +173,7 @@ def hold_sarif(log: dict[str, Any]) -> list[dict[str, Any]]:
 def test_sarif_of_real_findings() -> None:
     """Findings of a real check, with every rule in the table, have all that SARIF requires."""
     checked = spec.parse("studySpec: {metricz: []}\nmaxTrialCount: 0\n", file="a b/study.yaml")
-    rules = [*READING_RULES, *RULES, *(rule for rule in study.RULES if rule not in RULES)]
-    results = hold_sarif(json.loads(output.sarif([*checked.findings, COUNT, NOTE], rules, version="0.1.0")))
+    results = hold_sarif(json.loads(output.sarif([*checked.findings, COUNT, NOTE], all_rules(), version="0.1.0")))
     first = results[0]
     assert first["ruleId"] == "unknown-field" and "Fix: write metrics" in first["message"]["text"]
     place = first["locations"][0]["physicalLocation"]

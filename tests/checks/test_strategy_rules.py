@@ -31,16 +31,18 @@ REDUCTION = {
 }
 
 
-def makes(*strategies: str, keras: str = "import tf_keras", flag: str = "") -> str:
+def makes(*strategies: str, keras: str = "import tf_keras") -> str:
     made = "\n".join(f"    strategy = tf.distribute.{name}()" for name in strategies)
-    return f"import argparse\nimport tensorflow as tf\n{keras}\ndef main():\n    {flag or 'pass'}\n{made}\nmain()\n"
+    return f"import argparse\nimport tensorflow as tf\n{keras}\ndef main():\n    pass\n{made}\nmain()\n"
 
 
 PLAIN, MIRRORED, WORKER = makes(), makes("MirroredStrategy"), makes("MultiWorkerMirroredStrategy")
 SERVER, ON_TPU = makes("ParameterServerStrategy"), makes("TPUStrategy")
 EVERY = makes("MirroredStrategy", "MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TPUStrategy")
-FLAG = makes("MirroredStrategy", "MultiWorkerMirroredStrategy", "ParameterServerStrategy", "TPUStrategy",
-             flag='p = argparse.ArgumentParser(); p.add_argument("--distribute", default="auto"); p.parse_args()')  # fmt: skip
+FLAG = EVERY.replace(
+    "    pass", '    p = argparse.ArgumentParser()\n    p.add_argument("--distribute", default="auto")'
+)
+FLAG = FLAG.replace("\nmain()", "\n    p.parse_args()\nmain()")
 KERAS_3 = makes("MultiWorkerMirroredStrategy", keras="import keras")
 TF_KERAS = makes("MultiWorkerMirroredStrategy", keras="model = tf.keras.Sequential()")
 LEGACY = makes(
@@ -71,7 +73,8 @@ CASES = [
          {**SERVERS, ARGS: ["--distribute=parameter-server"]}, f"{ARGS}[0]", FLAG),
     Case("strategy-argument", {ARGS: ["--distribute=tpu"]}, {**TPU, ARGS: ["--distribute=tpu"]}, f"{ARGS}[0]", FLAG),
     Case("strategy-argument", {**TPU, ARGS: ["--distribute=mirrored"]}, {**TPU}, f"{ARGS}[0]", FLAG),
-    Case("strategy-argument", {**TWO_GPUS, ARGS: ["--distribute=cpu"]}, {ARGS: ["--distribute=cpu"]}, f"{ARGS}[0]", FLAG),
+    Case("strategy-argument", {**TWO_GPUS, ARGS: ["--distribute=cpu"]}, {ARGS: ["--distribute=cpu"]},
+         f"{ARGS}[0]", FLAG),
     Case("strategy-argument", MULTI, {}, ARGS, FLAG.replace("auto", "mirrored")),
     Case("keras-3-workers", MULTI, {}, PYTHON, KERAS_3),
     Case("keras-3-workers", MULTI, MULTI, PYTHON, TF_KERAS, LEGACY),

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -76,8 +77,10 @@ CASES = [
     Case("parameter-bounds", {f"{P}[0].doubleValueSpec": {"minValue": 1, "maxValue": 0.1}},
          {f"{P}[0].doubleValueSpec": {"minValue": 0.1, "maxValue": 0.1}}, f"{P}[0].doubleValueSpec.minValue"),
     Case("parameter-bounds", {f"{P}[0]": parameter(integerValueSpec={"minValue": 9, "maxValue": "1"})},
-         {f"{P}[0]": parameter(integerValueSpec={"minValue": 0, "maxValue": "1"})}, f"{P}[0].integerValueSpec.minValue"),
-    Case("parameter-one-value", {f"{P}[0].doubleValueSpec": {"minValue": 0.1, "maxValue": 0.1}}, {}, f"{P}[0].doubleValueSpec"),
+         {f"{P}[0]": parameter(integerValueSpec={"minValue": 0, "maxValue": "1"})},
+         f"{P}[0].integerValueSpec.minValue"),
+    Case("parameter-one-value", {f"{P}[0].doubleValueSpec": {"minValue": 0.1, "maxValue": 0.1}}, {},
+         f"{P}[0].doubleValueSpec"),
     Case("parameter-one-value", {f"{P}[1].discreteValueSpec.values": [64]}, {}, f"{P}[1].discreteValueSpec"),
     Case("discrete-values", {f"{P}[1].discreteValueSpec.values": [128, 64]}, {}, f"{P}[1].discreteValueSpec.values[1]"),
     Case("discrete-values", {f"{P}[1].discreteValueSpec.values": [1, 1 + 1e-11]},
@@ -255,11 +258,17 @@ _TEXT = st.one_of(
     st.sampled_from(["", " ", "learning_rate", "sgd", "UNIT_LOG_SCALE", "GRID_SEARCH", "3600s"]), st.text(max_size=5)
 )
 _KEYS = st.sampled_from(
-    "metrics metricId goal safetyConfig parameters parameterId doubleValueSpec integerValueSpec discreteValueSpec "
-    "categoricalValueSpec minValue maxValue values scaleType conditionalParameterSpecs parameterSpec parentIntValues "
-    "parentDiscreteValues parentCategoricalValues algorithm studyStoppingConfig maxNumTrials maximumRuntimeConstraint "
-    "endTime maxDuration convexAutomatedStoppingSpec minStepCount maxStepCount studySpec maxTrialCount trialJobSpec "
-    "parallelTrialCount maxFailedTrialCount scheduling timeout workerPoolSpecs desiredMinSafeTrialsFraction".split()
+    re.findall(
+        r"\w+",
+        """
+        metrics metricId goal safetyConfig parameters parameterId doubleValueSpec integerValueSpec discreteValueSpec
+        categoricalValueSpec minValue maxValue values scaleType conditionalParameterSpecs parameterSpec
+        parentIntValues parentDiscreteValues parentCategoricalValues algorithm studyStoppingConfig maxNumTrials
+        maximumRuntimeConstraint endTime maxDuration convexAutomatedStoppingSpec minStepCount maxStepCount studySpec
+        maxTrialCount trialJobSpec parallelTrialCount maxFailedTrialCount scheduling timeout workerPoolSpecs
+        desiredMinSafeTrialsFraction
+        """,
+    )
 )
 ANYTHING = st.recursive(
     st.one_of(st.none(), st.booleans(), _NUMBER, _TEXT),

@@ -1,4 +1,4 @@
-"""Checks of a study's parameters: ids, value specs, scales, grids and conditions."""
+"""Parameters of a study: ids, value specs, scales, grids, conditions."""
 
 from __future__ import annotations
 

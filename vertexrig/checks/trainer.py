@@ -1,4 +1,4 @@
-"""Checks of a job and its study against the trainer's source: flags, required arguments, types, metrics.
+"""The trainer's source against the job and its study: flags, types, metrics.
 
 Where the source does not say something plainly, nothing is found: a wrong alarm costs more here than a missed one.
 """
@@ -123,15 +123,36 @@ def parameter_known(document: Document, context: Context) -> Iterator[Problem]:
 
 def _unknown(trainer: TrainerSource, path: str, name: str, what: str) -> Problem:
     options = _options(trainer)
-    best = nearest(name, options)
+    best = _nearest_option(name, options)
     shown = best.removeprefix("--") if best and path.endswith("parameterId") else best
     fix = f"write {shown}, or declare {name} in the trainer" if best else f"declare {name} in the trainer, or remove it"
+    shown_options = ", ".join(options[:12]) + (f", … ({len(options)} in all)" if len(options) > 12 else "")
+    hint = f"Did you mean {best!r}?" if best else f"It has {shown_options or 'none'}."
     if not trainer.parsers:
         return Problem(path, f"the trainer reads no arguments: {what} {name} has no effect", fix, Severity.WARNING)
     if trainer.tolerates_unknown:
         message = f"the trainer has no flag {name} and ignores what it does not know: {what} has no effect"
-        return Problem(path, f"{message}. {did_you_mean(name, options)}", fix, Severity.WARNING)
-    return Problem(path, f"the trainer has no flag {name} and would stop. {did_you_mean(name, options)}", fix)
+        return Problem(path, f"{message}. {hint}", fix, Severity.WARNING)
+    return Problem(path, f"the trainer has no flag {name} and would stop. {hint}", fix)
+
+
+def _nearest_option(name: str, options: list[str]) -> str | None:
+    """The flag `name` may stand for: one it shortens (`lr`, `lrate`: `learning_rate`), or one spelled much like it."""
+    plain = name.strip("-").replace("_", "").replace("-", "").casefold()
+    for option in options:
+        if len(plain) > 1 and _shortens(plain, option.strip("-").replace("-", "_").casefold().split("_")):
+            return option
+    best = nearest(name, options)
+    # Words that begin alike are mistaken for one another; rate and strategy are not.
+    return best if best is not None and best.strip("-")[:1].casefold() == plain[:1] else None
+
+
+def _shortens(short: str, words: list[str]) -> bool:
+    """Whether `short` is made of a beginning of each word, in order."""
+    if not words:
+        return not short
+    sizes = range(1, len(words[0]) + 1)
+    return any(short.startswith(words[0][:size]) and _shortens(short[size:], words[1:]) for size in sizes)
 
 
 def required_passed(document: Document, context: Context) -> Iterator[Problem]:
