@@ -43,7 +43,7 @@ _REQUIREMENTS = (
 
 _KERAS = (
     "import json; from importlib import metadata; "
-    "found = {d.metadata['Name'].lower().replace('-', '_'): d.version for d in metadata.distributions() if d.metadata['Name']}; "
+    "found = {d.metadata['Name'].lower().replace('-', '_'): d.version for d in metadata.distributions()}; "
     "print(json.dumps({name: found.get(name, '') for name in ('tensorflow', 'tf_keras')}))"
 )
 
@@ -172,13 +172,36 @@ def _build(
     done = subprocess.run(
         [str(python), "-I", "-c", _REQUIREMENTS, str(site)], capture_output=True, text=True, env=env, timeout=60
     )
-    required = json.loads(done.stdout or "[]")
+    required = _without_other_keras(json.loads(done.stdout or "[]"), python, env, say)
     if required:
         say(f"Running command: pip3 install {' '.join(required)}")
         if execute([*pip, "install", "--quiet", *required], env) != 0:
             raise PackageError(
                 f"the requirements of {', '.join(p.name for p in packages)} cannot be installed: {', '.join(required)}"
             )
+
+
+def _without_other_keras(
+    required: list[str], python: Path, env: Mapping[str, str], say: Callable[[str], None]
+) -> list[str]:
+    """The requirements without a tf-keras that belongs to another TensorFlow than the one here.
+
+    A package is built for its image's TensorFlow and pins tf-keras to it; installed here, it would bring a second
+    TensorFlow with it.
+    """
+    kept = [line for line in required if not re.match(r"tf[-_.]keras\b", line, re.IGNORECASE)]
+    if len(kept) == len(required):
+        return required
+    done = subprocess.run([str(python), "-I", "-c", _KERAS], capture_output=True, text=True, env=dict(env), timeout=60)
+    here = json.loads(done.stdout or "{}")
+    if not here.get("tf_keras"):
+        return required
+    pinned = next(line for line in required if line not in kept)
+    say(
+        f"Stand-in: TensorFlow {here['tensorflow']} and tf-keras {here['tf_keras']} of this machine are used; "
+        f"on Vertex AI the package brings {pinned} to its image's TensorFlow"
+    )
+    return kept
 
 
 def _isolation(base: Interpreter, package: Path) -> list[str]:
