@@ -142,3 +142,19 @@ def test_odd_clusters_make_no_rule_fail(pools: list[Any], tmp_path: Path) -> Non
     """Empty, skipped and too many pools end without an exception."""
     for source in (PLAIN, SERVER, FLAG, KERAS_3):
         found(rules.RULES, spec.from_data({POOLS: pools}), context(trainer_of(tmp_path, source)))
+
+
+def test_keras_3_begins_with_tensorflow_2_16(tmp_path: Path) -> None:
+    """The first image with Keras 3 is an error, and the message names its TensorFlow and what the trainer has."""
+    image = IMAGE.replace("2-17", "2-16")
+    changes = {**MULTI, f"{PYTHON}.executorImageUri": image, f"{POOLS}[1].pythonPackageSpec.executorImageUri": image}
+    around = context(trainer_of(tmp_path, KERAS_3))
+    ((severity, _, message),) = found(rules.RULES, document(JOB, changes), around)["keras-3-workers"]
+    assert severity == "error" and "TensorFlow 2.16" in message
+
+
+def test_messages_name_the_strategies_there_are(tmp_path: Path) -> None:
+    """A finding says what the trainer has instead."""
+    for number, (source, words) in enumerate([(MIRRORED, "MirroredStrategy"), (PLAIN, "no tf.distribute strategy")]):
+        around = context(trainer_of(tmp_path / str(number), source))
+        assert words in found(rules.RULES, document(JOB, MULTI), around)["strategy-replicas"][0][2]

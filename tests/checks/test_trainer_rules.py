@@ -112,6 +112,8 @@ CASES = [
          tuned("optimizer", **CATEGORIES), f"{PARAMETER}.categoricalValueSpec", CHOICES),
     Case("parameter-choices", tuned("size", discreteValueSpec={"values": [16, 64]}),
          tuned("size", discreteValueSpec={"values": [16, 32]}), f"{PARAMETER}.discreteValueSpec", CHOICES),
+    Case("parameter-choices", tuned("optimizer", discreteValueSpec={"values": [1, 2]}), {},
+         f"{PARAMETER}.discreteValueSpec", CHOICES),
     Case("parameter-choices", tuned("size", integerValueSpec={"minValue": 16, "maxValue": 17}), {},
          f"{PARAMETER}.integerValueSpec", CHOICES),
     Case("parameter-choices", tuned("size", doubleValueSpec={"minValue": 16, "maxValue": 17}), {},
@@ -305,3 +307,27 @@ def test_choices_of_another_module_are_known(tmp_path: Path) -> None:
     trainer = trainer_of(tmp_path, source, config='OPTIMIZERS = ("sgd", "adam")\n')
     problems = found(rules.RULES, document(STUDY, {ARGS: ["--optimizer=adams"]}), context(trainer))
     assert "sgd, adam" in problems["argument-parse"][0][2]
+
+
+def test_a_flag_of_several_values_takes_the_words_behind_it(tmp_path: Path) -> None:
+    """nargs="+" takes every word up to the next flag, and each must parse."""
+    trainer = trainer_of(tmp_path, flags('"--layers", nargs="+", type=int'))
+    good = found(rules.RULES, document(STUDY, {ARGS: ["--layers", "1", "2", "3", "--epochs", "1"]}), context(trainer))
+    bad = found(rules.RULES, document(STUDY, {ARGS: ["--layers", "1", "two"]}), context(trainer))
+    assert good == {} and bad["argument-parse"][0][1] == f"{ARGS}[2]"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("lr", "learning_rate"), ("lrate", "learning_rate"), ("n_units", "num_units")]
+)
+def test_shortened_names_are_recognised(name: str, meant: str, tmp_path: Path) -> None:
+    """`lr` means learning_rate, though the two look nothing alike."""
+    changes = {f"{PARAMETER}.parameterId": name}
+    problems = found(rules.RULES, document(STUDY, changes), context(trainer_of(tmp_path, PLAIN)))
+    assert f"Did you mean '--{meant}'?" in problems["parameter-unknown"][0][2]
+
+
+def test_values_of_ignored_arguments_are_not_judged(tmp_path: Path) -> None:
+    """Words that stand alone are no error where unknown arguments are ignored, nor where another parser reads them."""
+    source = swapped("args = parser.parse_args()", "args, _ = parser.parse_known_args()")
+    assert found(rules.RULES, document(STUDY, {ARGS: ["train"]}), context(trainer_of(tmp_path, source))) == {}
