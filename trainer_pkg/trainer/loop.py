@@ -29,6 +29,7 @@ from trainer.strategy import Setup
 
 LOG = logging.getLogger("trainer")
 TPU_STEPS_PER_EXECUTION = 32
+SIGNS_OF_BAD_DATA = ("Decode", "decode", "image", "record", "No such file", "JPEG", "PNG", "label value")
 GOODBYE_SECONDS = 20.0  # how long the chief waits for workers that are done to be gone
 
 
@@ -84,8 +85,8 @@ def _clear_errors(config: Config, cluster: Cluster) -> Iterator[None]:
                                 "a restart of all processes goes on from the last save") from error  # fmt: skip
         raise
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError, tf.errors.NotFoundError) as error:
-        if any(word in str(error) for word in ("Decode", "decode", "image", "record", "No such file", "JPEG", "PNG")):
-            raise DataError(f"--data={config.data}: an example cannot be read: {cause(error)}") from error
+        if any(word in str(error) for word in SIGNS_OF_BAD_DATA):
+            raise DataError(f"--data={config.data}: an example cannot be used: {cause(error)}") from error
         raise
     except tf.errors.ResourceExhaustedError as error:
         raise TrainerError(f"out of memory: {cause(error)}; try a smaller --batch_size or --cache=none") from error
