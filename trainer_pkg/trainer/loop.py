@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.util
 import logging
 import os
@@ -155,7 +156,7 @@ class Run:
         summary: dict[str, Any] = {}
         if self.cluster.is_chief:
             summary = self._finish(monitor, reporter)
-        self._goodbye()
+        self._goodbye(monitor)
         return summary
 
     def _restore(self) -> None:
@@ -282,9 +283,8 @@ class Run:
         if importlib.util.find_spec("tensorboard") is None:  # TensorFlow 2.21 no longer brings it
             LOG.info("no TensorBoard logs: the package tensorboard is not installed")
             return []
-        profile: Any = tuple(int(part) for part in config.profile_steps.split(",")) if config.profile_steps else 0
         return [keras.callbacks.TensorBoard(self.places.logs, histogram_freq=int(config.histograms),
-                                            write_graph=True, profile_batch=profile)]  # fmt: skip
+                                            write_graph=True, profile_batch=config.profile_steps or 0)]  # fmt: skip
 
     def _finish(self, monitor: Monitor, reporter: Reporter) -> dict[str, Any]:
         """Export the best weights, verify the export, report its accuracy; the chief only."""
@@ -335,13 +335,14 @@ class Run:
             "history": self.progress.history,
         }
 
-    def _goodbye(self) -> None:
+    def _goodbye(self, monitor: Monitor) -> None:
         """Barrier: every process is done before any leaves, and the workers leave before the chief.
 
         The job ends when the chief exits with 0; whoever still works then is killed.
         """
         if self.setup.name != "multi-worker":
             return
+        LOG.info("best weights: sha256 %s", digest(monitor.best_weights or []))
         all_reduce(self.setup.strategy, 1.0)
         if self.cluster.is_chief:
             wait_until_gone(self.cluster.peers(), GOODBYE_SECONDS)
@@ -371,6 +372,14 @@ def all_reduce(distribution: Any, value: float) -> float:
         return distribution.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
 
     return float(total())
+
+
+def digest(weights: list[np.ndarray]) -> str:
+    """A short hash of weights: the same on all processes that trained together."""
+    sha = hashlib.sha256()
+    for weight in weights:
+        sha.update(np.ascontiguousarray(weight).tobytes())
+    return sha.hexdigest()[:16]
 
 
 def wait_until_gone(addresses: tuple[str, ...], seconds: float) -> None:
