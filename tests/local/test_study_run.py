@@ -138,6 +138,13 @@ def test_later_failures_are_borne(begun: Any) -> None:
     assert "non-zero status of 1" in run.engine.trials["5"].infeasible_reason
 
 
+def test_failures_of_most_trials_end_the_job_even_after_a_success(begun: Any) -> None:
+    """From the third failure on, more than half of those ended are too many."""
+    run = begun("report(x, 1) if number == 1 else sys.exit(1)", max_trial_count=9)
+    assert run.run(interval=0.01).state == "JOB_STATE_FAILED"
+    assert len(run.engine.trials) == 4
+
+
 @pytest.mark.parametrize(("limit", "state", "made"), [(2, "JOB_STATE_FAILED", 2), (5, "JOB_STATE_SUCCEEDED", 4)])
 def test_max_failed_trial_count(begun: Any, limit: int, state: str, made: int) -> None:
     """The job fails at the given number of failed trials, also when the last trial is the one; below it goes on."""
