@@ -15,7 +15,7 @@ import subprocess
 import sys
 import threading
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -177,14 +177,22 @@ def running(settings: Settings, port: int = 0, *, on_stop: Any = None) -> Iterat
             local.close()
 
 
-def serve(settings: Settings, port: int = DEFAULT_PORT) -> None:
-    """Serve until SIGTERM, SIGINT or a client's stop; jobs that ran go on with the next server."""
+def serve(settings: Settings, port: int = DEFAULT_PORT, on_start: Callable[[Running], None] | None = None) -> None:
+    """Serve until SIGTERM, SIGINT or a client's stop; jobs that ran go on with the next server.
+
+    Args:
+        settings: See `Settings`.
+        port: Its port; 0 takes a free one.
+        on_start: Called once it answers.
+    """
     import signal
 
     done = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: done.set())
-    with running(settings, port, on_stop=done.set):
+    with running(settings, port, on_stop=done.set) as here:
+        if on_start is not None:
+            on_start(here)
         while not done.wait(3600):
             pass
 
@@ -389,9 +397,14 @@ def settings_from(options: argparse.Namespace) -> Settings:
     return Settings(options.root, checks=not options.no_checks, run=run, faults=faults, seed=options.seed, **extra)
 
 
+def main(words: list[str] | None = None, on_start: Callable[[Running], None] | None = None) -> None:
+    """Serve with options as on the command line of `python -m vertexrig.local.server`."""
+    chosen = _parser().parse_args(words)
+    serve(settings_from(chosen), chosen.port, on_start)
+
+
 if __name__ == "__main__":
     try:
-        chosen = _parser().parse_args()
-        serve(settings_from(chosen), chosen.port)
+        main()
     except UsageError as problem:
         sys.exit(f"error: {problem}")
