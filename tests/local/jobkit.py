@@ -4,8 +4,11 @@ from __future__ import annotations
 
 import io
 import tarfile
+import time
 from pathlib import Path
 from typing import Any
+
+import httpx
 
 TASK = """
 import json, os, sys
@@ -46,7 +49,7 @@ def pool(
         "machineSpec": {"machineType": "n1-standard-4", **machine},
         "replicaCount": replicas,
         "pythonPackageSpec": {
-            "executorImageUri": IMAGE,
+            "executorImageUri": IMAGE.replace("cpu", "gpu") if machine.get("acceleratorType") else IMAGE,
             "packageUris": [package],
             "pythonModule": "trainer.task",
             "args": [code, *args],
@@ -57,3 +60,47 @@ def pool(
 def job(*pools: dict[str, Any], **fields: Any) -> dict[str, Any]:
     """A CustomJobSpec."""
     return {"workerPoolSpecs": list(pools), **fields}
+
+
+PARENT = "/vertex/v1/projects/my-project/locations/us-central1"
+
+
+class Api:
+    """A small client of a running server: `api.post("customJobs", body)`."""
+
+    def __init__(self, url: str) -> None:
+        self.url = url
+        self.http = httpx.Client(base_url=url, timeout=60)
+
+    def call(self, method: str, path: str, **options: Any) -> httpx.Response:
+        """A request; `path` is taken below the project and location unless it starts with a slash."""
+        return self.http.request(method, path if path.startswith("/") else f"{PARENT}/{path}", **options)
+
+    def create(self, spec: dict[str, Any], name: str = "a job", **fields: Any) -> dict[str, Any]:
+        """Create a custom job; its resource."""
+        answer = self.call("POST", "customJobs", json={"displayName": name, "jobSpec": spec, **fields})
+        assert answer.status_code == 200, answer.text
+        made: dict[str, Any] = answer.json()
+        return made
+
+    def get(self, name: str) -> dict[str, Any]:
+        """A resource by its name."""
+        answer = self.call("GET", f"/vertex/v1/{name}")
+        assert answer.status_code == 200, answer.text
+        found: dict[str, Any] = answer.json()
+        return found
+
+    def wait(self, name: str, *states: str) -> dict[str, Any]:
+        """Wait for a job to be in one of these states; by default, to end."""
+        wanted = states or tuple(f"{kind}_STATE_{end}" for kind in ("JOB", "PIPELINE") for end in ENDS)
+        until = time.monotonic() + 60
+        while True:
+            found = self.get(name)
+            if found["state"] in wanted:
+                return found
+            assert time.monotonic() < until, found
+            time.sleep(0.02)
+
+
+ENDS = ("SUCCEEDED", "FAILED", "CANCELLED")
+"""How jobs and pipelines can end."""

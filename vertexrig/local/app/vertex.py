@@ -1,4 +1,4 @@
-"""The Vertex AI API over the jobs, studies and pipelines of a local Vertex: routes, listing, long-running operations."""
+"""The Vertex AI API over the jobs, studies and pipelines of a local Vertex: routes, listing, operations."""
 
 from __future__ import annotations
 
@@ -32,11 +32,17 @@ _ORDERED = {
 }  # fmt: skip
 
 COVERAGE = (
-    Coverage("aiplatform.customJobs.create", "served", "Unknown fields and failed checks are refused in the service's words."),
+    Coverage(
+        "aiplatform.customJobs.create", "served", "Unknown fields and failed checks are refused in the service's words."
+    ),
     Coverage("aiplatform.customJobs.get", "served"),
     Coverage("aiplatform.customJobs.list", "served", "Filter, paging and orderBy; readMask is ignored."),
     Coverage("aiplatform.customJobs.cancel", "served"),
-    Coverage("aiplatform.customJobs.delete", "approximated", "A job that has not ended is refused; the operation is done at once."),
+    Coverage(
+        "aiplatform.customJobs.delete",
+        "approximated",
+        "A job that has not ended is refused; the operation is done at once.",
+    ),
     Coverage("aiplatform.hyperparameterTuningJobs.create", "served"),
     Coverage("aiplatform.hyperparameterTuningJobs.get", "served"),
     Coverage("aiplatform.hyperparameterTuningJobs.list", "served"),

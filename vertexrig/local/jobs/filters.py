@@ -1,8 +1,8 @@
 """List filters: `state="JOB_STATE_FAILED" AND (labels.team=vision OR NOT display_name:"old-*")`.
 
-The fields and operators are those the list methods of jobs document (display_name: = != :, state: = !=, create_time: all
-comparisons, labels: `labels.key=value`, `labels.key:value`, `labels.key:*`); the grammar is AIP-160's, where OR binds
-closer than AND.
+The fields and operators are those the list methods of jobs document (display_name: = != :, state: = !=, create_time:
+all comparisons, labels: `labels.key=value`, `labels.key:value`, `labels.key:*`); the grammar is AIP-160's, where OR
+binds closer than AND.
 """
 
 from __future__ import annotations
@@ -30,7 +30,8 @@ _TOKEN = re.compile(
 )
 _FIELDS = {
     "display_name": "displayName", "displayName": "displayName", "state": "state", "create_time": "createTime",
-    "createTime": "createTime", "update_time": "updateTime", "start_time": "startTime", "end_time": "endTime", "name": "name",
+    "createTime": "createTime", "update_time": "updateTime", "start_time": "startTime", "end_time": "endTime",
+    "name": "name",
 }  # fmt: skip
 _TIMES = {"createTime", "updateTime", "startTime", "endTime"}
 _MOST_DEPTH = 40
@@ -178,5 +179,5 @@ def _moment(text: str) -> datetime:
     try:
         when = datetime.fromisoformat(main + rest)
     except ValueError:
-        raise invalid(f"Invalid filter: {text[:60]!r} is no time; write it as \"2026-01-31T12:00:00Z\".") from None
+        raise invalid(f'Invalid filter: {text[:60]!r} is no time; write it as "2026-01-31T12:00:00Z".') from None
     return when if when.tzinfo else when.replace(tzinfo=timezone.utc)

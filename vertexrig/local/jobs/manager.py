@@ -19,7 +19,12 @@ from vertexrig.local.runner.lines import SERVICE
 from vertexrig.local.store import Store, Stored
 from vertexrig.spec import Document
 
-QUEUED, PENDING, RUNNING, CANCELLING = "JOB_STATE_QUEUED", "JOB_STATE_PENDING", "JOB_STATE_RUNNING", "JOB_STATE_CANCELLING"
+QUEUED, PENDING, RUNNING, CANCELLING = (
+    "JOB_STATE_QUEUED",
+    "JOB_STATE_PENDING",
+    "JOB_STATE_RUNNING",
+    "JOB_STATE_CANCELLING",
+)
 CANCELLED, FAILED = "JOB_STATE_CANCELLED", "JOB_STATE_FAILED"
 
 
@@ -61,7 +66,12 @@ class Jobs:
         return self.add(parent, outer, job)
 
     def add(
-        self, parent: str, outer: Mapping[str, Any], job: Mapping[str, Any], hidden: Mapping[str, Any] | None = None, study: str = ""
+        self,
+        parent: str,
+        outer: Mapping[str, Any],
+        job: Mapping[str, Any],
+        hidden: Mapping[str, Any] | None = None,
+        study: str = "",
     ) -> Json:
         """Keep a job and line it up.
 
@@ -131,12 +141,20 @@ class Jobs:
             if state == CANCELLING:
                 self._end(stored.name, CANCELLED, JobError(rules.CANCELLED, "CANCELED"))
             elif state == RUNNING and (job.get("scheduling") or {}).get("disableRetries"):
-                message = "Internal error occurred for the current attempt: the local Vertex was stopped, and disableRetries is set"
+                message = (
+                    "Internal error occurred for the current attempt: the server stopped, and disableRetries is set"
+                )
                 self._end(stored.name, FAILED, JobError(rules.INTERNAL, message))
             else:
                 if state == RUNNING:
-                    self._say(stored.name, "The local Vertex was stopped while the job ran; its replicas start again.", "WARNING")
-                    self.store.change(stored.name, lambda own, _: resources.move(own, PENDING, running=RUNNING, ended=False))
+                    self._say(
+                        stored.name,
+                        "The local Vertex was stopped while the job ran; its replicas start again.",
+                        "WARNING",
+                    )
+                    self.store.change(
+                        stored.name, lambda own, _: resources.move(own, PENDING, running=RUNNING, ended=False)
+                    )
                 self._line_up(stored.name, job)
 
     def close(self) -> None:
@@ -169,7 +187,9 @@ class Jobs:
         try:
             self._run_with(name, control)
         except Exception as error:  # a mistake of ours must not leave a job running for ever
-            self._end(name, FAILED, JobError(rules.INTERNAL, f"Internal error occurred for the current attempt: {error!r}"))
+            self._end(
+                name, FAILED, JobError(rules.INTERNAL, f"Internal error occurred for the current attempt: {error!r}")
+            )
             if not isinstance(error, (VertexrigError, OSError)):
                 raise
         finally:

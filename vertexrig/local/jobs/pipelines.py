@@ -1,7 +1,7 @@
 """Training pipelines with a custom task, as the SDK's CustomTrainingJob and CustomPythonPackageTrainingJob make them.
 
-A pipeline runs one custom job; when that succeeds and a model is to be uploaded, a Model resource stands for what lies in the
-job's model directory. Datasets and AutoML are not served.
+A pipeline runs one custom job; when that succeeds and a model is to be uploaded, a Model resource stands for what lies
+in the job's model directory. Datasets and AutoML are not served.
 """
 
 from __future__ import annotations
@@ -24,8 +24,8 @@ _STATES = {
 }  # fmt: skip
 _ENDED = frozenset({"PIPELINE_STATE_SUCCEEDED", "PIPELINE_STATE_FAILED", "PIPELINE_STATE_CANCELLED"})
 _FIELDS = {
-    "displayName", "trainingTaskDefinition", "trainingTaskInputs", "modelToUpload", "labels", "encryptionSpec", "modelId",
-    "parentModel", "inputDataConfig",
+    "displayName", "trainingTaskDefinition", "trainingTaskInputs", "modelToUpload", "labels", "encryptionSpec",
+    "modelId", "parentModel", "inputDataConfig",
 }  # fmt: skip
 
 
@@ -101,7 +101,9 @@ class Pipelines:
         for stored in self.store.unfinished(PIPELINES):
             job = self.store.get(str(stored.hidden.get("job", "")))
             if job is None:
-                self._move(stored.name, "PIPELINE_STATE_FAILED", {"code": 13, "message": "The pipeline's CustomJob is gone."})
+                self._move(
+                    stored.name, "PIPELINE_STATE_FAILED", {"code": 13, "message": "The pipeline's CustomJob is gone."}
+                )
             else:
                 self._changed(job.name, job.body["state"])
 
@@ -139,7 +141,11 @@ class Pipelines:
         uri = f"{base}/model" if base else ""
         folder = local_path(uri, self.jobs.settings.root) if uri else None
         if folder is None or not any(path.is_file() for path in folder.rglob("*")):
-            message = f'There are no files under "{uri}" to copy.' if uri else "There is no output directory to take a model from."
+            message = (
+                f'There are no files under "{uri}" to copy.'
+                if uri
+                else "There is no output directory to take a model from."
+            )
             return {"code": 3, "message": message}
         parent = pipeline.rpartition(f"/{PIPELINES}/")[0]
         name = resources.new_name(parent, MODELS)

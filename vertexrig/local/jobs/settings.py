@@ -78,4 +78,6 @@ class Settings:
 
     def strike(self, kind: str, job: Mapping[str, Any], region: str) -> str:
         """What a fault of a kind finds wrong with a job, "" if none does."""
-        return next((found for fault in self.faults if fault.kind == kind and (found := fault.strikes(job, region))), "")
+        return next(
+            (found for fault in self.faults if fault.kind == kind and (found := fault.strikes(job, region))), ""
+        )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,8 +15,8 @@ from vertexrig.local.jobs.manager import CANCELLED, CANCELLING, FAILED, PENDING,
 from vertexrig.local.jobs.resources import TERMINAL, TUNING_JOBS, Json
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.run import metric_file
-from vertexrig.local.store import Stored
-from vertexrig.local.study import Engine, Outcome, StudyRun, Trial
+from vertexrig.local.store import Stored, Trials
+from vertexrig.local.study import Engine, Handle, Outcome, StudyRun, Trial
 
 _LOOK_EVERY = 0.2
 """Seconds between two looks at the metric files; the end of a trial is told at once."""
@@ -39,14 +39,19 @@ class _Executor:
         name = self.jobs.store.child(self.study.name, trial.id)
         if not name or self.jobs.store.get(name) is None:
             body, data = self.study.body, self.study.hidden["spec"]
-            outer = {"displayName": f"{body['displayName'][:100]}-trial-{trial.id}", "labels": dict(body.get("labels") or {})}
+            outer = {
+                "displayName": f"{body['displayName'][:100]}-trial-{trial.id}",
+                "labels": dict(body.get("labels") or {}),
+            }
             job = with_arguments(data["trialJobSpec"], args)
             parent = self.study.name.rpartition(f"/{TUNING_JOBS}/")[0]
             hidden = {"trial": trial.id, "study": self.study.name}
-            name = str(self.jobs.add(parent, {k: v for k, v in outer.items() if v}, job, hidden, self.study.name)["name"])
+            name = str(
+                self.jobs.add(parent, {k: v for k, v in outer.items() if v}, job, hidden, self.study.name)["name"]
+            )
         return _Handle(name, metric_file(self.jobs.settings.root.absolute(), resources.last_part(name)))
 
-    def poll(self, handle: _Handle) -> Outcome | None:
+    def poll(self, handle: Handle) -> Outcome | None:
         """How a trial's job ended."""
         stored = self.jobs.store.get(handle.custom_job)
         if stored is None:
@@ -56,9 +61,25 @@ class _Executor:
             return None
         return Outcome(state == "JOB_STATE_SUCCEEDED", str((stored.body.get("error") or {}).get("message", "")))
 
-    def stop(self, handle: _Handle) -> None:
+    def stop(self, handle: Handle) -> None:
         """Cancel a trial's job."""
         self.jobs.cancel(handle.custom_job)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A store of trials (`vertexrig.local.study.Store`) that tells of each change."""
+
+    trials: Trials
+    on_trial: Callable[[Json], None] | None
+
+    def load(self) -> list[Json]:
+        return self.trials.load()
+
+    def save(self, record: Json) -> None:
+        self.trials.save(record)
+        if self.on_trial is not None:
+            self.on_trial(record)
 
 
 class Studies:
@@ -66,10 +87,11 @@ class Studies:
 
     Args:
         jobs: Runs their trials.
+        on_trial: Called with a trial's record at each change, in the study's thread.
     """
 
-    def __init__(self, jobs: Jobs) -> None:
-        self.jobs, self.store = jobs, jobs.store
+    def __init__(self, jobs: Jobs, on_trial: Callable[[Json], None] | None = None) -> None:
+        self.jobs, self.store, self.on_trial = jobs, jobs.store, on_trial
         self._runs: dict[str, StudyRun] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._wakes: dict[str, threading.Event] = {}
@@ -83,13 +105,20 @@ class Studies:
         """Accept a HyperparameterTuningJob, or raise the service's 400."""
         settings, region = self.jobs.settings, parent.rpartition("/")[2]
         data = validation.tuning_job(body, region, checks=settings.checks)
+        return self.add(parent, data)
+
+    def add(self, parent: str, data: Mapping[str, Any]) -> Json:
+        """Keep a tuning job, canonical and checked, and start it; 400 for a study that cannot be searched."""
+        settings, region = self.jobs.settings, parent.rpartition("/")[2]
         if not data.get("trialJobSpec") or not data.get("studySpec"):
-            raise validation.found_errors([("study_spec" if data.get("trialJobSpec") else "trial_job_spec", "It is required.")])
+            raise validation.found_errors(
+                [("study_spec" if data.get("trialJobSpec") else "trial_job_spec", "It is required.")]
+            )
         self._try(data)
         refuse_for_quota(settings, data["trialJobSpec"], region)
         name = resources.new_name(parent, TUNING_JOBS)
         made = resources.new_body(name, PENDING, resources.rest_form("HyperparameterTuningJob", data))
-        self.store.add(TUNING_JOBS, parent, name, made, {"spec": data})
+        self.store.add(TUNING_JOBS, parent, name, made, {"spec": dict(data)})
         self._start(name)
         return made
 
@@ -113,7 +142,9 @@ class Studies:
 
     def shown(self, stored: Stored) -> Json:
         """A stored tuning job as clients see it."""
-        trials = [{k: v for k, v in record.items() if k != "failed"} for record in self.store.trials(stored.name).load()]
+        trials = [
+            {k: v for k, v in record.items() if k != "failed"} for record in self.store.trials(stored.name).load()
+        ]
         return {**stored.body, "trials": trials} if trials else stored.body
 
     def cancel(self, name: str) -> None:
@@ -130,9 +161,18 @@ class Studies:
         """Forget a tuning job that has ended; its custom jobs stay."""
         body = self._stored(name).body
         if body["state"] not in TERMINAL:
-            message = f"HyperparameterTuningJob {name} is in state {body['state']} and cannot be deleted. Cancel it first."
+            message = (
+                f"HyperparameterTuningJob {name} is in state {body['state']} and cannot be deleted. Cancel it first."
+            )
             raise ApiError(400, message, status="FAILED_PRECONDITION")
         self.store.remove(name)
+
+    def wait(self, name: str, timeout: float) -> bool:
+        """Wait for a tuning job's end for at most `timeout` seconds; whether it is over."""
+        thread = self._threads.get(name)
+        if thread is not None:
+            thread.join(timeout)
+        return bool(self._stored(name).body["state"] in TERMINAL)
 
     # life of the server
 
@@ -177,7 +217,9 @@ class Studies:
             if self._closing:
                 return
             self._wakes[name] = threading.Event()
-            thread = self._threads[name] = threading.Thread(target=self._work, args=(name,), name=f"study {name}", daemon=True)
+            thread = self._threads[name] = threading.Thread(
+                target=self._work, args=(name,), name=f"study {name}", daemon=True
+            )
         thread.start()
 
     def _work(self, name: str) -> None:
@@ -194,10 +236,13 @@ class Studies:
 
     def _study(self, name: str) -> None:
         stored = self._stored(name)
-        data, trials, wake = stored.hidden["spec"], self.store.trials(name), self._wakes[name]
+        data, wake = stored.hidden["spec"], self._wakes[name]
+        trials = _Told(self.store.trials(name), self.on_trial)
         settings = self.jobs.settings
         created = resources.seconds_of(stored.body["createTime"])
-        engine = Engine(data["studySpec"], seed=settings.seed, strict=settings.strict, trials=trials.load(), created=created)
+        engine = Engine(
+            data["studySpec"], seed=settings.seed, strict=settings.strict, trials=trials.load(), created=created
+        )
         run = self._runs[name] = StudyRun(
             engine, _Executor(self.jobs, stored), trials, name=name,
             max_trial_count=int(data["maxTrialCount"]), parallel_trial_count=int(data["parallelTrialCount"]),

@@ -1,7 +1,7 @@
 """Requests read strictly and checked, and what is wrong with them said the way the service says it.
 
-Unknown fields and wrong values get the message every Google API gives for its JSON; what the checks find gets the training
-service's own list: `List of found errors:\\t1.Field: job_spec.worker_pool_specs[0]...; Message: ...\\t`.
+Unknown fields and wrong values get the message every Google API gives for its JSON; what the checks find gets the
+training service's own list: `List of found errors:\\t1.Field: job_spec.worker_pool_specs[0]...; Message: ...\\t`.
 """
 
 from __future__ import annotations
@@ -24,16 +24,16 @@ _OUTPUT_ONLY = {
 }  # fmt: skip
 _LABEL_KEY, _LABEL_VALUE = re.compile(r"[^\W_][\w-]{0,62}"), re.compile(r"[\w-]{0,63}")
 _LABELS = (
-    "There can be no more than 64 labels attached to a single resource. Label keys and values can only contain lowercase "
-    "letters, numbers, dashes and underscores. Label keys must start with a letter or number, must be less than 64 characters "
-    "in length, and must be less that 128 bytes in length when encoded in UTF-8. Label values must be less than 64 characters "
-    "in length, and must be less that 128 bytes in length when encoded in UTF-8."
+    "There can be no more than 64 labels attached to a single resource. Label keys and values can only contain "
+    "lowercase letters, numbers, dashes and underscores. Label keys must start with a letter or number, must be less "
+    "than 64 characters in length, and must be less that 128 bytes in length when encoded in UTF-8. Label values must "
+    "be less than 64 characters in length, and must be less that 128 bytes in length when encoded in UTF-8."
 )
 _DISPLAY_NAME_LIMIT = 128
 
 
 def snake_path(path: str) -> str:
-    """An API path in the service's spelling: `workerPoolSpecs[0].machineSpec` -> `worker_pool_specs[0].machine_spec`."""
+    """A path in the service's spelling: `workerPoolSpecs[0].machineSpec` -> `worker_pool_specs[0].machine_spec`."""
     return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: "_" + match.group(1).lower(), path)
 
 
@@ -81,7 +81,14 @@ def training_inputs(inputs: Any, region: str, *, checks: bool = True) -> Json:
     if not isinstance(inputs, dict):
         raise invalid("Invalid value at 'training_pipeline.training_task_inputs': a custom task needs its inputs.")
     document = spec.from_data(whole_numbers(inputs), kind="CustomJobSpec")
-    _refuse(document, "training_task_inputs.", "training_pipeline.training_task_inputs", region, checks, {"displayName": "-"})
+    _refuse(
+        document,
+        "training_task_inputs.",
+        "training_pipeline.training_task_inputs",
+        region,
+        checks,
+        {"displayName": "-"},
+    )
     return document.job
 
 
@@ -100,11 +107,17 @@ def _outer(body: Mapping[str, Any], kind: str, path: str, skip: tuple[str, ...])
     """The fields around the spec, by their JSON names, as strictly read as the rest."""
     from google.protobuf import json_format
 
-    names = {name: field.json_name for field in messages.message_class(kind).DESCRIPTOR.fields for name in (field.name, field.json_name)}
+    names = {
+        name: field.json_name
+        for field in messages.message_class(kind).DESCRIPTOR.fields
+        for name in (field.name, field.json_name)
+    }
     unknown = [key for key in body if key not in names]
     if unknown:
-        raise _json_errors([f'Unknown name "{key}" at \'{path}\': Cannot find field.' for key in unknown], path)
-    own = {names[key]: value for key, value in body.items() if names[key] not in _OUTPUT_ONLY and names[key] not in skip}
+        raise _json_errors([f"Unknown name \"{key}\" at '{path}': Cannot find field." for key in unknown], path)
+    own = {
+        names[key]: value for key, value in body.items() if names[key] not in _OUTPUT_ONLY and names[key] not in skip
+    }
     try:
         message = json_format.ParseDict(own, messages.message_class(kind)())
     except (json_format.ParseError, ValueError, TypeError) as error:
@@ -113,7 +126,9 @@ def _outer(body: Mapping[str, Any], kind: str, path: str, skip: tuple[str, ...])
     return {key: value for key, value in result.items() if key not in skip}
 
 
-def _refuse(document: spec.Document, prefix: str, json_path: str, region: str, checks: bool, outer: Mapping[str, Any]) -> None:
+def _refuse(
+    document: spec.Document, prefix: str, json_path: str, region: str, checks: bool, outer: Mapping[str, Any]
+) -> None:
     """Raise what the service would, if it would."""
     reading = [f for f in document.findings if f.severity is Severity.ERROR]
     broken = [f for f in reading if f.id in _JSON_RULES]
@@ -122,9 +137,13 @@ def _refuse(document: spec.Document, prefix: str, json_path: str, region: str, c
     problems = [*_outer_problems(outer)]
     problems += [(prefix + snake_path(f.path), f.message) for f in reading]
     if checks and not reading:
-        problems += [(prefix + snake_path(f.path), f.message) for f in _checked(document, region) if f.severity is Severity.ERROR]
+        problems += [
+            (prefix + snake_path(f.path), f.message) for f in _checked(document, region) if f.severity is Severity.ERROR
+        ]
     if not problems and not document.job.get("workerPoolSpecs"):
-        problems.append((f"{prefix}{snake_path(document.job_path)}worker_pool_specs", "Worker pool specs are required."))
+        problems.append(
+            (f"{prefix}{snake_path(document.job_path)}worker_pool_specs", "Worker pool specs are required.")
+        )
     if problems:
         raise found_errors(problems)
 
@@ -155,7 +174,7 @@ def _label_fits(key: str, value: str) -> bool:
 
 def _json_message(finding: Finding, json_path: str) -> str:
     path = snake_path(finding.path)
-    holder, _, last = path.rpartition(".")
+    holder, _, _ = path.rpartition(".")
     if finding.id == "unknown-field":
         name = finding.path.rpartition(".")[2]
         where = f"{json_path}.{holder}" if holder else json_path
@@ -166,7 +185,9 @@ def _json_message(finding: Finding, json_path: str) -> str:
 
 
 def _json_errors(texts: list[str], field: str) -> ApiError:
-    message = "\n".join(f"Invalid JSON payload received. {text}" if text.startswith("Unknown") else text for text in texts)
+    message = "\n".join(
+        f"Invalid JSON payload received. {text}" if text.startswith("Unknown") else text for text in texts
+    )
     violations = [{"field": field, "description": text} for text in texts]
     details = [{"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}]
     return ApiError(400, message, details=json.loads(json.dumps(details)))

@@ -24,7 +24,9 @@ CREATE INDEX IF NOT EXISTS resources_open ON resources (kind, ended);
 CREATE TABLE IF NOT EXISTS trials (
     study TEXT NOT NULL, id TEXT NOT NULL, number INTEGER NOT NULL, record TEXT NOT NULL, PRIMARY KEY (study, id)
 );
-CREATE TABLE IF NOT EXISTS children (study TEXT NOT NULL, trial TEXT NOT NULL, job TEXT NOT NULL, PRIMARY KEY (study, trial));
+CREATE TABLE IF NOT EXISTS children (
+    study TEXT NOT NULL, trial TEXT NOT NULL, job TEXT NOT NULL, PRIMARY KEY (study, trial)
+);
 CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
 """
 
@@ -58,10 +60,14 @@ class Store:
     def close(self) -> None:
         self.database.close()
 
-    def add(self, kind: str, parent: str, name: str, body: Mapping[str, Any], hidden: Mapping[str, Any] | None = None) -> None:
+    def add(
+        self, kind: str, parent: str, name: str, body: Mapping[str, Any], hidden: Mapping[str, Any] | None = None
+    ) -> None:
         """Keep a new resource."""
         with self.database.transaction() as connection:
-            connection.execute("INSERT INTO counters VALUES ('resources', 1) ON CONFLICT DO UPDATE SET value = value + 1")
+            connection.execute(
+                "INSERT INTO counters VALUES ('resources', 1) ON CONFLICT DO UPDATE SET value = value + 1"
+            )
             connection.execute(
                 "INSERT INTO resources SELECT ?, ?, ?, value, 0, ?, ? FROM counters WHERE name = 'resources'",
                 (name, kind, parent, json.dumps(body), json.dumps(hidden or {})),
@@ -145,7 +151,7 @@ class Store:
         with self.database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO children VALUES (?, ?, ?)", (study, trial, job))
 
-    def trials(self, study: str) -> "Trials":
+    def trials(self, study: str) -> Trials:
         """The trials of one study."""
         return Trials(self.database, study)
 
