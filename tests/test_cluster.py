@@ -36,8 +36,12 @@ def test_documented_tf_config_of_a_trial() -> None:
 def test_documented_cluster_spec() -> None:
     """CLUSTER_SPEC names pools, not roles, and holds the evaluator."""
     everyone = cluster.replicas(pools(1, 2, 2, 3))
-    seen = cluster.cluster_spec(everyone, everyone[0], {"workerPoolSpecs": [{"machineSpec": {"machineType": "m"}}]}, "4")
-    assert {name: len(hosts) for name, hosts in seen["cluster"].items()} == {f"workerpool{i}": n for i, n in enumerate((1, 2, 2, 3))}
+    seen = cluster.cluster_spec(
+        everyone, everyone[0], {"workerPoolSpecs": [{"machineSpec": {"machineType": "m"}}]}, "4"
+    )
+    assert {name: len(hosts) for name, hosts in seen["cluster"].items()} == {
+        f"workerpool{i}": n for i, n in enumerate((1, 2, 2, 3))
+    }
     assert seen["cluster"]["workerpool1"][1] == "cmle-training-workerpool1-0123456789-1:2222"
     assert seen["task"] == {"type": "workerpool0", "index": 0, "trial": "4"}
     assert seen["job"] == {"worker_pool_specs": [{"machine_spec": {"machine_type": "m"}}]}
@@ -55,7 +59,11 @@ def test_single_replica_has_no_tf_config() -> None:
 def test_an_empty_pool_keeps_its_place() -> None:
     """A skipped pool has no replicas, and the pool after it keeps its role."""
     everyone = cluster.replicas(pools(1, 0, 2))
-    assert [(one.name, one.role) for one in everyone] == [("workerpool0-0", "chief"), ("workerpool2-0", "ps"), ("workerpool2-1", "ps")]
+    assert [(one.name, one.role) for one in everyone] == [
+        ("workerpool0-0", "chief"),
+        ("workerpool2-0", "ps"),
+        ("workerpool2-1", "ps"),
+    ]
 
 
 def test_output_directories() -> None:
@@ -69,7 +77,9 @@ def test_output_directories() -> None:
 def test_expansion_takes_earlier_and_service_variables() -> None:
     """`$(NAME)` takes service variables and entries before it; later and unknown names and escapes stay."""
     entries: list[dict[str, Any]] = [
-        {"name": "A", "value": "$(JOB)/$(B)"}, {"name": "B", "value": "$(A)!"}, {"name": "C", "value": "$$(A) $5 $$"},
+        {"name": "A", "value": "$(JOB)/$(B)"},
+        {"name": "B", "value": "$(A)!"},
+        {"name": "C", "value": "$$(A) $5 $$"},
     ]
     assert cluster.own_environment(entries, {"JOB": "7"}) == {"A": "7/$(B)", "B": "7/$(B)!", "C": "$(A) $5 $$"}
 

@@ -26,8 +26,8 @@ _SKIPPED_FILES_AT_TOP = frozenset({"pyproject.toml", "conftest.py", "tox.ini", "
 _SKIPPED_ENDINGS = (".pyc", ".pyo", "~", ".swp", ".egg-info", ".egg-link", ".dist-info")
 _TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py")
 _REQUIREMENT = re.compile(
-    r"(?P<lead>\s*)(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?P<extras>\[[^\]]*\])?"
-    r"\s*(?P<pin>[<>=!~(][^;#@]*?|@[^;#]*?)?\s*(?P<marker>;[^#]*?)?(?P<comment>\s+#.*)?"
+    r"(?P<lead>\s*)(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*?(?P<extras>\[[^\]]*\])?"
+    r"\s*?(?P<pin>[<>=!~(][^;#@]*?|@[^;#]*?)?\s*?(?P<marker>;[^#]*?)?(?P<comment>\s+#.*|\s*)"
 )
 _REQUIREMENT_FILE = re.compile(r"requirements[^/]*\.txt")
 # Arguments of setup() whose lists are no requirements the container installs.
@@ -257,7 +257,7 @@ def _requirement(text: str, file: str, line: int, minor: tuple[int, int] | None,
         notes.warnings.append(
             f"{place}: tf-keras{pin} does not go with the image's TensorFlow {release}: built with ~={release}.0"
         )
-    extras, marker, comment = match["extras"] or "", match["marker"] or "", match["comment"] or ""
+    extras, marker, comment = match["extras"] or "", match["marker"] or "", match["comment"]
     return f"{match['lead']}{match['name']}{extras}~={release}.0{marker}{comment}"
 
 
@@ -310,3 +310,22 @@ def _configured(files: Mapping[str, Path]) -> dict[str, str]:
         raise PackageError(f"setup.cfg cannot be read: {str(error).splitlines()[0]}") from error
     values = dict(config["metadata"]) if config.has_section("metadata") else {}
     return {key: value for key, value in values.items() if not value.startswith(("attr:", "file:"))}
+
+
+def why_absent(folder: Path, module: str) -> str:
+    """Why a module that is in the trainer's folder is not in its package; empty if it is not in the folder."""
+    parts = module.split(".")
+    for root in ("", "src/"):
+        stem = root + "/".join(parts)
+        if not ((folder / f"{stem}.py").is_file() or any((folder / stem).glob("*.py"))):
+            continue
+        if _SKIPPED_FOLDERS & set(parts):
+            return "It is in the folder, but folders named tests are left out of the package"
+        for count in range(1, len(parts) + 1):
+            package = root + "/".join(parts[:count])
+            if (folder / package).is_dir() and not (folder / package / "__init__.py").is_file():
+                return f"{package}/ has no __init__.py, so it is not packaged: add an empty one"
+        if len(parts) == 1 and not (folder / stem).is_dir():
+            return f"It is in the folder, but not packaged: add py_modules=['{module}'] to setup(), or move it into a package"
+        return "It is in the folder, but not packaged: use packages=find_packages() in setup()"
+    return ""

@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vertexrig._package_sources import Requirement, normalise
+from vertexrig._package_sources import Requirement, normalise, why_absent
 from vertexrig.errors import PackageError
 from vertexrig.trainer_source import Import, TrainerSource, read
 
@@ -191,7 +191,7 @@ def verify(
     source = read(target, module)
     for problem in source.problems:
         place = f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: " if problem.file else ""
-        raise PackageError(f"{place}{problem.message}{_absence_hint(folder, target, module)}")
+        raise PackageError(f"{place}{problem.message}{_hint(folder, module)}")
     _packages_have_init(target, folder, source)
     supplied, declared = _third_party(source, folder, requirements, tf_version)
     if source.work_at_import:
@@ -205,22 +205,9 @@ def verify(
     return Verified(supplied, declared, warnings)
 
 
-def _absence_hint(folder: Path, target: Path, module: str) -> str:
-    """Why a module of the folder did not get into the package, if it is in the folder."""
-    stem = module.replace(".", "/")
-    for root in ("", "src/"):
-        if (folder / f"{root}{stem}.py").is_file() or (folder / f"{root}{stem}/__init__.py").is_file():
-            parts = module.split(".")[:-1]
-            for index in range(len(parts)):
-                package = root + "/".join(parts[: index + 1])
-                if not (folder / package / "__init__.py").is_file():
-                    return f". It is in the folder, but not packaged: {package}/ has no __init__.py"
-            if not parts:
-                return f". It is in the folder, but not packaged: add py_modules=['{module}'] to setup() or move it into a package"
-            return ". It is in the folder, but not packaged: use packages=find_packages() in setup.py"
-        if "tests" in stem.split("/") and (folder / root / stem.split("/")[0]).exists():
-            return ". Folders named tests are left out of the package"
-    return ""
+def _hint(folder: Path, module: str) -> str:
+    why = why_absent(folder, module)
+    return f". {why}" if why else ""
 
 
 def _packages_have_init(target: Path, folder: Path, source: TrainerSource) -> None:
@@ -247,7 +234,7 @@ def _third_party(
         place = f"{item.file}:{item.line}"
         if item.kind == "missing" and not item.caught:
             raise PackageError(
-                f"{place}: imports {item.module}, which is not in the package{_absence_hint(folder, folder, item.module)}"
+                f"{place}: imports {item.module}, which is neither a module nor a name in the package{_hint(folder, item.module)}"
             )
         if item.kind == "stdlib" and tf_version is not None and not item.caught and top in _SINCE_3_11:
             raise PackageError(
@@ -280,7 +267,7 @@ def _is_supplied(top: str, tf_version: str | None) -> bool:
 
 def _named_nowhere(item: Import, top: str, folder: Path) -> str:
     place = f"{item.file}:{item.line}"
-    hint = _absence_hint(folder, folder, top)
+    hint = _hint(folder, top)
     if hint:
         return f"{place}: imports {item.module}{hint}"
     names = [distribution for distribution, modules in IMPORT_NAMES.items() if top in modules]
@@ -322,11 +309,7 @@ def _probe(
     shown = f"{place}{answer['type']}: {answer['message']}" + (f" in: {text.strip()}" if text else "")
     certain = _CERTAIN & set(answer["kinds"]) and not (answer["starred"] and "NameError" in answer["kinds"])
     if certain or not answer["used"]:
-        hint = (
-            _absence_hint(folder, target, answer["name"])
-            if answer["type"] == "ModuleNotFoundError" and answer["name"]
-            else ""
-        )
+        hint = _hint(folder, answer["name"]) if answer["type"] == "ModuleNotFoundError" and answer["name"] else ""
         raise PackageError(f"{source.module} cannot be imported: {shown}{hint}")
     warning = (
         f"{source.module} was imported with stand-ins for {', '.join(answer['used'])}, and ended with {shown}. "

@@ -137,6 +137,12 @@ def texts_of(found: Collector, node: ast.expr | None, call: Call) -> tuple[str, 
     """The members of a literal list, tuple, set or mapping (or a name for one), as text."""
     if isinstance(node, ast.Name):
         node = _single_binding(node.id, call.scope) or node
+    if isinstance(node, (ast.Name, ast.Attribute)):  # CHOICES, or config.CHOICES, of another module of the trainer
+        owner, _, name = full_name(node, call.module).rpartition(".")
+        source = found.code.by_name.get(owner)
+        bound = source.scope.names.get(name, []) if source is not None else []
+        if source is not None and len(bound) == 1 and bound[0] is not None:
+            return texts_of(found, bound[0], Call(call.node, source.scope, source, call.at_import))
     if (
         isinstance(node, ast.Call)
         and last_name(node.func) in {"list", "sorted", "tuple", "set"}
@@ -245,7 +251,7 @@ def _type_of(found: Collector, node: ast.expr | None, call: Call) -> tuple[str, 
     name = dotted(node)
     if "?" in name or isinstance(node, ast.Call):
         return DYNAMIC, None
-    definition = _definition(name, call, found.code)
+    definition = _owned(node, call.module, found.code)
     if definition is not None:
         return name, _reads_floats(definition[0], definition[1], found.code)
     bound = _single_binding(name, call.scope)
@@ -265,28 +271,72 @@ def _is_local(name: str, scope: Scope | None) -> bool:
     return False
 
 
-def _definition(name: str, call: Call, code: Code) -> tuple[FunctionNode | ast.ClassDef, Module] | None:
-    full = full_name(ast.parse(name, mode="eval").body, call.module)
-    owner, _, last = full.rpartition(".")
-    module = code.by_name.get(owner) if owner else call.module
-    node = module.definitions.get(last) if module is not None else None
-    return (node, module) if node is not None and module is not None else None
+def _owned(node: ast.expr, module: Module, code: Code) -> tuple[FunctionNode | ast.ClassDef, Module] | None:
+    """The trainer's own function or class that a dotted name stands for, and its module."""
+    owner, _, last = full_name(node, module).rpartition(".")
+    source = code.by_name.get(owner) if owner else module
+    found = source.definitions.get(last) if source is not None else None
+    return (found, source) if found is not None and source is not None else None
 
 
-def _reads_floats(node: FunctionNode | ast.ClassDef, module: Module, code: Code) -> bool | None:
-    """True if the body goes through a float, False if it goes to int() straight, None if it does neither."""
-    called = {last_name(part.func) for part in ast.walk(node) if isinstance(part, ast.Call)}
-    if called & {"float", "Decimal", "Fraction", "literal_eval", "loads", "float32", "float64"}:
+_TO_FLOAT = frozenset({"float", "Decimal", "Fraction", "literal_eval", "loads", "float32", "float64"})
+
+
+def _reads_floats(
+    node: FunctionNode | ast.ClassDef, module: Module, code: Code, seen: set[int] | None = None
+) -> bool | None:
+    """Whether a converter takes `128.0`: True if it, or an own function it calls, goes through a float; False if int() gets
+    the text itself; None if neither is plain."""
+    parameter = node.args.args[0].arg if not isinstance(node, ast.ClassDef) and node.args.args else ""
+    seen = {id(node)} if seen is None else seen
+    straight = False
+    inner: list[bool | None] = []
+    for part in ast.walk(node):
+        if not isinstance(part, ast.Call):
+            continue
+        name = last_name(part.func)
+        own = _owned(part.func, module, code) if isinstance(part.func, ast.Name) else None
+        if own is not None:
+            if id(own[0]) not in seen:
+                seen.add(id(own[0]))
+                inner.append(_reads_floats(*own, code, seen))
+        elif name in _TO_FLOAT:
+            return True
+        elif name == "int" and part.args and isinstance(part.args[0], ast.Name):
+            straight |= part.args[0].id == parameter
+    if True in inner:
         return True
-    if "int" not in called:
-        return None
-    # int() of text that was split or stripped of its ".0" first is the author's own way; trust it.
-    return None if called & {"split", "rstrip", "removesuffix", "partition", "replace", "sub", "match"} else False
+    return False if straight or False in inner else None
 
 
 def read_parse_known(found: Collector, call: Call) -> None:
     found.parsers.add("argparse")
-    found.tolerates_unknown = True
+    found.tolerates_unknown |= not _refuses_rest(call)
+
+
+def _refuses_rest(call: Call) -> bool:
+    """Whether the trainer itself ends on what parse_known_args leaves over (`if rest: parser.error(...)`)."""
+    rest = next(
+        (
+            node.targets[0].elts[1]
+            for node, _ in call.module.nodes
+            if isinstance(node, ast.Assign)
+            and node.value is call.node
+            and isinstance(node.targets[0], ast.Tuple)
+            and len(node.targets[0].elts) == 2
+        ),
+        None,
+    )
+    return isinstance(rest, ast.Name) and any(
+        isinstance(node, ast.If)
+        and any(isinstance(part, ast.Name) and part.id == rest.id for part in ast.walk(node.test))
+        and any(_ends(part) for statement in node.body for part in ast.walk(statement))
+        for node, _ in call.module.nodes
+    )
+
+
+def _ends(node: ast.AST) -> bool:
+    return isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and last_name(node.func) in {"error", "exit"})
 
 
 def read_parse(found: Collector, call: Call) -> None:

@@ -3,21 +3,24 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Collection
+from functools import cached_property
 
 from vertexrig._trainer_names import Call, Code, Module, dotted, last_name
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _CAUGHT = {"KeyError", "LookupError", "Exception", "BaseException"}
-_MAX_DEPTH = 6
+_MAX_DEPTH = 50
 
 
 class Runs:
-    """Answers for one trainer; keeps the parents of each module's nodes once they are asked for."""
+    """Answers for one trainer; each function is looked at once, and nothing before it is asked for."""
 
     def __init__(self, code: Code) -> None:
         self._code = code
         self._parents: dict[str, dict[int, ast.AST]] = {}
+        self._again: dict[int, bool | None] = {}
 
     def repeats(self, call: Call, depth: int = 0) -> bool | None:
         """Whether a call is made again and again (in a loop, a Keras callback); None if that cannot be told."""
@@ -29,7 +32,10 @@ class Runs:
             if isinstance(here, ast.Lambda):
                 return None
             if isinstance(here, _FUNCTIONS):
-                return self._called_again(here, call.module, depth)
+                if id(here) not in self._again:
+                    self._again[id(here)] = None  # what a function that calls itself finds on its way
+                    self._again[id(here)] = self._called_again(here, call.module, depth)
+                return self._again[id(here)]
             here = parents.get(id(here))
         return False
 
@@ -41,19 +47,22 @@ class Runs:
         owner = self._parents_of(module).get(id(function))
         name = owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
         calls = self._code.callers(name)
-        if depth > _MAX_DEPTH or not calls or self._handed_on(name, calls):
+        # A function that is also handed on as a value is called by somebody else; how often is theirs to say.
+        if depth > _MAX_DEPTH or not calls or name in self._handed_on:
             return None
         answers = [self.repeats(call, depth + 1) for call in calls]
         return True if True in answers else None if None in answers else False
 
-    def _handed_on(self, name: str, calls: list[Call]) -> bool:
-        """Whether the function is also used as a value: then somebody else calls it, and how often is theirs to say."""
-        called = {id(call.node.func) for call in calls}
-        return any(
-            isinstance(node, (ast.Name, ast.Attribute)) and last_name(node) == name and id(node) not in called
+    @cached_property
+    def _handed_on(self) -> set[str]:
+        """Names that stand somewhere other than before the brackets of a call."""
+        called = {id(call.node.func) for call in self._code.calls}
+        return {
+            last_name(node)
             for module in self._code.modules
             for node, _ in module.nodes
-        )
+            if isinstance(node, (ast.Name, ast.Attribute)) and id(node) not in called
+        }
 
     def _parents_of(self, module: Module) -> dict[int, ast.AST]:
         if module.file not in self._parents:
@@ -63,20 +72,31 @@ class Runs:
             self._parents[module.file] = found
         return self._parents[module.file]
 
-    def needed(self, name: str) -> tuple[str, int] | None:
-        """File and line of `os.environ[name]`, if the trainer looks the variable up that way only and does not catch
-        its absence; else None."""
-        first: tuple[str, int] | None = None
+    def needed(self, names: Collection[str]) -> dict[str, tuple[str, int]]:
+        """Those of the environment variables whose absence would end the trainer, with file and line.
+
+        They are looked up as `os.environ[name]` and in no other way, and a KeyError is not caught.
+        """
+        candidates: dict[str, list[tuple[Module, ast.Subscript]]] = {}
+        other: set[str] = set()
         for module in self._code.modules:
-            plain = [node for node, _ in module.nodes if isinstance(node, ast.Constant) and node.value == name]
-            for node in plain:
-                parent = self._parents_of(module).get(id(node))
-                if not isinstance(parent, ast.Subscript) or not isinstance(parent.ctx, ast.Load):
-                    return None
-                if not dotted(parent.value).endswith("environ") or self._caught(parent, module):
-                    return None
-                first = first or (module.file, node.lineno)
-        return first
+            lookups = {
+                id(node.slice): node
+                for node, _ in module.nodes
+                if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
+            }
+            for node, _ in module.nodes:
+                if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
+                    lookup = lookups.get(id(node))
+                    if lookup is not None and dotted(lookup.value).endswith("environ"):
+                        candidates.setdefault(node.value, []).append((module, lookup))
+                    else:
+                        other.add(node.value)
+        return {
+            name: (places[0][0].file, places[0][1].lineno)
+            for name, places in candidates.items()
+            if name not in other and not any(self._caught(node, module) for module, node in places)
+        }
 
     def _caught(self, node: ast.AST, module: Module) -> bool:
         parents = self._parents_of(module)

@@ -164,7 +164,7 @@ _REFERENCE = re.compile(r"\$(?:\$(?=\()|\(([A-Za-z_][A-Za-z0-9_]*)\))")
 
 
 def expand(text: str, variables: Mapping[str, str]) -> str:
-    """`$(NAME)` replaced by the variable, left as it stands when there is none; `$$(NAME)` is the text `$(NAME)` (EnvVar reference)."""
+    """`$(NAME)` becomes the variable, or stays when there is none; `$$(NAME)` is the text `$(NAME)` (EnvVar page)."""
 
     def value(match: re.Match[str]) -> str:
         name = match.group(1)

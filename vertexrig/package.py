@@ -23,7 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from vertexrig._package_sources import Sources, gather
+from vertexrig._package_sources import Sources, gather, why_absent
 from vertexrig._package_verify import default_python, install, reason, run, verify
 from vertexrig.errors import PackageError
 
@@ -310,20 +310,8 @@ def _belongs(names: list[str], module: str, folder: Path) -> None:
     wanted = (f"{stem}.py", f"{stem}/__main__.py", f"{stem}/__init__.py")
     if any(path.as_posix() == file or path.as_posix().endswith("/" + file) for path in inside for file in wanted):
         return
-    raise PackageError(f"the package does not hold the module {module!r}. {_why_absent(folder, module)}")
-
-
-def _why_absent(folder: Path, module: str) -> str:
-    for root in ("", "src/"):
-        if not any((folder / f"{root}{module.replace('.', '/')}{end}").is_file() for end in (".py", "/__init__.py")):
-            continue
-        parts = module.split(".")[:-1]
-        for index in range(len(parts)):
-            package = root + "/".join(parts[: index + 1])
-            if not (folder / package / "__init__.py").is_file():
-                return f"{package}/ has no __init__.py, so find_packages() passes it by: add an empty one"
-        return "It is in the folder: name its package in setup(): packages=find_packages(), or py_modules for a single file"
-    return "There is no such file in the folder: is the module's name right?"
+    why = why_absent(folder, module) or "There is no such file in the folder: is the module's name right?"
+    raise PackageError(f"the package does not hold the module {module!r}. {why}")
 
 
 def _known(out_dir: Path, identity: PackageId) -> Built | None:

@@ -217,7 +217,7 @@ def read(source: Path | str, module: str | None = None) -> TrainerSource:
     if not modules:
         return TrainerSource(module=name, problems=tuple(problems))
     code = Code(modules)
-    flags = collect(code)
+    flags, runs = collect(code), Runs(code)
     keras, legacy = _keras(code)
     environment, complete = _environment(code)
     return TrainerSource(
@@ -228,12 +228,12 @@ def read(source: Path | str, module: str | None = None) -> TrainerSource:
         parsers=flags.parsers,
         tolerates_unknown=flags.tolerates_unknown,
         abbreviations=flags.abbreviations,
-        metrics=tuple(_metrics(code)),
+        metrics=tuple(_metrics(code, runs)),
         strategies=tuple(_strategies(code)),
         keras=keras,
         legacy_keras=legacy,
         environment=environment,
-        environment_needed=_needed(code, environment),
+        environment_needed=_needed(runs, environment),
         environment_complete=complete,
         imports=tuple(_imports(code, tree)),
         work_at_import=tuple(_work_at_import(modules[0])),
@@ -308,15 +308,12 @@ def _targets(module: Module) -> list[str]:
     return list(dict.fromkeys(targets))
 
 
-def _needed(code: Code, names: dict[str, Place]) -> dict[str, Place]:
-    runs = Runs(code)
-    found = {name: runs.needed(name) for name in names}
-    return {name: Place(place[0], place[1], name) for name, place in found.items() if place is not None}
+def _needed(runs: Runs, names: dict[str, Place]) -> dict[str, Place]:
+    return {name: Place(file, line, name) for name, (file, line) in runs.needed(names).items()}
 
 
-def _metrics(code: Code) -> list[Metric]:
+def _metrics(code: Code, runs: Runs) -> list[Metric]:
     found: list[Metric] = []
-    runs = Runs(code)
     functions = {id(call.node.func) for call in code.calls}
     for call in code.callers("report_hyperparameter_tuning_metric"):
         keywords = {keyword.arg: keyword.value for keyword in call.node.keywords}
@@ -327,17 +324,24 @@ def _metrics(code: Code) -> list[Metric]:
             text = tag if isinstance(tag, str) else None
             tag = DEFAULT_METRIC if text == "" else text
             found.append(Metric(tag, call.module.file, call.node.lineno, runs.repeats(call)))
+    # Without a call, a trainer that hands the method on or writes the metric file itself may report anything. Beside calls
+    # the file's name only prepares its folder.
+    reported = bool(found)
     for module in code.modules:
         for node, _ in module.nodes:
-            aliased = (
+            handed_on = (
                 isinstance(node, ast.Attribute)
                 and node.attr == "report_hyperparameter_tuning_metric"
                 and id(node) not in functions
             )
-            by_hand = isinstance(node, ast.Constant) and isinstance(node.value, str) and _METRIC_FILE.search(node.value)
-            if aliased or (by_hand and len(str(getattr(node, "value", ""))) < 200):
+            if handed_on or (not reported and _names_metric_file(node)):
                 found.append(Metric(None, module.file, getattr(node, "lineno", 1)))
     return sorted(found, key=lambda metric: (metric.file, metric.line, metric.tag or ""))
+
+
+def _names_metric_file(node: ast.AST) -> bool:
+    text = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(text, str) and len(text) < 200 and _METRIC_FILE.search(text) is not None
 
 
 def _strategies(code: Code) -> list[Strategy]:

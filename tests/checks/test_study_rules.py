@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -36,7 +37,11 @@ def parameter(**value: Any) -> dict[str, Any]:
 GRID = {
     "studySpec.algorithm": "GRID_SEARCH",
     f"{P}[0]": {"parameterId": "batch_size", "discreteValueSpec": {"values": [16, 32, 64]}},
-    f"{P}[1]": {"parameterId": "layers", "integerValueSpec": {"minValue": 1, "maxValue": 5}, "scaleType": "UNIT_LINEAR_SCALE"},
+    f"{P}[1]": {
+        "parameterId": "layers",
+        "integerValueSpec": {"minValue": 1, "maxValue": 5},
+        "scaleType": "UNIT_LINEAR_SCALE",
+    },
 }
 
 CASES = [
@@ -72,8 +77,10 @@ CASES = [
     Case("parameter-bounds", {f"{P}[0].doubleValueSpec": {"minValue": 1, "maxValue": 0.1}},
          {f"{P}[0].doubleValueSpec": {"minValue": 0.1, "maxValue": 0.1}}, f"{P}[0].doubleValueSpec.minValue"),
     Case("parameter-bounds", {f"{P}[0]": parameter(integerValueSpec={"minValue": 9, "maxValue": "1"})},
-         {f"{P}[0]": parameter(integerValueSpec={"minValue": 0, "maxValue": "1"})}, f"{P}[0].integerValueSpec.minValue"),
-    Case("parameter-one-value", {f"{P}[0].doubleValueSpec": {"minValue": 0.1, "maxValue": 0.1}}, {}, f"{P}[0].doubleValueSpec"),
+         {f"{P}[0]": parameter(integerValueSpec={"minValue": 0, "maxValue": "1"})},
+         f"{P}[0].integerValueSpec.minValue"),
+    Case("parameter-one-value", {f"{P}[0].doubleValueSpec": {"minValue": 0.1, "maxValue": 0.1}}, {},
+         f"{P}[0].doubleValueSpec"),
     Case("parameter-one-value", {f"{P}[1].discreteValueSpec.values": [64]}, {}, f"{P}[1].discreteValueSpec"),
     Case("discrete-values", {f"{P}[1].discreteValueSpec.values": [128, 64]}, {}, f"{P}[1].discreteValueSpec.values[1]"),
     Case("discrete-values", {f"{P}[1].discreteValueSpec.values": [1, 1 + 1e-11]},
@@ -230,7 +237,9 @@ def test_the_grid_counts_conditional_branches() -> None:
 
 def test_nested_children_are_parameters_too() -> None:
     """Parameters under parameters are walked at every depth, with their own paths."""
-    inner = conditional({"parameterId": "inner", "discreteValueSpec": {"values": [1, 2]}}, on([3], kind="parentDiscreteValues"))
+    inner = conditional(
+        {"parameterId": "inner", "discreteValueSpec": {"values": [1, 2]}}, on([3], kind="parentDiscreteValues")
+    )
     outer = document(STUDY, {f"{P}[1]": conditional(OPTIMIZER, on(["sgd"], inner))})
     assert [item.id for item in parameters(outer)] == ["learning_rate", "optimizer", "inner", "momentum"]
     path = f"{P}[1].conditionalParameterSpecs[0].parameterSpec.conditionalParameterSpecs[0]"
@@ -245,13 +254,21 @@ def test_a_huge_integer_range_is_counted_not_listed() -> None:
 
 
 _NUMBER = st.one_of(st.integers(-(2**63), 2**63 - 1), st.floats(allow_nan=False), st.sampled_from([0, 1, -1, 64]))
-_TEXT = st.one_of(st.sampled_from(["", " ", "learning_rate", "sgd", "UNIT_LOG_SCALE", "GRID_SEARCH", "3600s"]), st.text(max_size=5))
+_TEXT = st.one_of(
+    st.sampled_from(["", " ", "learning_rate", "sgd", "UNIT_LOG_SCALE", "GRID_SEARCH", "3600s"]), st.text(max_size=5)
+)
 _KEYS = st.sampled_from(
-    "metrics metricId goal safetyConfig parameters parameterId doubleValueSpec integerValueSpec discreteValueSpec "
-    "categoricalValueSpec minValue maxValue values scaleType conditionalParameterSpecs parameterSpec parentIntValues "
-    "parentDiscreteValues parentCategoricalValues algorithm studyStoppingConfig maxNumTrials maximumRuntimeConstraint "
-    "endTime maxDuration convexAutomatedStoppingSpec minStepCount maxStepCount studySpec maxTrialCount trialJobSpec "
-    "parallelTrialCount maxFailedTrialCount scheduling timeout workerPoolSpecs desiredMinSafeTrialsFraction".split()
+    re.findall(
+        r"\w+",
+        """
+        metrics metricId goal safetyConfig parameters parameterId doubleValueSpec integerValueSpec discreteValueSpec
+        categoricalValueSpec minValue maxValue values scaleType conditionalParameterSpecs parameterSpec
+        parentIntValues parentDiscreteValues parentCategoricalValues algorithm studyStoppingConfig maxNumTrials
+        maximumRuntimeConstraint endTime maxDuration convexAutomatedStoppingSpec minStepCount maxStepCount studySpec
+        maxTrialCount trialJobSpec parallelTrialCount maxFailedTrialCount scheduling timeout workerPoolSpecs
+        desiredMinSafeTrialsFraction
+        """,
+    )
 )
 ANYTHING = st.recursive(
     st.one_of(st.none(), st.booleans(), _NUMBER, _TEXT),
@@ -261,7 +278,12 @@ ANYTHING = st.recursive(
 
 
 @settings(max_examples=150, deadline=None)
-@given(st.sampled_from(sorted({case.at for case in CASES} | {P, f"{P}[0]", f"{P}[1]", "studySpec", "studySpec.metrics[0]"})), ANYTHING)
+@given(
+    st.sampled_from(
+        sorted({case.at for case in CASES} | {P, f"{P}[0]", f"{P}[1]", "studySpec", "studySpec.metrics[0]"})
+    ),
+    ANYTHING,
+)
 def test_no_value_anywhere_makes_a_rule_fail(path: str, value: Any) -> None:
     """Whatever stands in whatever place, every rule ends without an exception."""
     bases = [STUDY, *(changed(STUDY, case.bad) for case in CASES if case.at == path)]
@@ -285,3 +307,49 @@ def test_no_missing_part_makes_a_rule_fail(case: Case, data: st.DataObject) -> N
     """Specs of every case with any of their keys and items left out end without an exception."""
     pruned = _pruned(changed(STUDY, case.bad), lambda: data.draw(st.integers(0, 9)) > 0)
     found(study.RULES, spec.from_data(pruned, kind="HyperparameterTuningJob"))
+
+
+def test_bounds_themselves_are_allowed() -> None:
+    """One trial, one at a time, a limit at the last trial and an end today are no mistakes."""
+    single = found(
+        study.RULES, document(STUDY, {"maxTrialCount": 1, "parallelTrialCount": 1, "maxFailedTrialCount": 0})
+    )
+    assert set(single) == {"trials-per-parameter"}
+    end = {"maximumRuntimeConstraint": {"endTime": "2026-11-20T23:00:00Z"}, "maxNumTrials": 40}
+    assert found(study.RULES, document(STUDY, {STOP: end})) == {}
+
+
+def test_two_of_seven_trials_at_a_time_are_told() -> None:
+    """The rule on parallel trials begins with two at a time."""
+    changes = {"maxTrialCount": 7, "parallelTrialCount": 2, "maxFailedTrialCount": 1}
+    assert "parallel-trials-blind" in found(study.RULES, document(STUDY, changes))
+
+
+def test_one_value_in_a_grid_is_only_an_info() -> None:
+    """In a grid a list of one value is how a parameter is held where it is."""
+    changes = {**GRID, f"{P}[0].discreteValueSpec.values": [16], "maxTrialCount": 5}
+    assert found(study.RULES, document(STUDY, changes))["parameter-one-value"][0][0] == "info"
+
+
+@pytest.mark.parametrize(("first", "second", "clash"), [(["sgd"], ["adam"], False), (["sgd"], ["sgd"], True)])
+def test_ids_may_repeat_in_branches_that_exclude_each_other(first: list[str], second: list[str], clash: bool) -> None:
+    """Grandchildren of one name are fine below different values of an ancestor, and clash below the same one."""
+
+    def branch(values: list[str], name: str) -> dict[str, Any]:
+        middle = {"parameterId": name, "discreteValueSpec": {"values": [1, 2]}}
+        return on(values, conditional(middle, on([1], kind="parentDiscreteValues")))
+
+    tree = conditional(OPTIMIZER, branch(first, "a"), branch(second, "b"))
+    assert ("parameter-duplicate" in found(study.RULES, document(STUDY, {f"{P}[1]": tree}))) is clash
+
+
+@pytest.mark.parametrize(("value", "fits"), [(0, False), (1, True), (5, True), (6, False)])
+def test_integer_conditions_lie_in_the_parents_bounds(value: int, fits: bool) -> None:
+    """Both bounds of an INTEGER parent belong to it."""
+    layers = {
+        "parameterId": "layers",
+        "integerValueSpec": {"minValue": 1, "maxValue": 5},
+        "scaleType": "UNIT_LINEAR_SCALE",
+    }
+    tree = conditional(layers, on([value], kind="parentIntValues"))
+    assert ("condition-values" not in found(study.RULES, document(STUDY, {f"{P}[1]": tree}))) is fits

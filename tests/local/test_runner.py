@@ -34,7 +34,6 @@ def output(lines: list[Line], task: str = "workerpool0-0") -> list[str]:
     return [line.text for line in lines if line.task == task]
 
 
-
 ENVIRONMENT = "print('ENV', json.dumps(dict(os.environ)), flush=True)\n"
 
 
@@ -60,12 +59,16 @@ class Started:
             assert self._change.wait_for(lambda: sum(line.text == text for line in self.lines) >= times, 60), self.lines
 
 
-def start(spec: dict, root: Path, options: RunOptions = FAST) -> tuple[Started, Control, threading.Thread, list[JobResult]]:
+def start(
+    spec: dict, root: Path, options: RunOptions = FAST
+) -> tuple[Started, Control, threading.Thread, list[JobResult]]:
     """Run a job in a thread."""
     seen, control, results = Started(), Control(), []
 
     def run() -> None:
-        results.append(run_job(spec, root=root, on_line=seen.line, on_state=seen.states.append, control=control, options=options))
+        results.append(
+            run_job(spec, root=root, on_line=seen.line, on_state=seen.states.append, control=control, options=options)
+        )
 
     thread = threading.Thread(target=run)
     thread.start()
@@ -74,11 +77,16 @@ def start(spec: dict, root: Path, options: RunOptions = FAST) -> tuple[Started, 
 
 def test_every_replica_sees_the_documented_cluster(root: Path) -> None:
     """Chief, two workers, a parameter server and an evaluator get the TF_CONFIG and CLUSTER_SPEC of the documentation."""
-    last = "import time\nif os.environ['HERE'] != 'workerpool0': time.sleep(600)\n" "while len(os.listdir(args[0])) < 4: time.sleep(0.01)"
+    last = (
+        "import time\nif os.environ['HERE'] != 'workerpool0': time.sleep(600)\n"
+        "while len(os.listdir(args[0])) < 4: time.sleep(0.01)"
+    )
     meet = root / "gs/meet/full"
     meet.mkdir(parents=True)
     code = ENVIRONMENT + "task = json.loads(os.environ['CLUSTER_SPEC'])['task']\nos.environ['HERE'] = task['type']\n"
-    code += "if task['type'] != 'workerpool0': open(f\"{args[0]}/{task['type']}-{task['index']}\", 'w').close()\n" + last
+    code += (
+        "if task['type'] != 'workerpool0': open(f\"{args[0]}/{task['type']}-{task['index']}\", 'w').close()\n" + last
+    )
     pools = [pool(code, "gs://meet/full", replicas=count) for count in (1, 2, 1, 1)]
     lines: list[Line] = []
     result = run_job(job(*pools), root=root, on_line=lines.append, options=FAST)
@@ -91,8 +99,11 @@ def test_every_replica_sees_the_documented_cluster(root: Path) -> None:
     assert {role: len(hosts) for role, hosts in clusters[0].items()} == {"chief": 1, "worker": 2, "ps": 1}
     tasks = {name: (config["task"]["type"], config["task"]["index"]) for name, config in configs.items()}
     assert tasks == {
-        "workerpool0-0": ("chief", 0), "workerpool1-0": ("worker", 0), "workerpool1-1": ("worker", 1),
-        "workerpool2-0": ("ps", 0), "workerpool3-0": ("evaluator", 0),
+        "workerpool0-0": ("chief", 0),
+        "workerpool1-0": ("worker", 0),
+        "workerpool1-1": ("worker", 1),
+        "workerpool2-0": ("ps", 0),
+        "workerpool3-0": ("evaluator", 0),
     }
     spec = json.loads(seen["workerpool3-0"]["CLUSTER_SPEC"])
     assert spec["task"] == {"type": "workerpool3", "index": 0}
@@ -103,9 +114,15 @@ def test_every_replica_sees_the_documented_cluster(root: Path) -> None:
 
 def test_single_replica_has_outputs_but_no_tf_config(root: Path) -> None:
     """A job of one replica has no TF_CONFIG; its AIP directories, args and env point into the local bucket."""
-    code = ENVIRONMENT + "print(args)\nopen(os.environ['AIP_MODEL_DIR'] + 'saved_model.pb', 'w').write('x')\nopen(args[0], 'w').close()"
+    code = (
+        ENVIRONMENT
+        + "print(args)\nopen(os.environ['AIP_MODEL_DIR'] + 'saved_model.pb', 'w').write('x')\nopen(args[0], 'w').close()"
+    )
     one = pool(code, "/gcs/out/one/beside", "--data=gs://out/$(CLOUD_ML_JOB_ID)", "$$(HOME)")
-    one["pythonPackageSpec"]["env"] = [{"name": "DATA", "value": "gs://out/d"}, {"name": "BOTH", "value": "$(DATA)/$(NOPE)"}]
+    one["pythonPackageSpec"]["env"] = [
+        {"name": "DATA", "value": "gs://out/d"},
+        {"name": "BOTH", "value": "$(DATA)/$(NOPE)"},
+    ]
     lines: list[Line] = []
     options = RunOptions(grace=0.5, job_id="123", trial="7")
     spec = job(one, baseOutputDirectory={"outputUriPrefix": "gs://out/one"})
@@ -131,9 +148,18 @@ def test_credentials_stay_outside(root: Path, monkeypatch: pytest.MonkeyPatch) -
     assert "secret" not in str(env) and "GOOGLE_APPLICATION_CREDENTIALS" not in env and "MINE" not in env
     assert os.listdir(env["CLOUDSDK_CONFIG"]) == []
     lines.clear()
-    run_job(job(pool(ENVIRONMENT)), root=root, on_line=lines.append, options=RunOptions(credentials=True, pass_env=("MINE",)))
+    run_job(
+        job(pool(ENVIRONMENT)),
+        root=root,
+        on_line=lines.append,
+        options=RunOptions(credentials=True, pass_env=("MINE",)),
+    )
     env = environments(lines)["workerpool0-0"]
-    assert env["GOOGLE_APPLICATION_CREDENTIALS"] == "/key.json" and env["MINE"] == "yes" and "AWS_SECRET_ACCESS_KEY" not in env
+    assert (
+        env["GOOGLE_APPLICATION_CREDENTIALS"] == "/key.json"
+        and env["MINE"] == "yes"
+        and "AWS_SECRET_ACCESS_KEY" not in env
+    )
 
 
 @pytest.mark.parametrize("where", [0, 1])
@@ -144,7 +170,9 @@ def test_an_exception_in_any_replica_fails_the_job(root: Path, where: int) -> No
     result = run_job(job(*pools), root=root, options=FAST)
     name = f"workerpool{where}-0"
     assert result.state == "JOB_STATE_FAILED" and result.failed_replica == name and result.error is not None
-    assert result.error.message.startswith(f"The replica {name} exited with a non-zero status of 1. Termination reason: Error.")
+    assert result.error.message.startswith(
+        f"The replica {name} exited with a non-zero status of 1. Termination reason: Error."
+    )
     assert "ValueError: bad shape" in result.error.message and result.error.code == 3
     assert result.traceback.startswith("Traceback (most recent call last):") and "on stdout" not in result.traceback
     assert not result.restarts and result.retries == 0
@@ -170,7 +198,11 @@ def test_a_lost_worker_comes_back_under_its_name(root: Path) -> None:
 
 def test_restart_job_on_worker_restart_starts_all_again(root: Path) -> None:
     """With restartJobOnWorkerRestart the loss of one worker starts the chief again as well."""
-    spec = job(pool("print('chief up', flush=True)\n" + WAIT), pool("print('up', flush=True)\n" + WAIT), scheduling={"restartJobOnWorkerRestart": True})
+    spec = job(
+        pool("print('chief up', flush=True)\n" + WAIT),
+        pool("print('up', flush=True)\n" + WAIT),
+        scheduling={"restartJobOnWorkerRestart": True},
+    )
     seen, control, thread, results = start(spec, root)
     seen.wait_for("up")
     control.kill("workerpool1-0")
@@ -192,7 +224,11 @@ def test_a_worker_is_restarted_five_times_and_the_job_three(root: Path) -> None:
 
 def test_disable_retries_fails_on_the_first_loss(root: Path) -> None:
     """With disableRetries a lost worker is not started again."""
-    spec = job(pool(WAIT), pool("os.kill(os.getpid(), 9)"), scheduling={"disableRetries": True, "restartJobOnWorkerRestart": True})
+    spec = job(
+        pool(WAIT),
+        pool("os.kill(os.getpid(), 9)"),
+        scheduling={"disableRetries": True, "restartJobOnWorkerRestart": True},
+    )
     result = run_job(spec, root=root, options=FAST)
     assert result.state == "JOB_STATE_FAILED" and not result.restarts and result.retries == 0
 
@@ -226,7 +262,11 @@ def test_cancel_ends_a_replica_that_ignores_sigterm(root: Path) -> None:
     seen.wait_for("up")
     control.cancel()
     thread.join()
-    assert results[0].state == "JOB_STATE_CANCELLED" and results[0].error is not None and results[0].error.message == "CANCELED"
+    assert (
+        results[0].state == "JOB_STATE_CANCELLED"
+        and results[0].error is not None
+        and results[0].error.message == "CANCELED"
+    )
     assert "no" in output(seen.lines) and seen.states[-1] == "JOB_STATE_CANCELLING"
     daemon = int(next(text for text in output(seen.lines) if text.startswith("daemon")).split()[1])
     assert not psutil.pid_exists(daemon)
@@ -253,7 +293,9 @@ def test_a_daemon_left_behind_ends_with_its_replica(root: Path) -> None:
 
 def test_nothing_outlives_a_runner_killed_with_9(root: Path) -> None:
     """kill -9 of the process that runs a job ends its replicas, ignoring SIGTERM and all."""
-    code = "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('pid', os.getpid(), flush=True)\n" + WAIT
+    code = (
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('pid', os.getpid(), flush=True)\n" + WAIT
+    )
     script = (
         "import json, sys\nfrom vertexrig.local.runner import run_job\n"
         "run_job(json.loads(sys.argv[1]), root=sys.argv[2], on_line=lambda line: print(line.text, flush=True))"
@@ -280,7 +322,9 @@ def test_memory_limit(root: Path) -> None:
     code = "data = []\nimport time\nwhile len(data) < 60:\n    data.append(b'x' * 10_000_000); time.sleep(0.02)\ntime.sleep(600)"
     result = run_job(job(pool(code)), root=root, options=RunOptions(grace=0.5, memory_limit=200_000_000))
     assert result.state == "JOB_STATE_FAILED" and result.error is not None
-    assert result.error.message == "The replica workerpool0-0 ran out of memory and exited with a non-zero status of 137."
+    assert (
+        result.error.message == "The replica workerpool0-0 ran out of memory and exited with a non-zero status of 137."
+    )
 
 
 def test_hundred_megabytes_of_output(root: Path) -> None:
@@ -336,7 +380,11 @@ def test_requirements_that_are_here_are_not_fetched(root: Path, monkeypatch: pyt
     """Requirements the interpreter already satisfies are taken from it, without an index."""
     monkeypatch.setenv("PIP_NO_INDEX", "1")
     sdist(root / "gs/packages/needs.tar.gz", requires=("psutil>=5", "absent-thing; extra == 'x'"))
-    result = run_job(job(pool("import psutil; print(psutil.__file__)", package="gs://packages/needs.tar.gz")), root=root, options=FAST)
+    result = run_job(
+        job(pool("import psutil; print(psutil.__file__)", package="gs://packages/needs.tar.gz")),
+        root=root,
+        options=FAST,
+    )
     assert result.succeeded, result.error
     sdist(root / "gs/packages/lacks.tar.gz", requires=("surely-not-a-distribution-of-anyone>=9",))
     result = run_job(job(pool("", package="gs://packages/lacks.tar.gz")), root=root, options=FAST)
@@ -376,16 +424,26 @@ def test_image_map(root: Path, tmp_path: Path) -> None:
     (tmp_path / "main.py").write_text("import sys; print('main', sys.argv[1:])")
     (tmp_path / "other.py").write_text("import sys; print('other', sys.argv[1:])")
     image = "us-docker.pkg.dev/mine/images/train:1"
-    options = RunOptions(grace=0.5, docker=False, images={"*/mine/images/*": LocalImage(tmp_path, ("python", "main.py", "a"))})
+    options = RunOptions(
+        grace=0.5, docker=False, images={"*/mine/images/*": LocalImage(tmp_path, ("python", "main.py", "a"))}
+    )
     texts = []
     for fields in ({"args": ["b"]}, {"command": ["python3", "other.py"]}):
         lines: list[Line] = []
-        one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": image, **fields}}
+        one = {
+            "machineSpec": {"machineType": "n1-standard-4"},
+            "replicaCount": 1,
+            "containerSpec": {"imageUri": image, **fields},
+        }
         assert run_job(job(one), root=root, on_line=lines.append, options=options).succeeded
         texts.append(output(lines)[-1])
     assert texts == ["main ['a', 'b']", "other []"]
     result = run_job(job(one), root=root, options=RunOptions(docker=False))
-    assert result.state == "JOB_STATE_FAILED" and result.error is not None and "no entry of the image map fits" in result.error.message
+    assert (
+        result.state == "JOB_STATE_FAILED"
+        and result.error is not None
+        and "no entry of the image map fits" in result.error.message
+    )
 
 
 def test_a_program_that_is_not_there(root: Path, tmp_path: Path) -> None:
@@ -399,7 +457,9 @@ def test_a_program_that_is_not_there(root: Path, tmp_path: Path) -> None:
 def test_arguments_the_system_cannot_take(root: Path) -> None:
     """An argument longer than the system allows is a failed job, not an exception."""
     result = run_job(job(pool("x" * 200_000)), root=root, options=FAST)
-    assert result.state == "JOB_STATE_FAILED" and result.error is not None and "cannot be started" in result.error.message
+    assert (
+        result.state == "JOB_STATE_FAILED" and result.error is not None and "cannot be started" in result.error.message
+    )
 
 
 def test_cancel_while_a_package_installs(root: Path) -> None:
@@ -414,7 +474,9 @@ def test_cancel_while_a_package_installs(root: Path) -> None:
 
 def test_slow_start_stays_pending(root: Path) -> None:
     """With a slow start the job is pending until its last replica is there."""
-    seen, control, thread, results = start(job(pool("print('up', flush=True)\n" + WAIT), pool(WAIT)), root, RunOptions(grace=0.5, slow_start=1.0))
+    seen, control, thread, results = start(
+        job(pool("print('up', flush=True)\n" + WAIT), pool(WAIT)), root, RunOptions(grace=0.5, slow_start=1.0)
+    )
     seen.wait_for("up")
     assert seen.states == ["JOB_STATE_PENDING"]
     control.cancel()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from trainer import outputs
-from trainer.errors import DataError
+from trainer.errors import DataError, cause
 from trainer.framework import tf
 
 LOG = logging.getLogger("trainer")
@@ -33,6 +33,7 @@ class Progress:
         best_epoch: The row (from 1) whose weights are the best so far; 0 before the first.
         best_step: Its step.
         finished: Whether the run came to its end.
+        finished_at: When, in seconds since 1970.
         identity: `Config.identity` of the run.
     """
 
@@ -44,6 +45,7 @@ class Progress:
     best_epoch: int = 0
     best_step: int = 0
     finished: bool = False
+    finished_at: float = 0.0
     identity: dict[str, Any] = field(default_factory=dict)
 
     @property
@@ -113,8 +115,7 @@ class Backup:
         try:
             self.checkpoint.restore(latest).expect_partial().assert_existing_objects_matched()
         except (AssertionError, ValueError, tf.errors.OpError) as error:
-            reason = str(error).strip().split("\n")[0]
-            raise DataError(f"{latest} does not fit this model: {reason}; "
+            raise DataError(f"{latest} does not fit this model: {cause(error)}; "
                             "give the flags of the run that wrote it, or another directory") from error  # fmt: skip
         return progress, load_best(directory, progress)
 

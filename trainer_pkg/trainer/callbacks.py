@@ -14,6 +14,7 @@ from trainer.backup import Backup, Progress
 from trainer.config import Config
 from trainer.errors import DivergedError
 from trainer.framework import keras
+from trainer.roles import Scorer
 from trainer.reporting import METRIC, Reporter
 
 LOG = logging.getLogger("trainer")
@@ -26,12 +27,10 @@ class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
     Args:
         progress: Where the run stands; kept up to date.
         best_weights: The best weights so far when a run is resumed.
-        score: Model -> (val_loss, val_accuracy), where `fit` itself does not validate.
+        scorer: Scores the model's weights, where `fit` itself does not validate.
+        settle: Waits until no step is under way any more.
         is_chief: Whether to print and report.
     """
-
-    # Keeps Keras from converting the logs on every step, and lets the batch hooks run on a parameter-server cluster.
-    _supports_tf_logs = True
 
     def __init__(
         self,
@@ -41,14 +40,17 @@ class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
         reporter: Reporter,
         *,
         best_weights: list[np.ndarray] | None = None,
-        score: Callable[[Any], tuple[float, float]] | None = None,
+        scorer: Scorer | None = None,
+        settle: Callable[[], None] = lambda: None,
         is_chief: bool = True,
         check_batches: bool = True,
         global_batch: int = 1,
     ) -> None:
         super().__init__()
+        # Keeps Keras from converting the logs on every step, and lets the batch hooks run on a parameter-server cluster.
+        self._supports_tf_logs = True
         self.config, self.progress, self.backup, self.reporter = config, progress, backup, reporter
-        self.best_weights, self.score, self.is_chief = best_weights, score, is_chief
+        self.best_weights, self.scorer, self.settle, self.is_chief = best_weights, scorer, settle, is_chief
         self.check_batches, self.global_batch = check_batches, global_batch
         self.first_step_at: float | None = None
         self.seconds_stepping, self.steps_timed = 0.0, 0
@@ -100,11 +102,12 @@ class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         progress, logs = self.progress, logs if logs is not None else {}
+        self.settle()
         self._count_time()
         progress.epoch, progress.step_in_epoch = epoch + 1, 0
         self._check(float(logs["loss"]))
-        if self.score:
-            logs["val_loss"], logs["val_accuracy"] = self.score(self.model)
+        if self.scorer:
+            logs["val_loss"], logs["val_accuracy"] = self.scorer.score(self.model.get_weights())
         elif "val_cross_entropy" in logs:
             # val_loss averages over the padding as well; the weighted cross-entropy is exact.
             logs["val_loss"] = logs.pop("val_cross_entropy")
@@ -143,6 +146,7 @@ class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
 
     def _save(self) -> None:
         self._count_time()
+        self.settle()
         self.backup.save(self.progress, self.best_weights)
         self._last_save = self.progress.step
         self._steps_began, self._steps_began_at = time.time(), self.progress.step

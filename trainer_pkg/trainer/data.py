@@ -142,7 +142,7 @@ def _cached(elements: Any, source: Source, size: int | None, shard: Shard, confi
     """Keep decoded images, in memory or in a directory, as `--cache` says."""
     if config.cache == "none":
         return elements
-    if config.cache == "memory":
+    if config.cache == "memory" or not isinstance(shard.index, int):  # a remote worker has no name for its file
         return elements.cache()
     if config.cache == "auto":
         fits = size is not None and size * math.prod(source.image_shape) <= CACHE_BYTES

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -42,3 +43,16 @@ def did_you_mean(word: str, choices: Iterable[str]) -> str:
     """`; did you mean 'x'?` for the nearest of `choices`, or nothing when none is near."""
     near = difflib.get_close_matches(word, list(choices), n=1)
     return f"; did you mean {near[0]!r}?" if near else ""
+
+
+NOT_THE_CAUSE = ("Graph execution error", "Detected at node", "Node:", "File ", "Original stack trace", "Additional GRPC",
+                 ":{", "[[", "The error could be from")  # fmt: skip
+
+NODE = re.compile(r"\{\{.*?\}\}\s*")  # {{function_node ...}}
+
+
+def cause(error: BaseException) -> str:
+    """The line of a TensorFlow error that says what happened, without the call stacks around it."""
+    lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("  ")]
+    told = [line for line in lines if not line.startswith(NOT_THE_CAUSE)]
+    return NODE.sub("", (told or lines or [type(error).__name__])[0])

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import logging
 import os
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -12,8 +12,8 @@ import numpy as np
 from trainer import data, models, outputs
 from trainer.config import Config
 from trainer.data import Shard, Source
-from trainer.errors import DataError, OutputError
-from trainer.framework import tf
+from trainer.errors import DataError, OutputError, cause
+from trainer.framework import keras, tf
 
 LOG = logging.getLogger("trainer")
 GRAPH = "saved_model.pb"
@@ -22,10 +22,11 @@ GRAPH = "saved_model.pb"
 TOLERANCE = 0.02
 
 
-def local_model(config: Config, source: Source, weights: Sequence[np.ndarray]) -> Any:
-    """A model of this process alone, with the given weights, outside any strategy."""
+def local_model(config: Config, source: Source, weights: Sequence[np.ndarray] | None) -> Any:
+    """A model of this process alone, outside any strategy, with the given weights if any."""
     model = models.build(config, source.image_shape, source.num_classes, pretrained=False)
-    model.set_weights(weights)
+    if weights is not None:
+        model.set_weights(weights)
     return model
 
 
@@ -96,6 +97,24 @@ def warm_start(model: Any, path: str) -> None:
     LOG.info("warm start from %s%s", path, "" if all(fits) else "; the last layer has other classes and starts afresh")
 
 
+def score(predict: Callable[[Any], Any], source: Source, config: Config, batch: int) -> tuple[float, float]:
+    """(mean cross-entropy, accuracy) over a whole source, on this process alone.
+
+    Args:
+        predict: float32 images -> probabilities.
+    """
+    steps = data.validation_steps(source, 1, batch)
+    loss = right = total = 0.0
+    for images, labels, weights in data.validation_batches(source, Shard(), batch, config, steps):
+        probabilities = predict(images)
+        hits = tf.cast(tf.argmax(probabilities, axis=-1, output_type=tf.int32) == labels, tf.float32)
+        losses = keras.losses.sparse_categorical_crossentropy(labels, probabilities)
+        loss += float(tf.reduce_sum(losses * weights))
+        right += float(tf.reduce_sum(hits * weights))
+        total += float(tf.reduce_sum(weights))
+    return loss / max(1.0, total), right / max(1.0, total)
+
+
 def verify(path: str, source: Source, config: Config, batch: int, expected: float) -> float:
     """Load what was written and score it on the whole validation set; its accuracy, which is the one to report.
 
@@ -104,16 +123,10 @@ def verify(path: str, source: Source, config: Config, batch: int, expected: floa
     """
     try:
         loaded = tf.saved_model.load(path)
-        score = loaded.signatures["serving_arrays"]
+        signature = loaded.signatures["serving_arrays"]
     except (tf.errors.OpError, OSError, KeyError, ValueError) as error:
-        raise OutputError(f"the exported model in {path} cannot be loaded: {error}") from error
-    steps = data.validation_steps(source, 1, batch)
-    right = total = 0.0
-    for images, labels, weights in data.validation_batches(source, Shard(), batch, config, steps):
-        hits = tf.cast(score(images=images)["label"] == tf.cast(labels, tf.int64), tf.float32)
-        right += float(tf.reduce_sum(hits * weights))
-        total += float(tf.reduce_sum(weights))
-    accuracy = right / max(1.0, total)
+        raise OutputError(f"the exported model in {path} cannot be loaded: {cause(error)}") from error
+    _, accuracy = score(lambda images: signature(images=images)["probabilities"], source, config, batch)
     if abs(accuracy - expected) > TOLERANCE:
         raise OutputError(
             f"the exported model in {path} has a validation accuracy of {accuracy:.4f}, training had {expected:.4f}"

@@ -33,4 +33,7 @@ if TF_VERSION >= (2, 16):
 else:
     keras = tf.keras
 
+if os.environ["TF_CPP_MIN_LOG_LEVEL"] != "0":
+    tf.get_logger().setLevel("ERROR")  # its Python warnings are about its own insides
+
 __all__ = ["TF_VERSION", "keras", "tf"]

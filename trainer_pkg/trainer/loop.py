@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.util
 import logging
 import os
@@ -14,13 +15,13 @@ from typing import Any
 
 import numpy as np
 
-from trainer import data, export, models, optimizers, outputs, sources, strategy
+from trainer import data, export, models, optimizers, outputs, roles, sources, strategy
 from trainer.backup import Backup, Progress
 from trainer.callbacks import Monitor
 from trainer.cluster import Cluster
 from trainer.config import Config
 from trainer.data import Shard
-from trainer.errors import ClusterError, ConfigError, DataError, PeerLostError, TrainerError
+from trainer.errors import ClusterError, ConfigError, DataError, PeerLostError, TrainerError, cause
 from trainer.framework import keras, tf
 from trainer.outputs import Directories
 from trainer.reporting import METRIC, Reporter
@@ -29,6 +30,7 @@ from trainer.strategy import Setup
 
 LOG = logging.getLogger("trainer")
 TPU_STEPS_PER_EXECUTION = 32
+SIGNS_OF_BAD_DATA = ("Decode", "decode", "image", "record", "No such file", "JPEG", "PNG", "label value")
 GOODBYE_SECONDS = 20.0  # how long the chief waits for workers that are done to be gone
 
 
@@ -47,8 +49,6 @@ def train_and_evaluate(config: Config, cluster: Cluster) -> dict[str, Any]:
     started = config.started or time.time()
     keras.utils.set_random_seed(config.seed + 1)
     if cluster.role in ("evaluator", "ps") or (cluster.role == "worker" and _is_server(config, cluster)):
-        from trainer import roles
-
         return roles.run(config, cluster)
     setup = strategy.create(config, cluster)
     places = outputs.directories(config)
@@ -82,15 +82,15 @@ def _clear_errors(config: Config, cluster: Cluster) -> Iterator[None]:
     except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError,
             tf.errors.DeadlineExceededError) as error:  # fmt: skip
         if cluster.training_processes > 1:
-            raise PeerLostError(f"another process of the cluster went away ({_first_line(error)}); "
+            raise PeerLostError(f"another process of the cluster went away ({cause(error)}); "
                                 "a restart of all processes goes on from the last save") from error  # fmt: skip
         raise
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError, tf.errors.NotFoundError) as error:
-        if any(word in str(error) for word in ("Decode", "decode", "image", "record", "No such file", "JPEG", "PNG")):
-            raise DataError(f"--data={config.data}: an example cannot be read: {_first_line(error)}") from error
+        if any(word in str(error) for word in SIGNS_OF_BAD_DATA):
+            raise DataError(f"--data={config.data}: an example cannot be used: {cause(error)}") from error
         raise
     except tf.errors.ResourceExhaustedError as error:
-        raise TrainerError(f"out of memory: {_first_line(error)}; try a smaller --batch_size or --cache=none") from error
+        raise TrainerError(f"out of memory: {cause(error)}; try a smaller --batch_size or --cache=none") from error
 
 
 class Run:
@@ -156,7 +156,7 @@ class Run:
         summary: dict[str, Any] = {}
         if self.cluster.is_chief:
             summary = self._finish(monitor, reporter)
-        self._goodbye()
+        self._goodbye(monitor)
         return summary
 
     def _restore(self) -> None:
@@ -220,9 +220,10 @@ class Run:
             raise ConfigError(f"--epochs={config.epochs}: the run that is resumed has {progress.epoch} epochs already; "
                               "give the total, which must be more")  # fmt: skip
         servers = self.setup.name == "parameter-server"
+        scorer = roles.Scorer(config, self.splits.validation, self.global_batch) if servers else None
         monitor = Monitor(
             config, progress, self.backup, reporter,
-            best_weights=self.best_weights, score=self._score_locally if servers else None,
+            best_weights=self.best_weights, scorer=scorer, settle=self._settle,
             is_chief=self.cluster.is_chief, check_batches=not servers, global_batch=self.global_batch,
         )  # fmt: skip
         callbacks = [monitor, *self._tensorboard()]
@@ -231,6 +232,11 @@ class Run:
         if progress.epoch < config.epochs and not self.model.stop_training:
             self._fit(callbacks, config.epochs, self.steps_per_epoch)
         return monitor
+
+    def _settle(self) -> None:
+        """Wait for the steps that workers of a parameter-server cluster still have in hand."""
+        if self.setup.name == "parameter-server":
+            tf.distribute.coordinator.ClusterCoordinator(self.setup.strategy).join()
 
     def _fit(self, callbacks: list[Any], epochs: int, steps: int) -> None:
         """Train up to `epochs` epochs of `steps` steps each."""
@@ -253,9 +259,7 @@ class Run:
                                          first_batch=progress.step * replicas_here, first_epoch=progress.epoch)  # fmt: skip
 
         if self.setup.name == "parameter-server":
-            from trainer import roles
-
-            return roles.training_data(self.cluster, training, config, self.global_batch, progress)
+                return roles.training_data(self.cluster, training, config, self.global_batch, progress)
         return self.setup.strategy.distribute_datasets_from_function(batches)
 
     def _validation(self) -> tuple[Any, int]:
@@ -272,12 +276,6 @@ class Run:
 
         return self.setup.strategy.distribute_datasets_from_function(batches), steps
 
-    def _score_locally(self, model: Any) -> tuple[float, float]:
-        """Validation loss and accuracy on this process alone, for strategies whose `fit` does not validate."""
-        from trainer import roles
-
-        return roles.score(self.config, self.splits.validation, model.get_weights(), self.global_batch)
-
     def _tensorboard(self) -> list[Any]:
         config = self.config
         if not (config.tensorboard and self.cluster.is_chief):
@@ -285,9 +283,8 @@ class Run:
         if importlib.util.find_spec("tensorboard") is None:  # TensorFlow 2.21 no longer brings it
             LOG.info("no TensorBoard logs: the package tensorboard is not installed")
             return []
-        profile: Any = tuple(int(part) for part in config.profile_steps.split(",")) if config.profile_steps else 0
         return [keras.callbacks.TensorBoard(self.places.logs, histogram_freq=int(config.histograms),
-                                            write_graph=True, profile_batch=profile)]  # fmt: skip
+                                            write_graph=True, profile_batch=config.profile_steps or 0)]  # fmt: skip
 
     def _finish(self, monitor: Monitor, reporter: Reporter) -> dict[str, Any]:
         """Export the best weights, verify the export, report its accuracy; the chief only."""
@@ -302,7 +299,7 @@ class Run:
             LOG.info("no %s: matplotlib is not installed", outputs.PLOT)
         summary = self._summary(monitor, accuracy)
         outputs.write_json(os.path.join(places.model, outputs.SUMMARY), summary)
-        self.progress.finished = True
+        self.progress.finished, self.progress.finished_at = True, time.time()
         self.backup.write_progress(self.progress)
         print(f"{METRIC} {accuracy:.4f} of epoch {int(best['epoch'])}; model in {places.model}", flush=True)
         return summary
@@ -338,13 +335,14 @@ class Run:
             "history": self.progress.history,
         }
 
-    def _goodbye(self) -> None:
+    def _goodbye(self, monitor: Monitor) -> None:
         """Barrier: every process is done before any leaves, and the workers leave before the chief.
 
         The job ends when the chief exits with 0; whoever still works then is killed.
         """
         if self.setup.name != "multi-worker":
             return
+        LOG.info("best weights: sha256 %s", digest(monitor.best_weights or []))
         all_reduce(self.setup.strategy, 1.0)
         if self.cluster.is_chief:
             wait_until_gone(self.cluster.peers(), GOODBYE_SECONDS)
@@ -376,6 +374,14 @@ def all_reduce(distribution: Any, value: float) -> float:
     return float(total())
 
 
+def digest(weights: list[np.ndarray]) -> str:
+    """A short hash of weights: the same on all processes that trained together."""
+    sha = hashlib.sha256()
+    for weight in weights:
+        sha.update(np.ascontiguousarray(weight).tobytes())
+    return sha.hexdigest()[:16]
+
+
 def wait_until_gone(addresses: tuple[str, ...], seconds: float) -> None:
     """Wait until nothing listens at `addresses`, or `seconds` have passed."""
     end = time.time() + seconds
@@ -387,7 +393,3 @@ def wait_until_gone(addresses: tuple[str, ...], seconds: float) -> None:
             except OSError:
                 break
             time.sleep(0.1)
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0]

@@ -5,8 +5,9 @@ from __future__ import annotations
 import os
 from typing import Any
 
+from trainer import outputs
 from trainer.config import Config
-from trainer.errors import ConfigError
+from trainer.errors import ConfigError, cause
 from trainer.framework import keras, tf
 
 layers = keras.layers
@@ -125,20 +126,18 @@ def _pretrained(config: Config, maker: str, shape: tuple[int, ...], pretrained: 
         if weights in (None, "imagenet"):
             return build_it(include_top=False, weights=weights, input_shape=shape)
         network = build_it(include_top=False, weights=None, input_shape=shape)
-        network.load_weights(_local(str(weights)))
+        _load(network, str(weights))
         return network
     except Exception as error:  # URL errors, HDF5 errors and shape errors, by version
         if weights is None:
             raise
-        reason = str(error).strip().split("\n")[0]
         hint = "put the file in a bucket and give its path, or --weights=none" if weights == "imagenet" else ""
-        raise ConfigError(f"--weights={weights}: cannot load the weights of {config.model}: {reason}; {hint}") from error
+        raise ConfigError(f"--weights={weights}: cannot load the weights of {config.model}: {cause(error)}; {hint}") from error
 
 
-def _local(path: str) -> str:
-    """A local copy of a weights file: HDF5 cannot be read from a bucket."""
-    if os.path.exists(path):
-        return path
-    copy = os.path.join(keras.utils.get_file.__defaults__ and os.path.expanduser("~"), os.path.basename(path))
-    tf.io.gfile.copy(path, copy, overwrite=True)
-    return copy
+def _load(network: Any, path: str) -> None:
+    """Load a Keras weights file by way of a local copy: HDF5 cannot be read from a bucket."""
+    with outputs.temporary_directory() as folder:
+        copy = os.path.join(folder, os.path.basename(path))
+        tf.io.gfile.copy(path, copy)
+        network.load_weights(copy)

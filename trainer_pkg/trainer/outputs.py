@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from trainer.config import Config
-from trainer.errors import OutputError
+from trainer.errors import OutputError, cause
 from trainer.framework import tf
 
 SUMMARY = "summary.json"
@@ -61,7 +61,7 @@ def check_writable(path: str) -> None:
             file.write("probe")
         tf.io.gfile.remove(probe)
     except (tf.errors.OpError, OSError) as error:
-        raise OutputError(f"cannot write to {path}: {_first_line(error)}; give a directory this job may write") from None
+        raise OutputError(f"cannot write to {path}: {cause(error)}; give a directory this job may write") from None
 
 
 @contextlib.contextmanager
@@ -121,7 +121,3 @@ def plot_history(history: list[dict[str, float]], path: str) -> bool:
     figure.savefig(content, format="png")
     write_bytes(path, content.getvalue())
     return True
-
-
-def _first_line(error: BaseException) -> str:
-    return str(error).strip().split("\n")[0]

@@ -34,10 +34,10 @@ def load(config: Config) -> Splits:
         ConfigError: a kind that does not exist.
         DataError: nothing there, not readable, or labels out of range.
     """
-    splits = _open(config.data, config, split=True, class_names=())
+    splits = _open(config.data, config, split=not config.validation_data, class_names=())
     if config.validation_data:
-        other = _open(config.validation_data, config, split=False, class_names=splits.training.class_names)
-        splits = Splits(splits.training, other.training)
+        names = splits.training.class_names
+        splits = Splits(splits.training, _open(config.validation_data, config, split=False, class_names=names).training)
     splits = _agree(splits, config)
     if splits.validation.size == 0 or splits.training.size == 0:
         raise DataError(
@@ -66,7 +66,7 @@ def _open(spec: str, config: Config, *, split: bool, class_names: tuple[str, ...
         return tfrecords(rest, config, split=split)
     from trainer.tfdatasets import tfds_data
 
-    return tfds_data(rest, config, split=split)
+    return tfds_data(rest, config, split=split, for_validation=spec == config.validation_data)
 
 
 def _agree(splits: Splits, config: Config) -> Splits:

@@ -12,6 +12,7 @@ STARTED = time.time()
 
 import argparse  # noqa: E402
 import logging  # noqa: E402
+import os  # noqa: E402
 import signal  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
@@ -27,8 +28,9 @@ from trainer.config import (  # noqa: E402
     not_negative,
     number,
     positive_integer,
+    step_range,
 )
-from trainer.errors import TrainerError, did_you_mean  # noqa: E402
+from trainer.errors import PeerLostError, TrainerError, did_you_mean  # noqa: E402
 
 DEFAULTS = Config()
 LOG = logging.getLogger("trainer")
@@ -108,7 +110,7 @@ def add_loop_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_dir", default=d.output_dir, help="where AIP_MODEL_DIR and the others are not set")
     parser.add_argument("--tensorboard", type=boolean, default=d.tensorboard, help="write scalars and the graph")
     parser.add_argument("--histograms", type=boolean, default=d.histograms, help="of the weights, too")
-    parser.add_argument("--profile_steps", default=d.profile_steps, help="FIRST,LAST step to profile; empty: none")
+    parser.add_argument("--profile_steps", type=step_range, default=d.profile_steps, help="FIRST,LAST step")
     parser.add_argument("--plot", type=boolean, default=d.plot, help="training_curves.png beside the model")
 
 
@@ -153,6 +155,9 @@ def main(argv: Sequence[str] | None = None) -> int:
         train_and_evaluate(settings, place)
     except TrainerError as error:
         print(f"trainer: error: {error}", file=sys.stderr, flush=True)
+        if isinstance(error, PeerLostError):
+            sys.stdout.flush()
+            os._exit(error.exit_code)  # an orderly exit would wait for the lost peer
         return error.exit_code
     return 0
 

@@ -154,7 +154,8 @@ class Children:
         assert process.stdout is not None and process.stderr is not None
         streams = {process.stdout: Splitter(name, "stdout"), process.stderr: Splitter(name, "stderr")}
         child = Child(name, process, ours, streams)
-        for source in (ours, *streams):
+        sources: list[socket.socket | IO[bytes]] = [ours, *streams]
+        for source in sources:
             os.set_blocking(source.fileno(), False)
             self._selector.register(source, selectors.EVENT_READ, child)
             child.open.add(source)

@@ -9,16 +9,19 @@ from pathlib import Path
 
 from vertexrig.spec import Pool
 
-# What a program needs of the machine it runs on. All else of the user's environment stays outside, as it does in the cloud.
-_PASSED = frozenset(
-    "HOME USER LOGNAME LANG LANGUAGE TZ TMPDIR TERM LD_LIBRARY_PATH DYLD_LIBRARY_PATH SSL_CERT_FILE SSL_CERT_DIR "
-    "REQUESTS_CA_BUNDLE CURL_CA_BUNDLE CUDA_VISIBLE_DEVICES CUDA_HOME KERAS_HOME TFDS_DATA_DIR HF_HOME".split()
-)
+# What a program needs of the machine it runs on. All else of the user's environment stays outside, as in the cloud.
+# fmt: off
+_PASSED = frozenset({
+    "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "CUDA_VISIBLE_DEVICES", "CUDA_HOME",
+    "KERAS_HOME", "TFDS_DATA_DIR", "HF_HOME",
+})
 _PASSED_PREFIXES = ("LC_", "TF_CPP_", "OMP_", "NVIDIA_")
-_PROXIES = frozenset("http_proxy https_proxy no_proxy all_proxy".split())
-_CREDENTIALS = frozenset(
-    "GOOGLE_APPLICATION_CREDENTIALS GOOGLE_CLOUD_PROJECT GOOGLE_OAUTH_ACCESS_TOKEN BOTO_CONFIG".split()
-)
+_PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
+_CREDENTIALS = frozenset({
+    "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_OAUTH_ACCESS_TOKEN", "BOTO_CONFIG",
+})
+# fmt: on
 
 _GS = re.compile(r"gs://(?=[a-z0-9])")
 _GCS = re.compile(r"(?:(?<=^)|(?<=[=,:;\"'\s]))/gcs/(?=[a-z0-9])")
@@ -88,7 +91,7 @@ def accelerators_here() -> int:
     """GPUs of this machine that a CUDA program would find."""
     return (
         sum(bool(re.fullmatch(r"nvidia[0-9]+", entry.name)) for entry in os.scandir("/dev"))
-        if os.path.isdir("/dev")
+        if Path("/dev").is_dir()
         else 0
     )
 
@@ -119,4 +122,5 @@ def stand_in(pool: Pool) -> str:
         if pool.tpu_topology
         else f"{max(pool.accelerator_count, 1)} x {name}"
     )
-    return f"{count} virtual CPU device{'s' if count > 1 else ''} (TRAINER_VIRTUAL_DEVICES) for {what} per replica of workerpool{pool.index}"
+    devices = "device" if count == 1 else "devices"
+    return f"{count} virtual CPU {devices} (TRAINER_VIRTUAL_DEVICES) for {what} per replica of workerpool{pool.index}"

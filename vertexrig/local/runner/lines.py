@@ -106,9 +106,8 @@ class LogFiles:
         file = self._files.get(line.task)
         if file is None:
             self.folder.mkdir(parents=True, exist_ok=True)
-            file = self._files[line.task] = open(
-                self.folder / f"{line.task}.log", "a", encoding="utf-8", errors="replace"
-            )
+            path = self.folder / f"{line.task}.log"
+            file = self._files[line.task] = path.open("a", encoding="utf-8", errors="replace")
         file.write(f"{line.timestamp} {line.severity} {line.text}\n")
 
     def flush(self) -> None:

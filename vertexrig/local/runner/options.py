@@ -39,8 +39,8 @@ class RunOptions:
         project_number: Project number, what CLOUD_ML_PROJECT_ID holds.
         region: What CLOUD_ML_REGION holds.
         trial: Trial id, "" outside tuning jobs.
-        interpreters: Image pattern (as `*tf-cpu.2-17*`) to the Python that stands in for it; the first that fits counts,
-            by default the running one.
+        interpreters: Image pattern (as `*tf-cpu.2-17*`) to the Python that stands in for it; the first that fits
+            counts, by default the running one.
         images: Image pattern to the folder that stands in for a custom image.
         docker: Use a Docker engine for container specs when one answers.
         credentials: Pass the user's cloud credentials to replicas.
@@ -50,7 +50,6 @@ class RunOptions:
         slow_start: Seconds each replica takes to become available.
         memory_limit: Bytes a replica's processes may take together, 0 for no limit.
         restart_delay: Seconds before a replica or job is started again.
-        attempts_used: Job retries used up before (by a server that was killed).
     """
 
     job_id: str = ""
@@ -69,7 +68,6 @@ class RunOptions:
     slow_start: float = 0.0
     memory_limit: int = 0
     restart_delay: float = 0.0
-    attempts_used: int = 0
 
 
 def first_match(patterns: Mapping[str, T], image: str) -> T | None:

@@ -1,7 +1,7 @@
-"""Python environments for packages: a cached layer per interpreter, image and packages, on top of the interpreter's own.
+"""Python environments for packages: a cached layer per interpreter, image and packages, on top of the interpreter.
 
-The layer is a virtual environment that also sees what the interpreter sees, so TensorFlow and all else that is installed
-there is used and not downloaded. Packages go into it as the executor of the prebuilt images does it: each one with
+The layer is a virtual environment that also sees what the interpreter sees, so TensorFlow and all else installed there
+is used and not downloaded. Packages go into it the way the executor of the prebuilt images does it: each one with
 `pip install --force-reinstall --no-deps`, then their requirements, of which pip takes what is missing.
 """
 
@@ -17,12 +17,11 @@ import subprocess
 import sys
 import tarfile
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
 from functools import lru_cache
 from pathlib import Path
-from typing import Iterator
 
 from vertexrig.errors import PackageError
 
@@ -34,7 +33,8 @@ _PROBE = (
     "import json, os, sys; "
     "paths = [p for p in sys.path if os.path.basename(p) in ('site-packages', 'dist-packages')]; "
     "has = lambda name: __import__('importlib.util').util.find_spec(name) is not None; "
-    "print(json.dumps({'paths': paths, 'pip': has('pip'), 'setuptools': has('setuptools') and has('wheel'), 'python': sys.executable}))"
+    "print(json.dumps({'paths': paths, 'pip': has('pip'), "
+    "'setuptools': has('setuptools') and has('wheel'), 'python': sys.executable}))"
 )
 _REQUIREMENTS = (
     "import json, sys; from importlib.metadata import distributions; "
@@ -43,7 +43,7 @@ _REQUIREMENTS = (
 
 _KERAS = (
     "import json; from importlib import metadata; "
-    "found = {d.metadata['Name'].lower().replace('-', '_'): d.version for d in metadata.distributions() if d.metadata['Name']}; "
+    "found = {d.metadata['Name'].lower().replace('-', '_'): d.version for d in metadata.distributions()}; "
     "print(json.dumps({name: found.get(name, '') for name in ('tensorflow', 'tf_keras')}))"
 )
 
@@ -90,18 +90,17 @@ def _plain() -> dict[str, str]:
 
 
 def layer_key(base: Interpreter, image: str, packages: Sequence[Path]) -> str:
-    """Names an environment by what goes into it: the interpreter and its packages' state, the image, each package's bytes."""
+    """Names an environment by what goes into it: interpreter, state of its packages, image, each package's bytes."""
     digest = hashlib.sha256()
     digest.update(json.dumps([base.python, image]).encode())
     for folder in base.site:
         try:
-            digest.update(f"{folder} {os.stat(folder).st_mtime_ns}".encode())
+            digest.update(f"{folder} {Path(folder).stat().st_mtime_ns}".encode())
         except OSError:
             continue
     for package in packages:
         digest.update(package.name.encode() + b"\0")
-        with open(package, "rb") as file:
-            digest.update(hashlib.sha256(file.read()).digest())
+        digest.update(hashlib.sha256(package.read_bytes()).digest())
     return digest.hexdigest()[:20]
 
 
@@ -187,8 +186,8 @@ def _without_other_keras(
 ) -> list[str]:
     """The requirements without a tf-keras that belongs to another TensorFlow than the one here.
 
-    A package is built for its image's TensorFlow and pins tf-keras to it; installed here, it would break the
-    TensorFlow that stands in for the image's.
+    A package is built for its image's TensorFlow and pins tf-keras to it; installed here, it would bring a second
+    TensorFlow with it.
     """
     kept = [line for line in required if not re.match(r"tf[-_.]keras\b", line, re.IGNORECASE)]
     if len(kept) == len(required):
@@ -220,7 +219,7 @@ def _isolation(base: Interpreter, package: Path) -> list[str]:
 @contextmanager
 def _locked(path: Path, give_up: Callable[[], bool]) -> Iterator[None]:
     """Hold a lock that the system frees when this process dies."""
-    with open(path, "w") as file:
+    with path.open("w") as file:
         while True:
             try:
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -1,8 +1,8 @@
 """What the service does when a replica ends: which exits are permanent, what is tried again and how often.
 
-Source: the page understanding-training-service of the Vertex AI documentation as of 2026-08-22. A user's own exception is
-permanent; SIGABRT and SIGSEGV are retried; running out of memory is permanent; a worker that is lost is restarted with
-the same name, up to five times, after which the whole job is retried up to three times.
+Source: the page understanding-training-service of the Vertex AI documentation as of 2026-08-22. A user's own exception
+is permanent; SIGABRT and SIGSEGV are retried; running out of memory is permanent; a lost worker is restarted with the
+same name, up to five times, after which the whole job is retried up to three times.
 """
 
 from __future__ import annotations

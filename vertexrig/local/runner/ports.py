@@ -14,7 +14,7 @@ _taken: set[int] = set()
 
 
 def _is_free(port: int) -> bool:
-    for host in ("127.0.0.1", "0.0.0.0"):  # noqa: S104  TensorFlow's servers bind the latter
+    for host in ("127.0.0.1", "0.0.0.0"):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:

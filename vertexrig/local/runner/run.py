@@ -99,6 +99,7 @@ def run_job(
     root: Path | str,
     on_line: OnLine | None = None,
     on_state: OnState | None = None,
+    on_pause: Callable[[], None] | None = None,
     control: Control | None = None,
     options: RunOptions | None = None,
 ) -> JobResult:
@@ -109,6 +110,7 @@ def run_job(
         root: The local Vertex's folder: buckets in `gs/`, environments in `envs/`, each job's own in `jobs/<id>/`.
         on_line: Called with each line of output, in this thread.
         on_state: Called with each new state of the job, but not the last one, which the result holds.
+        on_pause: Called when no more lines are there for the moment, before the thread waits.
         control: Cancels the job or injects faults, from other threads.
         options: See `RunOptions`.
 
@@ -118,7 +120,7 @@ def run_job(
     options = options or RunOptions()
     options = replace(options, job_id=options.job_id or new_job_id())
     own = control or Control()
-    run = _Run(job, Path(root).absolute(), on_line, on_state, own, options)
+    run = _Run(job, Path(root).absolute(), on_line, on_state, on_pause, own, options)
     try:
         return run.go()
     finally:
@@ -157,6 +159,7 @@ class _Run:
         root: Path,
         on_line: OnLine | None,
         on_state: OnState | None,
+        on_pause: Callable[[], None] | None,
         control: Control,
         options: RunOptions,
     ) -> None:
@@ -166,7 +169,7 @@ class _Run:
         self.files = LogFiles(self.folder / "logs")
         self.children = Children(self._line, control.fileno())
         self.scheduling = _scheduling(self.job)
-        self.counts = policy.Counts({}, options.attempts_used)
+        self.counts = policy.Counts({})
         self.preemptions = 0
         self.members: dict[str, _Member] = {}
         self.installing: deque[str] = deque(maxlen=_STDERR_KEPT)
@@ -176,7 +179,7 @@ class _Run:
         self.failed, self.words = "", ""
         self.deadline = float("inf")
         self.begun = time.monotonic()
-        self._on_line, self._on_state, self._state = on_line, on_state, ""
+        self._on_line, self._on_state, self._on_pause, self._state = on_line, on_state, on_pause, ""
 
     # what the run says
 
@@ -191,10 +194,16 @@ class _Run:
     def say(self, text: str, severity: str = "INFO", task: str = SERVICE) -> None:
         self._line(Line(time.time(), task, severity, text))
 
+    def _flush(self) -> None:
+        """Hand on what was said."""
+        self.files.flush()
+        if self._on_pause is not None:
+            self._on_pause()
+
     def state(self, state: str) -> None:
         if state != self._state:
             self._state = state
-            self.files.flush()
+            self._flush()
             if self._on_state is not None:
                 self._on_state(state)
 
@@ -271,7 +280,7 @@ class _Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         replicas = cluster.replicas(self.pools)
         self.ports = ports.take(len(replicas))
-        by_place = {(r.pool, r.index): port for r, port in zip(replicas, self.ports)}
+        by_place = {(r.pool, r.index): port for r, port in zip(replicas, self.ports, strict=True)}
         replicas = cluster.replicas(self.pools, lambda pool, index: f"127.0.0.1:{by_place[pool, index]}")
         directories = cluster.output_directories(self.job, self.options.trial)
         for uri in directories.values():
@@ -392,7 +401,7 @@ class _Run:
         limit = min(self.deadline, until if until is not None else float("inf"))
         wait = limit - time.monotonic()
         ended = self.children.poll(None if wait == float("inf") else max(wait, 0.0))
-        self.files.flush()
+        self._flush()
         self._asked()
         for child in ended:
             self._end_of(child)
@@ -465,8 +474,8 @@ class _Run:
             return []
         uri = f"{base}/{self.options.trial}" if self.options.trial else base
         folder = environment.local_path(uri, self.root)
-        found = (path for path in sorted(folder.rglob("*")) if path.is_file())
-        return [f"{uri}/{path.relative_to(folder).as_posix()}" for path, _ in zip(found, range(_OUTPUTS_LISTED))]
+        found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        return [f"{uri}/{path.relative_to(folder).as_posix()}" for path in found[:_OUTPUTS_LISTED]]
 
 
 def _scheduling(job: Mapping[str, Any]) -> policy.Scheduling:

@@ -1,12 +1,13 @@
-"""The process that stands between the runner and one replica; it runs alone and imports nothing but the standard library.
+"""The process that stands between the runner and one replica; it runs alone, on the standard library only.
 
-It starts the program in a process group of its own and sees to it that nothing of it outlives the runner: the socket it
-is given closes when the runner dies, however it dies, and then everything below the warden is killed. On Linux it adopts
-what the program leaves behind (PR_SET_CHILD_SUBREAPER), so that a daemon the program started ends with it, as it would
-with its container.
+It starts the program in a process group of its own and sees to it that nothing of it outlives the runner: the socket
+it is given closes when the runner dies, however it dies, and then everything below the warden is killed. On Linux it
+adopts what the program leaves behind (PR_SET_CHILD_SUBREAPER), so that a daemon the program started ends with it, as
+it would with its container.
 
-Called as `python warden.py FD OPTIONS -- PROGRAM ARGS...`; OPTIONS is JSON: `memory` (bytes, 0 for no limit), `cwd`, `cleanup`
-(a command run at the end). On the socket it reads lines `signal NUMBER` and writes `start PID`, `exit STATUS OOM`.
+Called as `python warden.py FD OPTIONS -- PROGRAM ARGS...`; OPTIONS is JSON: `memory` (bytes, 0 for no limit), `cwd`,
+`cleanup` (a command run at the end). On the socket it reads lines `signal NUMBER` and writes `start PID`,
+`exit STATUS OOM`.
 """
 
 from __future__ import annotations
@@ -19,6 +20,9 @@ import signal
 import socket
 import sys
 import time
+
+# pathlib takes as long to import as all the rest
+# ruff: noqa: PTH110, PTH118, PTH123, PTH208
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PAGE = os.sysconf("SC_PAGE_SIZE")
@@ -33,7 +37,7 @@ def _prctl(option: int, value: int) -> None:
 def _stat(pid: int) -> tuple[int, int] | None:
     """Parent and resident bytes of a process, None when it is gone."""
     try:
-        with open("/proc/%d/stat" % pid) as file:
+        with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()
         return int(fields[1]), int(fields[21]) * _PAGE
     except (OSError, IndexError, ValueError):
@@ -161,10 +165,15 @@ def main() -> None:
 
 
 def _watch(control: socket.socket, wake: int, child: int, memory: int) -> tuple[int | None, bool]:
-    """Wait for the program's end or the runner's; the program's status (None if the runner went) and whether it took too much memory."""
+    """Wait for the program's end or the runner's.
+
+    Returns:
+        The program's status, None if the runner went; and whether it took too much memory.
+    """
     buffer, over = b"", False
+    sources: list[int] = [control.fileno(), wake]
     while True:
-        ready = select.select([control, wake], [], [], 0.25 if memory else None)[0]
+        ready = select.select(sources, [], [], 0.25 if memory else None)[0]
         if wake in ready:
             os.read(wake, 4096)
         status = _reap(child)
@@ -173,7 +182,7 @@ def _watch(control: socket.socket, wake: int, child: int, memory: int) -> tuple[
         if memory and not over and sum(_descendants().values()) > memory:
             over = True
             _signal(child, signal.SIGKILL)
-        if control in ready:
+        if control.fileno() in ready:
             data = control.recv(4096)
             if not data:
                 return None, over
