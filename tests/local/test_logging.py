@@ -150,20 +150,19 @@ def test_any_text_is_a_filter_or_a_400(text: str) -> None:
         assert matches(node, ENTRY) in (True, False)
 
 
-@given(st.lists(st.sampled_from(["timestamp", "severity", "job"]), min_size=1, max_size=4), st.data())
+@settings(max_examples=600, deadline=None)
+@given(st.lists(st.sampled_from(["timestamp", "timestamp", "timestamp", "job"]), min_size=1, max_size=3), st.data())
 def test_bounds_never_lose_an_entry(kinds: list[str], data: st.DataObject) -> None:
     """What a filter lets through lies within the bounds that the index is read with."""
     operator = st.sampled_from(["=", "<", "<=", ">", ">=", "!="])
-    joiner = data.draw(st.sampled_from([" AND ", " OR ", " "]))
+    joiner = data.draw(st.sampled_from([" AND ", " OR ", " OR "]))
     pieces = []
     for kind in kinds:
         if kind == "timestamp":
             second = data.draw(st.integers(0, 3))
             pieces.append(f'timestamp{data.draw(operator)}"2026-11-20T12:00:0{second}Z"')
-        elif kind == "job":
-            pieces.append(f'resource.labels.job_id{data.draw(operator)}"12{data.draw(st.integers(2, 4))}"')
         else:
-            pieces.append("severity>=INFO")
+            pieces.append(f'resource.labels.job_id{data.draw(operator)}"12{data.draw(st.integers(2, 4))}"')
     text = data.draw(st.sampled_from(["{}", "NOT ({})", "({}) severity=ERROR"])).format(joiner.join(pieces))
     entry = {**ENTRY, "timestamp": f"2026-11-20T12:00:0{data.draw(st.integers(0, 3))}.000000000Z"}
     found = bounds(parse(text))
