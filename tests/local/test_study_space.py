@@ -112,7 +112,7 @@ def test_any_range_of_floats_holds_its_values(one: float, other: float, unit: fl
         ({"discreteValueSpec": {"values": [1]}}, "parameterId is missing"),
         ({"parameterId": "x", "discreteValueSpec": {}}, "values is empty"),
         ({"parameterId": "x", "doubleValueSpec": {"minValue": 2, "maxValue": 1}}, "is above"),
-        ({"parameterId": "x", "doubleValueSpec": {"minValue": 2}}, "needs minValue and maxValue"),
+        ({"parameterId": "x", "doubleValueSpec": {}}, "needs minValue and maxValue"),
         ({**LR, "doubleValueSpec": {"minValue": 0, "maxValue": 1}}, "needs a range above 0"),
         ({**LR, "conditionalParameterSpecs": [{"parentIntValues": {"values": [1]}, "parameterSpec": UNITS}]}, "no conditional"),
         ({**UNITS, "conditionalParameterSpecs": [{"parentIntValues": {"values": [64]}, "parameterSpec": LR}]}, "parentDiscreteValues"),
