@@ -66,6 +66,9 @@ def test_best_follows_the_goal_and_passes_over_what_does_not_count() -> None:
     (loser,) = trials.best(job([L2, BATCH], ROWS, goal="MINIMIZE"))
     assert loser.id == "1"
     assert trials.best(job([L2, BATCH], ROWS[1:2])) == ()
+    half = job([L2, BATCH], ROWS)  # an infeasible trial may still list what it measured before it died
+    half["trials"][1]["finalMeasurement"] = {"metrics": [{"metricId": "accuracy", "value": 0.99}]}
+    assert [trial.id for trial in trials.best(half)] == ["3"]
     assert trials.best(job([L2], [])) == ()
 
 

@@ -49,7 +49,7 @@ def replica_text(explanation: Explanation, replica: Replica) -> str:
     lines = [f"{replica.name}{of_trial}: {pool.label} {replica.index} of {_clean(explanation.name)}"]
     environment = explanation.environment(replica)
     spread = {"TF_CONFIG": explanation.tf_config(replica), "CLUSTER_SPEC": explanation.cluster_spec(replica)}
-    lines += ["", *(f"{name}={_clean(value)}" for name, value in environment.items() if name not in spread)]
+    lines += ["", *(f"{_clean(name)}={_clean(value)}" for name, value in environment.items() if name not in spread)]
     for name, value in spread.items():
         shown = "not set: the job has one replica" if value is None else json.dumps(value, indent=2, ensure_ascii=True)
         lines += ["", f"{name} {shown}" if value is None else f"{name}={shown}"]
@@ -407,7 +407,7 @@ def _clean(value: str) -> str:
 
 def _box_text(value: str) -> str:
     """Text from a job as it may stand in a box, where every character is one column wide."""
-    return value.encode("ascii", "backslashreplace").decode() if not value.isascii() else _clean(value)
+    return _clean(value.encode("ascii", "backslashreplace").decode())
 
 
 def _columns(value: str) -> int:

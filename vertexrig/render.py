@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import jinja2
 from markupsafe import Markup
 
-from vertexrig import resolve, yamltext
+from vertexrig import resolve, spec, yamltext
 from vertexrig.catalog import Catalog
 from vertexrig.config import Loaded
 from vertexrig.errors import ConfigError, TemplateError, VertexrigError, did_you_mean
@@ -51,7 +51,7 @@ class Rendered:
     region: str
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> spec.Kind:
         """`CustomJobSpec` or `HyperparameterTuningJob`."""
         return self.view.kind
 
@@ -144,7 +144,12 @@ class Renderer:
             found = self.catalog.find_short(self.loaded.project.trainer.image, "cpu")
             return found.version if found is not None and found.framework == "tf" else None
         versions: list[str | None] = []
-        resolve.resolve(self.loaded, name, self.catalog, lambda version: versions.append(version) or "")
+
+        def note(version: str | None) -> str:
+            versions.append(version)
+            return ""
+
+        resolve.resolve(self.loaded, name, self.catalog, note)
         return versions[0] if versions else None
 
     def package_uri(self, tf_version: str | None) -> str:

@@ -217,7 +217,7 @@ def read(source: Path | str, module: str | None = None) -> TrainerSource:
     if not modules:
         return TrainerSource(module=name, problems=tuple(problems))
     code = Code(modules)
-    flags = collect(code)
+    flags, runs = collect(code), Runs(code)
     keras, legacy = _keras(code)
     environment, complete = _environment(code)
     return TrainerSource(
@@ -228,12 +228,12 @@ def read(source: Path | str, module: str | None = None) -> TrainerSource:
         parsers=flags.parsers,
         tolerates_unknown=flags.tolerates_unknown,
         abbreviations=flags.abbreviations,
-        metrics=tuple(_metrics(code)),
+        metrics=tuple(_metrics(code, runs)),
         strategies=tuple(_strategies(code)),
         keras=keras,
         legacy_keras=legacy,
         environment=environment,
-        environment_needed=_needed(code, environment),
+        environment_needed=_needed(runs, environment),
         environment_complete=complete,
         imports=tuple(_imports(code, tree)),
         work_at_import=tuple(_work_at_import(modules[0])),
@@ -308,13 +308,12 @@ def _targets(module: Module) -> list[str]:
     return list(dict.fromkeys(targets))
 
 
-def _needed(code: Code, names: dict[str, Place]) -> dict[str, Place]:
-    return {name: Place(file, line, name) for name, (file, line) in Runs(code).needed(names).items()}
+def _needed(runs: Runs, names: dict[str, Place]) -> dict[str, Place]:
+    return {name: Place(file, line, name) for name, (file, line) in runs.needed(names).items()}
 
 
-def _metrics(code: Code) -> list[Metric]:
+def _metrics(code: Code, runs: Runs) -> list[Metric]:
     found: list[Metric] = []
-    runs = Runs(code)
     functions = {id(call.node.func) for call in code.calls}
     for call in code.callers("report_hyperparameter_tuning_metric"):
         keywords = {keyword.arg: keyword.value for keyword in call.node.keywords}

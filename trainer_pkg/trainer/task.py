@@ -28,6 +28,7 @@ from trainer.config import (  # noqa: E402
     not_negative,
     number,
     positive_integer,
+    step_range,
 )
 from trainer.errors import PeerLostError, TrainerError, did_you_mean  # noqa: E402
 
@@ -109,7 +110,7 @@ def add_loop_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_dir", default=d.output_dir, help="where AIP_MODEL_DIR and the others are not set")
     parser.add_argument("--tensorboard", type=boolean, default=d.tensorboard, help="write scalars and the graph")
     parser.add_argument("--histograms", type=boolean, default=d.histograms, help="of the weights, too")
-    parser.add_argument("--profile_steps", default=d.profile_steps, help="FIRST,LAST step to profile; empty: none")
+    parser.add_argument("--profile_steps", type=step_range, default=d.profile_steps, help="FIRST,LAST step")
     parser.add_argument("--plot", type=boolean, default=d.plot, help="training_curves.png beside the model")
 
 
