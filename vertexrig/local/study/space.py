@@ -254,9 +254,10 @@ def _dimension(spec: Mapping[str, Any], path: str, parent: str) -> Dimension:
 
 
 def _bounds(body: Mapping[str, Any], path: str, kind: Kind) -> tuple[float, float]:
-    if "minValue" not in body or "maxValue" not in body:
+    if "minValue" not in body and "maxValue" not in body:
         raise ConfigError(f"{path} needs minValue and maxValue")
-    low, high = ((int if kind == "INTEGER" else float)(body[key]) for key in ("minValue", "maxValue"))
+    # the service's JSON leaves out a bound that is 0
+    low, high = ((int if kind == "INTEGER" else float)(body.get(key, 0)) for key in ("minValue", "maxValue"))
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise ConfigError(f"{path}: minValue {low:g} is above maxValue {high:g}; swap them")
     return low, high
