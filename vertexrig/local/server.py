@@ -350,7 +350,8 @@ def _write(lock: IO[str], here: Running) -> None:
 
 @contextmanager
 def _bound(port: int) -> Iterator[socket.socket]:
-    with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as listener:
+    # asyncio sets TCP_NODELAY only on sockets that name their protocol; without it each answer takes 40 ms longer
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, port))
