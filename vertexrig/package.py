@@ -170,7 +170,7 @@ def _outside(folder: Path, out_dir: Path, sources: Sources) -> None:
     except ValueError:
         return
     first = inside.split("/")[0]
-    if first not in {"build", "dist"} and not first.startswith(".") or inside == ".":
+    if (first not in {"build", "dist"} and not first.startswith(".")) or inside == ".":
         raise PackageError(
             f"the output folder {str(out_dir)!r} is inside the trainer's folder {str(sources.folder)!r}: choose another"
         )

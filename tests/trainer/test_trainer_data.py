@@ -140,7 +140,9 @@ def images(count: int = 6) -> tf.Tensor:
 def test_each_image_of_each_batch_is_changed_in_its_own_way(flags: dict[str, object]) -> None:
     """Equal images come out different from one another and from batch to batch, in range, and repeatably."""
     config = replace(CONFIG, **flags)  # type: ignore[arg-type]
-    first, second = (augment.augment(images(32), tf.constant([number, 3], tf.int64), config).numpy() for number in (0, 1))
+    first, second = (
+        augment.augment(images(32), tf.constant([number, 3], tf.int64), config).numpy() for number in (0, 1)
+    )
     assert first.shape == (32, 16, 16, 3)
     assert len({image.tobytes() for image in first}) > 1
     assert not np.array_equal(first, second)

@@ -46,7 +46,9 @@ def csv_files(path: str, config: Config, *, split: bool, class_names: tuple[str,
             return mine.map(lambda name, label: (decode(tf.io.read_file(name)), label),
                             num_parallel_calls=AUTOTUNE, deterministic=config.deterministic)  # fmt: skip
 
-        return Source(f"csv:{path} ({part})", lambda parts: even_shards(len(indices), parts), elements, classes, shape, names)
+        return Source(
+            f"csv:{path} ({part})", lambda parts: even_shards(len(indices), parts), elements, classes, shape, names
+        )
 
     return Splits(source("training", kept), source("validation", held))
 
