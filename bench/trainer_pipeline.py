@@ -73,7 +73,7 @@ def seconds(batches, model, steps: int) -> float:
     """Wall time of `steps` training steps from a fresh iterator: first epoch, and filling of buffers, included."""
     began = time.perf_counter()
     if model is None:
-        for _ in zip(range(steps), batches):
+        for _ in zip(range(steps), batches, strict=False):
             pass
     else:
         model.fit(batches, steps_per_epoch=steps, epochs=1, verbose=0)

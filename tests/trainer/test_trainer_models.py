@@ -58,7 +58,7 @@ def test_one_step_of_each_model_changes_its_weights(model: str) -> None:
     shape = (32, 32, 3) if model in models.BACKBONES else (8, 8, 1)
     before, after, loss = step(Config(model=model, weights="none", num_units=8, l1=1e-5, l2=1e-5, dropout=0.1), shape)
     assert np.isfinite(loss)
-    assert any(not np.array_equal(a, b) for a, b in zip(before, after))
+    assert any(not np.array_equal(a, b) for a, b in zip(before, after, strict=False))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
@@ -69,7 +69,7 @@ def test_every_optimizer_steps_in_every_precision(optimizer: str, precision: str
         Config(model="dense", n_neurons=8, optimizer=optimizer, precision=precision, clip_norm=1)
     )
     assert np.isfinite(loss) and {weight.dtype for weight in after} == {np.dtype("float32")}
-    assert any(not np.array_equal(a, b) for a, b in zip(before, after))
+    assert any(not np.array_equal(a, b) for a, b in zip(before, after, strict=False))
 
 
 def test_one_step_under_xla() -> None:
@@ -82,7 +82,7 @@ def test_gradients_are_clipped() -> None:
     """With SGD a tiny clip_norm bounds the size of the whole step."""
     config = Config(model="dense", n_neurons=8, optimizer="sgd", momentum=0, learning_rate=1, clip_norm=1e-3)
     before, after, _ = step(config)
-    assert np.sqrt(sum(np.sum((a - b) ** 2) for a, b in zip(before, after))) == pytest.approx(1e-3, rel=1e-2)
+    assert np.sqrt(sum(np.sum((a - b) ** 2) for a, b in zip(before, after, strict=False))) == pytest.approx(1e-3, rel=1e-2)
 
 
 def test_penalties_add_to_the_loss() -> None:

@@ -103,7 +103,7 @@ def _check_images(images: np.ndarray, path: str, config: Config) -> None:
     """Raises: DataError naming the first images that are missing, or the first one if it cannot be decoded."""
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(tf.io.gfile.exists, images[:CHECKED].tolist()))
-    missing = [str(name) for name, there in zip(images, found) if not there]
+    missing = [str(name) for name, there in zip(images, found, strict=False) if not there]
     if missing:
         more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         raise DataError(f"--data=csv:{path}: no such image: {', '.join(missing[:SHOWN])}{more}; "
