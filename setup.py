@@ -59,7 +59,9 @@ setup(
         "vertexrig.local.storage",
         "vertexrig.local.store",
         "vertexrig.local.study",
+        "vertexrig.package",
         "vertexrig.templates",
+        "vertexrig.trainer_source",
     ],
     package_dir={"vertexrig.templates": "templates"},
     package_data={

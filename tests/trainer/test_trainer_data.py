@@ -112,7 +112,12 @@ def test_validation_sees_each_example_once_whatever_the_padding(parts: int) -> N
         batches = list(data.validation_batches(source, Shard(parts, index), 4, CONFIG, steps))
         assert len(batches) == steps
         assert {batch[0].shape for batch in batches} == {(4, 2, 2, 1)}
-        seen += [int(label) for _, labels, weights in batches for label, weight in zip(labels, weights, strict=False) if weight == 1]
+        seen += [
+            int(label)
+            for _, labels, weights in batches
+            for label, weight in zip(labels, weights, strict=False)
+            if weight == 1
+        ]
     assert sorted(seen) == list(range(23))
 
 

@@ -82,7 +82,9 @@ def test_gradients_are_clipped() -> None:
     """With SGD a tiny clip_norm bounds the size of the whole step."""
     config = Config(model="dense", n_neurons=8, optimizer="sgd", momentum=0, learning_rate=1, clip_norm=1e-3)
     before, after, _ = step(config)
-    assert np.sqrt(sum(np.sum((a - b) ** 2) for a, b in zip(before, after, strict=False))) == pytest.approx(1e-3, rel=1e-2)
+    assert np.sqrt(sum(np.sum((a - b) ** 2) for a, b in zip(before, after, strict=False))) == pytest.approx(
+        1e-3, rel=1e-2
+    )
 
 
 def test_penalties_add_to_the_loss() -> None:
