@@ -40,7 +40,16 @@ sweep grid: $(READY) ## Render and check the sweep of that name
 	@$(if $(filter cloud,$(RUN)),$(RIG) submit $@ $(SETS))
 
 demo: $(READY) ## Render, check and explain the jobs, then really train one on this machine
-	@$(VENV)/bin/python bench/demo.py
+	@echo "== every job and sweep of vertexrig.yaml, rendered and checked into build/jobs/"
+	@$(RIG) render $(JOBS) sweep grid
+	@echo; echo "== the cluster that job multi-worker makes"
+	@$(RIG) explain multi-worker
+	@echo; echo "== the trainer, packaged for the image of job cpu"
+	@$(RIG) package cpu
+	@echo; echo "== job cpu, run on this machine from build/jobs/cpu.yaml as Vertex AI would run it"
+	@$(RIG) rehearse cpu
+	@echo; echo "== sweep, four short trials of it, two at a time"
+	@$(RIG) rehearse sweep --trials 4 --quiet --set args.epochs=3 --set parallel_trial_count=2
 
 test: $(READY) ## Run the tests
 	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal
@@ -58,7 +67,8 @@ bench: $(READY) ## Ratios against real peers, one table
 	@$(VENV)/bin/python bench/run.py
 
 reference: $(READY) ## Generate the reference pages in docs/
-	@$(VENV)/bin/python -m vertexrig.docs
+	@$(VENV)/bin/python -m vertexrig.reference > docs/project-file.md.new && mv docs/project-file.md.new docs/project-file.md
+	@$(VENV)/bin/python -m vertexrig.checks.reference > docs/checks.md.new && mv docs/checks.md.new docs/checks.md
 
 wheel: $(READY) ## Build the tool's wheel into dist/
 	@$(VENV)/bin/python -m build --wheel --outdir dist

@@ -10,7 +10,11 @@ from pathlib import Path
 
 import pytest
 
+import vertexrig as package
+
 REPOSITORY = Path(__file__).parent.parent
+INSTALLED = Path(package.__file__).parent.parent
+"""Where the vertexrig under test is imported from: the checkout, or the installed wheel."""
 
 
 def need(program: str) -> str:
@@ -30,6 +34,6 @@ def vertexrig(
     """The command line as a real process."""
     return subprocess.run(
         [sys.executable, "-m", "vertexrig", *args],
-        cwd=cwd, env={**os.environ, "PYTHONPATH": os.environ.get("PYTHONPATH", ""), **(env or {})},
+        cwd=cwd, env={**os.environ, "PYTHONPATH": str(INSTALLED), **(env or {})},
         input=stdin, capture_output=True, text=True, timeout=300,
     )  # fmt: skip

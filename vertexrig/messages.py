@@ -26,7 +26,7 @@ def _import_alone() -> dict[str, types.ModuleType]:
     spec = PathFinder.find_spec(_PACKAGE, google.cloud.__path__)
     if spec is None or not spec.submodule_search_locations:
         raise ModuleNotFoundError(_PACKAGE)
-    folder = Path(list(spec.submodule_search_locations)[0])
+    folder = Path(next(iter(spec.submodule_search_locations)))
     stand_ins = {_PACKAGE: folder, f"{_PACKAGE}.types": folder / "types"}
     try:
         for name, path in stand_ins.items():

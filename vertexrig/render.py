@@ -21,7 +21,7 @@ from typing import Any, NoReturn
 import jinja2
 from markupsafe import Markup
 
-from vertexrig import resolve, yamltext
+from vertexrig import resolve, spec, yamltext
 from vertexrig.catalog import Catalog
 from vertexrig.config import Loaded
 from vertexrig.errors import ConfigError, TemplateError, VertexrigError, did_you_mean
@@ -51,7 +51,7 @@ class Rendered:
     region: str
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> spec.Kind:
         """`CustomJobSpec` or `HyperparameterTuningJob`."""
         return self.view.kind
 
@@ -144,13 +144,18 @@ class Renderer:
             found = self.catalog.find_short(self.loaded.project.trainer.image, "cpu")
             return found.version if found is not None and found.framework == "tf" else None
         versions: list[str | None] = []
-        resolve.resolve(self.loaded, name, self.catalog, lambda version: versions.append(version) or "")
+
+        def note(version: str | None) -> str:
+            versions.append(version)
+            return ""
+
+        resolve.resolve(self.loaded, name, self.catalog, note)
         return versions[0] if versions else None
 
     def package_uri(self, tf_version: str | None) -> str:
         """Where the trainer's package for an image of this TensorFlow version lies, or will once it is uploaded."""
         if tf_version not in self.packages:
-            from vertexrig import package
+            from vertexrig.package.identity import identify
 
             project = self.loaded.project
             if not project.bucket:
@@ -158,7 +163,7 @@ class Renderer:
             folder = self.loaded.path(project.trainer.path)
             if not folder.is_dir():
                 raise self.loaded.error(f"there is no folder {folder}", "trainer", "path")
-            identity = package.identify(folder, tf_version=tf_version)
+            identity = identify(folder, tf_version=tf_version)
             self.packages[tf_version] = f"{project.bucket.rstrip('/')}/packages/{identity.file_name}"
         return self.packages[tf_version]
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from typing import Any
 
 from vertexrig import project as model
+from vertexrig import spec
 from vertexrig.catalog import Catalog
 from vertexrig.config import Loaded
 from vertexrig.errors import did_you_mean
@@ -86,7 +87,7 @@ class View:
     study: model.Study | None = None
 
     @property
-    def kind(self) -> str:
+    def kind(self) -> spec.Kind:
         return "CustomJobSpec" if self.sweep is None else "HyperparameterTuningJob"
 
 

@@ -13,7 +13,7 @@ import types
 import typing
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from functools import lru_cache
+from functools import cache
 from typing import Any, Literal, TypeVar, Union
 
 from vertexrig import yamltext
@@ -59,7 +59,7 @@ def dotted(path: yamltext.RawPath) -> str:
     return text
 
 
-@lru_cache(maxsize=None)
+@cache
 def _hints(cls: Any) -> dict[str, Any]:
     return typing.get_type_hints(cls)
 

@@ -16,7 +16,11 @@ from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
 from vertexrig.project import Sweep
 from vertexrig.render import Rendered, Renderer
-from vertexrig.trainer_source import TrainerSource, read
+from vertexrig.trainer_source.cache import read_cached
+from vertexrig.trainer_source.model import TrainerSource
+
+GCLOUD_REFUSES = "pool-empty-gcloud"
+"""The rule on what the API takes and gcloud does not."""
 
 _POOL = re.compile(r"workerPoolSpecs\[(\d+)\]")
 # where the project file has another word for a field of the API
@@ -47,6 +51,12 @@ class Prepared:
     def ok(self) -> bool:
         """True if nothing of severity error was found."""
         return not any(finding.severity is Severity.ERROR for finding in self.findings)
+
+    def command(self, file: Path) -> str:
+        """The line for a shell that submits the YAML once it stands in `file`."""
+        if any(finding.id == GCLOUD_REFUSES for finding in self.findings):
+            return f"vertexrig submit {self.rendered.view.name}"
+        return self.rendered.shell_command(file)
 
 
 class Workspace:
@@ -79,7 +89,8 @@ class Workspace:
         """The project's trainer as read, with `module` as its entry; None if its folder is not there."""
         if module not in self._trainers:
             folder = self._trainer or self.loaded.path(self.loaded.project.trainer.path)
-            self._trainers[module] = read(folder, module) if folder.is_dir() else None
+            store = self.loaded.path("build/cache")
+            self._trainers[module] = read_cached(folder, module, store) if folder.is_dir() else None
         return self._trainers[module]
 
     def context(self, document: spec.Document) -> checks.Context:
@@ -91,10 +102,12 @@ class Workspace:
         trainer = self.trainer(modules.pop()) if known else None
         return checks.Context(self.catalog, region=self._region or project.region, trainer=trainer)
 
-    def prepare(self, name: str) -> Prepared:
-        """A job or sweep of the project, rendered and checked."""
+    def prepare(self, name: str, *, check: bool = True) -> Prepared:
+        """A job or sweep of the project, rendered and, unless told otherwise, checked."""
         rendered = self.renderer.render(name)
         document = spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind)
+        if not check:
+            return Prepared(rendered, document, [])
         silenced = self.silences(name)
         found = checks.check(document, self.context(document), silenced)
         outside = {
@@ -104,6 +117,7 @@ class Workspace:
         for rule, problems in outside.items():
             if rule not in silenced:
                 found += [replace(one, file=str(self.loaded.file)) for one in checks.findings(rule, problems)]
+        found = [_through_the_api(finding, name) if finding.id == GCLOUD_REFUSES else finding for finding in found]
         found = [replace(finding, line=self.line(rendered, document, finding.path)) for finding in found]
         return Prepared(rendered, document, found)
 
@@ -149,6 +163,11 @@ class Workspace:
                         if key in lines:
                             return lines[key]
         return lines.get(bases[0])
+
+
+def _through_the_api(finding: Finding, name: str) -> Finding:
+    """What only gcloud refuses is a warning for a job of the project: `vertexrig submit` goes another way."""
+    return replace(finding, severity=Severity.WARNING, fix=f"send it through the API: vertexrig submit {name}")
 
 
 def _project_names(document: spec.Document, path: str) -> Iterator[str]:

@@ -159,6 +159,9 @@ def _disk(kind: str = "pd-ssd", size: int = 100) -> dict[str, Any]:
 
 _ARM = f"{M0}.machineType"
 _A4X = {_ARM: "a4x-highgpu-4g", f"{M0}.acceleratorType": "NVIDIA_GB200", f"{M0}.acceleratorCount": 4}
+_H200 = {_ARM: "a3-ultragpu-8g", f"{M0}.acceleratorType": "NVIDIA_H200_141GB"}
+_H200_POOL = _pool("a3-ultragpu-8g", acceleratorType="NVIDIA_H200_141GB", acceleratorCount=8)
+_NCCL = ["source /usr/local/gib/scripts/set_nccl_env.sh && python -m trainer.task"]
 _ANY = {"reservationAffinityType": "ANY_RESERVATION"}
 _SPECIFIC = {
     "reservationAffinityType": "SPECIFIC_RESERVATION",
@@ -205,10 +208,17 @@ HARDWARE = (
                               "workerPoolSpecs[1]": _pool("a3-ultragpu-8g", acceleratorType="NVIDIA_H200_141GB",
                                                           acceleratorCount=8)},
          {_ARM: "a3-ultragpu-8g", f"{M0}.acceleratorType": "NVIDIA_H200_141GB"}),
+    Case("gpu-rdma", "h100", {**_H200, "workerPoolSpecs[1]": _H200_POOL},
+         {**_H200, "workerPoolSpecs[1]": _H200_POOL, f"{C0}.args": _NCCL,
+          "workerPoolSpecs[1].containerSpec.args": _NCCL}),
     Case("reservation-needed", "h100", _A4X, {**_A4X, f"{M0}.reservationAffinity": _ANY}),
     Case("not-on-demand", "h100", {_ARM: "a3-highgpu-2g", f"{M0}.acceleratorCount": 2},
          {_ARM: "a3-highgpu-2g", f"{M0}.acceleratorCount": 2, "scheduling.strategy": "FLEX_START"}),
     Case("scarce-capacity", "h100", {_ARM: "a4-highgpu-8g", f"{M0}.acceleratorType": "NVIDIA_B200"}),
+    Case("scarce-capacity", "h100", {_ARM: "a4-highgpu-8g", f"{M0}.acceleratorType": "NVIDIA_B200"},
+         {_ARM: "a4-highgpu-8g", f"{M0}.acceleratorType": "NVIDIA_B200", "scheduling.strategy": "SPOT"}),
+    Case("scarce-capacity", "h100", {_ARM: "a4-highgpu-8g", f"{M0}.acceleratorType": "NVIDIA_B200"},
+         {_ARM: "a4-highgpu-8g", f"{M0}.acceleratorType": "NVIDIA_B200", f"{M0}.reservationAffinity": _ANY}),
     Case("small-memory", "cpu", {_ARM: "n1-standard-4"}),
 )  # fmt: skip
 
@@ -221,6 +231,7 @@ TPU = (
     Case("tpu-accelerator-fields", "tpu-v6e", {f"{M0}.acceleratorType": "TPU_V5_LITEPOD", f"{M0}.acceleratorCount": 8}),
     Case("tpu-accelerator-fields", "tpu-v5e", {f"{M0}.acceleratorType": "TPU_V5_LITEPOD", f"{M0}.acceleratorCount": 4},
          severity="warning"),
+    Case("tpu-accelerator-fields", "tpu-v6e", {f"{M0}.acceleratorCount": 8}),
     Case("tpu-one-pool", "tpu-v3", {"workerPoolSpecs[1]": _pool("n1-standard-8")}),
     Case("tpu-one-replica", "tpu-v5e", {"workerPoolSpecs[0].replicaCount": 2}, also=("chief-replicas",)),
     Case("tpu-in-study", "sweep", {f"{T}{M0}": {"machineType": "ct5lp-hightpu-4t", "tpuTopology": "2x2"}}),
@@ -280,6 +291,7 @@ CLUSTER = (
     Case("reduction-gpu", "reduction", {"workerPoolSpecs[2].machineSpec.acceleratorType": "NVIDIA_TESLA_T4",
                                         "workerPoolSpecs[2].machineSpec.acceleratorCount": 1}),
     Case("reduction-workers", "reduction", {f"{M1}.acceleratorType": DROP, f"{M1}.acceleratorCount": DROP}),
+    Case("reduction-workers", "reduction", {"workerPoolSpecs[1]": {}}, also=("pool-empty-gcloud",)),
     Case("reduction-framework", "reduction",
          {f"{C0}.imageUri": f"{PREBUILT}/sklearn-gpu.1-6:latest"},
          {f"{C0}.imageUri": f"{PREBUILT}/tf-gpu.2-17.py310:latest"}),
@@ -310,6 +322,12 @@ IMAGES = (
          today=date(2025, 1, 1)),
     Case("image-tpu-generation", "tpu-v5e", {f"{C0}.imageUri": f"{PREBUILT}/tf-tpu.2-15.cp310:latest"},
          today=date(2025, 1, 1)),
+    Case("image-hypertune", "sweep", {}, {f"{T}workerPoolSpecs[0].containerSpec.imageUri":
+                                          f"{PREBUILT}/tf-cpu.2-17.py310:latest"}, severity="info"),
+    Case("image-hypertune", "sweep-gpu",
+         {f"{T}workerPoolSpecs[0].containerSpec.imageUri": f"{PREBUILT}/pytorch-gpu.1-6:latest"},
+         {f"{T}workerPoolSpecs[0].containerSpec.imageUri": f"{PREBUILT}/pytorch-gpu.2-4.py310:latest"},
+         today=date(2023, 1, 1)),
     Case("image-far", "python", {}, region="europe-west4", ok_region="us-central1"),
     Case("image-arm", "h100", {**_A4X, f"{M0}.reservationAffinity": _ANY}),
 )  # fmt: skip
@@ -345,6 +363,7 @@ PROGRAM = (
 
 SCHEDULING_CASES = (
     Case("timeout-unset", "cpu", {"scheduling": DROP}),
+    Case("timeout-unset", "workers", {"scheduling.timeout": DROP}),
     Case("duration-negative", "cpu", {"scheduling.timeout": "-5s"}),
     Case("duration-negative", "cpu", {"scheduling.timeout": "0s"}, severity="warning"),
     Case("flex-start-timeout", "l4", {"scheduling": {"strategy": "FLEX_START", "timeout": "700000s"}},
@@ -373,6 +392,10 @@ STORAGE = (
     Case("output-uri", "cpu", {"baseOutputDirectory.outputUriPrefix": "gs://{BUCKET}/x"}),
     Case("output-uri", "cpu", {"baseOutputDirectory": {}}),
     Case("output-unset", "cpu", {"baseOutputDirectory": DROP}),
+    Case("stray-uri", "cpu", {f"{C0}.args": ["--data=gs://{BUCKET}/x"]}, {f"{C0}.args": ["--data=gs://my-bucket/x"]}),
+    Case("stray-uri", "cpu", {f"{C0}.args": ["gs:/my-bucket/x"]}, {f"{C0}.args": ["gs://$(BUCKET)/x"]}),
+    Case("stray-uri", "cpu", {f"{C0}.env": [{"name": "DATA", "value": "/gcs/My Bucket/x"}]},
+         {f"{C0}.env": [{"name": "DATA", "value": "/gcs/my-bucket/x"}]}),
     Case("package-missing", "python", {f"{P0}.packageUris": DROP}),
     Case("package-uri", "python", {f"{P0}.packageUris": ["dist/trainer-0.1.tar.gz"]}),
     Case("package-uri", "python", {f"{P0}.packageUris": ["/gcs/my-bucket/trainer-0.1.tar.gz"]}),
@@ -396,6 +419,7 @@ IDENTITY = (
     Case("service-account", "cpu", {"serviceAccount": "trainer"}, _ACCOUNT),
     Case("service-account", "cpu", {"serviceAccount": "me@example.com"}, severity="warning"),
     Case("service-account", "cpu", {"serviceAccount": "projects/-/serviceAccounts/a@p.iam.gserviceaccount.com"}),
+    Case("account-roles", "cpu", _ACCOUNT),
     Case("tensorboard", "cpu", {"tensorboard": "my-board", **_ACCOUNT}, {"tensorboard": _BOARD, **_ACCOUNT}),
     Case("tensorboard", "cpu", {"tensorboard": _BOARD, **_ACCOUNT}, severity="warning", region="europe-west4",
          ok_region="us-central1"),
@@ -413,6 +437,7 @@ IDENTITY = (
     Case("reservation", "gpu", {f"{M0}.reservationAffinity": {"key": "compute.googleapis.com/reservation-name"}}),
     Case("reservation", "gpu", {f"{M0}.reservationAffinity": {**_SPECIFIC, "values": ["my-reservation"]}}),
     Case("reservation", "gpu", {f"{M0}.reservationAffinity": {**_SPECIFIC, **_ANY}}, severity="warning"),
+    Case("reservation", "gpu", {f"{M0}.reservationAffinity": {**_ANY, "key": "k"}}, severity="warning"),
     Case("reservation-region", "gpu", {f"{M0}.reservationAffinity": _SPECIFIC},
          {f"{M0}.reservationAffinity": _SPECIFIC}, region="europe-west4", ok_region="us-central1"),
 )  # fmt: skip
@@ -451,6 +476,7 @@ NAMING = (
     Case("display-name-flag", "sweep", {"displayName": "sweep"}),
     Case("labels", "sweep", {"labels": {"Team": "vision"}}, {"labels": {"team": "vision", "empty": "", "größe": "m"}}),
     Case("labels", "sweep", {"labels": {"-team": "vision"}}),
+    Case("labels", "sweep", {"labels": {"team": "語" * 43}}, {"labels": {"team": "語" * 42}}),
     Case("labels", "sweep", {"labels": {"team": "x" * 64}}, {"labels": {"team": "x" * 63}}),
     Case("labels", "sweep", {"labels": {f"l{i}": "x" for i in range(65)}},
          {"labels": {f"l{i}": "x" for i in range(64)}}),

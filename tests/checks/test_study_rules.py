@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import Any
 
 import pytest
@@ -76,8 +77,10 @@ CASES = [
     Case("parameter-bounds", {f"{P}[0].doubleValueSpec": {"minValue": 1, "maxValue": 0.1}},
          {f"{P}[0].doubleValueSpec": {"minValue": 0.1, "maxValue": 0.1}}, f"{P}[0].doubleValueSpec.minValue"),
     Case("parameter-bounds", {f"{P}[0]": parameter(integerValueSpec={"minValue": 9, "maxValue": "1"})},
-         {f"{P}[0]": parameter(integerValueSpec={"minValue": 0, "maxValue": "1"})}, f"{P}[0].integerValueSpec.minValue"),
-    Case("parameter-one-value", {f"{P}[0].doubleValueSpec": {"minValue": 0.1, "maxValue": 0.1}}, {}, f"{P}[0].doubleValueSpec"),
+         {f"{P}[0]": parameter(integerValueSpec={"minValue": 0, "maxValue": "1"})},
+         f"{P}[0].integerValueSpec.minValue"),
+    Case("parameter-one-value", {f"{P}[0].doubleValueSpec": {"minValue": 0.1, "maxValue": 0.1}}, {},
+         f"{P}[0].doubleValueSpec"),
     Case("parameter-one-value", {f"{P}[1].discreteValueSpec.values": [64]}, {}, f"{P}[1].discreteValueSpec"),
     Case("discrete-values", {f"{P}[1].discreteValueSpec.values": [128, 64]}, {}, f"{P}[1].discreteValueSpec.values[1]"),
     Case("discrete-values", {f"{P}[1].discreteValueSpec.values": [1, 1 + 1e-11]},
@@ -255,11 +258,17 @@ _TEXT = st.one_of(
     st.sampled_from(["", " ", "learning_rate", "sgd", "UNIT_LOG_SCALE", "GRID_SEARCH", "3600s"]), st.text(max_size=5)
 )
 _KEYS = st.sampled_from(
-    "metrics metricId goal safetyConfig parameters parameterId doubleValueSpec integerValueSpec discreteValueSpec "
-    "categoricalValueSpec minValue maxValue values scaleType conditionalParameterSpecs parameterSpec parentIntValues "
-    "parentDiscreteValues parentCategoricalValues algorithm studyStoppingConfig maxNumTrials maximumRuntimeConstraint "
-    "endTime maxDuration convexAutomatedStoppingSpec minStepCount maxStepCount studySpec maxTrialCount trialJobSpec "
-    "parallelTrialCount maxFailedTrialCount scheduling timeout workerPoolSpecs desiredMinSafeTrialsFraction".split()
+    re.findall(
+        r"\w+",
+        """
+        metrics metricId goal safetyConfig parameters parameterId doubleValueSpec integerValueSpec discreteValueSpec
+        categoricalValueSpec minValue maxValue values scaleType conditionalParameterSpecs parameterSpec
+        parentIntValues parentDiscreteValues parentCategoricalValues algorithm studyStoppingConfig maxNumTrials
+        maximumRuntimeConstraint endTime maxDuration convexAutomatedStoppingSpec minStepCount maxStepCount studySpec
+        maxTrialCount trialJobSpec parallelTrialCount maxFailedTrialCount scheduling timeout workerPoolSpecs
+        desiredMinSafeTrialsFraction
+        """,
+    )
 )
 ANYTHING = st.recursive(
     st.one_of(st.none(), st.booleans(), _NUMBER, _TEXT),
@@ -298,3 +307,49 @@ def test_no_missing_part_makes_a_rule_fail(case: Case, data: st.DataObject) -> N
     """Specs of every case with any of their keys and items left out end without an exception."""
     pruned = _pruned(changed(STUDY, case.bad), lambda: data.draw(st.integers(0, 9)) > 0)
     found(study.RULES, spec.from_data(pruned, kind="HyperparameterTuningJob"))
+
+
+def test_bounds_themselves_are_allowed() -> None:
+    """One trial, one at a time, a limit at the last trial and an end today are no mistakes."""
+    single = found(
+        study.RULES, document(STUDY, {"maxTrialCount": 1, "parallelTrialCount": 1, "maxFailedTrialCount": 0})
+    )
+    assert set(single) == {"trials-per-parameter"}
+    end = {"maximumRuntimeConstraint": {"endTime": "2026-11-20T23:00:00Z"}, "maxNumTrials": 40}
+    assert found(study.RULES, document(STUDY, {STOP: end})) == {}
+
+
+def test_two_of_seven_trials_at_a_time_are_told() -> None:
+    """The rule on parallel trials begins with two at a time."""
+    changes = {"maxTrialCount": 7, "parallelTrialCount": 2, "maxFailedTrialCount": 1}
+    assert "parallel-trials-blind" in found(study.RULES, document(STUDY, changes))
+
+
+def test_one_value_in_a_grid_is_only_an_info() -> None:
+    """In a grid a list of one value is how a parameter is held where it is."""
+    changes = {**GRID, f"{P}[0].discreteValueSpec.values": [16], "maxTrialCount": 5}
+    assert found(study.RULES, document(STUDY, changes))["parameter-one-value"][0][0] == "info"
+
+
+@pytest.mark.parametrize(("first", "second", "clash"), [(["sgd"], ["adam"], False), (["sgd"], ["sgd"], True)])
+def test_ids_may_repeat_in_branches_that_exclude_each_other(first: list[str], second: list[str], clash: bool) -> None:
+    """Grandchildren of one name are fine below different values of an ancestor, and clash below the same one."""
+
+    def branch(values: list[str], name: str) -> dict[str, Any]:
+        middle = {"parameterId": name, "discreteValueSpec": {"values": [1, 2]}}
+        return on(values, conditional(middle, on([1], kind="parentDiscreteValues")))
+
+    tree = conditional(OPTIMIZER, branch(first, "a"), branch(second, "b"))
+    assert ("parameter-duplicate" in found(study.RULES, document(STUDY, {f"{P}[1]": tree}))) is clash
+
+
+@pytest.mark.parametrize(("value", "fits"), [(0, False), (1, True), (5, True), (6, False)])
+def test_integer_conditions_lie_in_the_parents_bounds(value: int, fits: bool) -> None:
+    """Both bounds of an INTEGER parent belong to it."""
+    layers = {
+        "parameterId": "layers",
+        "integerValueSpec": {"minValue": 1, "maxValue": 5},
+        "scaleType": "UNIT_LINEAR_SCALE",
+    }
+    tree = conditional(layers, on([value], kind="parentIntValues"))
+    assert ("condition-values" not in found(study.RULES, document(STUDY, {f"{P}[1]": tree}))) is fits

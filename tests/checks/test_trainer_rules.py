@@ -34,6 +34,7 @@ if __name__ == "__main__":
     main()
 """
 ARGS = "trialJobSpec.workerPoolSpecs[0].pythonPackageSpec.args"
+ID = "studySpec.parameters[1].parameterId"
 PYTHON = "trialJobSpec.workerPoolSpecs[0].pythonPackageSpec"
 PARAMETER = "studySpec.parameters[1]"
 PLAIN = BODY.replace("    FLAGS\n", "")
@@ -78,20 +79,22 @@ CASES = [
     Case("trainer-unreadable", {}, {}, PYTHON, "def main(:\n", PLAIN),
     Case("trainer-module", {}, {}, PYTHON, PLAIN.replace("import argparse", "import argparse, trainer.nothing"), PLAIN),
     Case("argument-unknown", {ARGS: ["--epoch_count=3"]}, {ARGS: ["--epochs=3"]}, f"{ARGS}[0]", PLAIN),
-    Case("argument-unknown", {ARGS: ["--epochs", "3", "--batchsize", "16"]}, {ARGS: ["--epochs", "3"]}, f"{ARGS}[2]", PLAIN),
+    Case("argument-unknown", {ARGS: ["--epochs", "3", "--batchsize", "16"]}, {ARGS: ["--epochs", "3"]},
+         f"{ARGS}[2]", PLAIN),
     Case("argument-unknown", {ARGS: ["train"]}, {ARGS: ["--epochs", "3"]}, f"{ARGS}[0]", PLAIN),
     Case("argument-unknown", {ARGS: ["--verbose=1"]}, {}, f"{ARGS}[0]",
          swapped("args = parser.parse_args()", "args, _ = parser.parse_known_args()")),
     Case("argument-unknown", {ARGS: ["--epochs=1"]}, {}, f"{ARGS}[0]", "print('no arguments')\n"),
-    Case("parameter-unknown", tuned("units", discreteValueSpec={"values": [1, 2]}), {}, f"{PARAMETER}.parameterId", PLAIN),
-    Case("parameter-unknown", tuned("num-units", discreteValueSpec={"values": [1, 2]}), {}, f"{PARAMETER}.parameterId", PLAIN),
+    Case("parameter-unknown", tuned("units", discreteValueSpec={"values": [1, 2]}), {}, ID, PLAIN),
+    Case("parameter-unknown", tuned("num-units", discreteValueSpec={"values": [1, 2]}), {}, ID, PLAIN),
     Case("argument-required", {}, {ARGS: ["--data=gs://b/d"]}, ARGS, flags('"--data", required=True')),
     Case("argument-required", {}, {ARGS: ["gs://b/d"]}, ARGS, flags('"data"')),
     Case("argument-required", {}, {**tuned("num_layers", discreteValueSpec={"values": [1, 2]})}, ARGS,
          flags('"--num_layers", type=float, required=True')),
     Case("argument-required", CONDITIONAL, {**CONDITIONAL, ARGS: ["--momentum=0"]}, ARGS,
          flags('"--optimizer"', '"--momentum", type=float, required=True')),
-    Case("metric-unreported", {"studySpec.metrics[0].metricId": "val_accuracy"}, {}, "studySpec.metrics[0].metricId", PLAIN),
+    Case("metric-unreported", {"studySpec.metrics[0].metricId": "val_accuracy"}, {},
+         "studySpec.metrics[0].metricId", PLAIN),
     Case("metric-unreported", {}, {}, "studySpec.metrics[0].metricId", swapped('"accuracy"', '""'), PLAIN),
     Case("metric-unreported", {}, {}, "studySpec.metrics[0].metricId",
          "import argparse\nargparse.ArgumentParser().parse_args()\n", swapped('"accuracy"', "os.environ['TAG']")),
@@ -103,11 +106,14 @@ CASES = [
     Case("parameter-parse", tuned("num_units", discreteValueSpec={"values": [0.5, 1]}), {},
          f"{PARAMETER}.discreteValueSpec.values", INT_UNITS),
     Case("parameter-parse", tuned("epochs", categoricalValueSpec={"values": ["few", "many"]}),
-         tuned("epochs", categoricalValueSpec={"values": ["1", "20"]}), f"{PARAMETER}.categoricalValueSpec.values", PLAIN),
+         tuned("epochs", categoricalValueSpec={"values": ["1", "20"]}),
+         f"{PARAMETER}.categoricalValueSpec.values", PLAIN),
     Case("parameter-choices", tuned("optimizer", categoricalValueSpec={"values": ["sgd", "adamw"]}),
          tuned("optimizer", **CATEGORIES), f"{PARAMETER}.categoricalValueSpec", CHOICES),
     Case("parameter-choices", tuned("size", discreteValueSpec={"values": [16, 64]}),
          tuned("size", discreteValueSpec={"values": [16, 32]}), f"{PARAMETER}.discreteValueSpec", CHOICES),
+    Case("parameter-choices", tuned("optimizer", discreteValueSpec={"values": [1, 2]}), {},
+         f"{PARAMETER}.discreteValueSpec", CHOICES),
     Case("parameter-choices", tuned("size", integerValueSpec={"minValue": 16, "maxValue": 17}), {},
          f"{PARAMETER}.integerValueSpec", CHOICES),
     Case("parameter-choices", tuned("size", doubleValueSpec={"minValue": 16, "maxValue": 17}), {},
@@ -115,11 +121,13 @@ CASES = [
     Case("boolean-flag", {ARGS: ["--cache=False"]}, {ARGS: ["--cache=True"]}, f"{ARGS}[0]", BOOL),
     Case("boolean-flag", tuned("cache", categoricalValueSpec={"values": ["true", "false"]}), {}, PARAMETER, BOOL),
     Case("flag-takes-no-value", {ARGS: ["--cache=true"]}, {ARGS: ["--cache"]}, f"{ARGS}[0]", SWITCH),
-    Case("flag-takes-no-value", tuned("cache", categoricalValueSpec={"values": ["true", "false"]}), {}, PARAMETER, SWITCH),
+    Case("flag-takes-no-value", tuned("cache", categoricalValueSpec={"values": ["true", "false"]}), {},
+         PARAMETER, SWITCH),
     Case("argument-parse", {ARGS: ["--epochs=ten"]}, {ARGS: ["--epochs=10"]}, f"{ARGS}[0]", PLAIN),
     Case("argument-parse", {ARGS: ["--epochs", "1.5"]}, {ARGS: ["--learning_rate", "-1.5"]}, f"{ARGS}[0]", PLAIN),
     Case("argument-parse", {ARGS: ["--epochs"]}, {ARGS: ["--epochs", "1"]}, f"{ARGS}[0]", PLAIN),
-    Case("argument-parse", {ARGS: ["--optimizer=adagrad"]}, {ARGS: ["--optimizer=adam", "--size=16"]}, f"{ARGS}[0]", CHOICES),
+    Case("argument-parse", {ARGS: ["--optimizer=adagrad"]}, {ARGS: ["--optimizer=adam", "--size=16"]},
+         f"{ARGS}[0]", CHOICES),
     Case("argument-and-parameter", {ARGS: ["--num_units=64"]}, {ARGS: ["--epochs=3"]}, f"{ARGS}[0]", PLAIN),
     Case("model-dir-unread", {}, {}, "trialJobSpec.baseOutputDirectory", swapped("AIP_MODEL_DIR", "HOME"), PLAIN),
     Case("model-dir-unset", {"trialJobSpec.baseOutputDirectory": GONE}, {}, "trialJobSpec.baseOutputDirectory", PLAIN),
@@ -299,3 +307,27 @@ def test_choices_of_another_module_are_known(tmp_path: Path) -> None:
     trainer = trainer_of(tmp_path, source, config='OPTIMIZERS = ("sgd", "adam")\n')
     problems = found(rules.RULES, document(STUDY, {ARGS: ["--optimizer=adams"]}), context(trainer))
     assert "sgd, adam" in problems["argument-parse"][0][2]
+
+
+def test_a_flag_of_several_values_takes_the_words_behind_it(tmp_path: Path) -> None:
+    """nargs="+" takes every word up to the next flag, and each must parse."""
+    trainer = trainer_of(tmp_path, flags('"--layers", nargs="+", type=int'))
+    good = found(rules.RULES, document(STUDY, {ARGS: ["--layers", "1", "2", "3", "--epochs", "1"]}), context(trainer))
+    bad = found(rules.RULES, document(STUDY, {ARGS: ["--layers", "1", "two"]}), context(trainer))
+    assert good == {} and bad["argument-parse"][0][1] == f"{ARGS}[2]"
+
+
+@pytest.mark.parametrize(
+    ("name", "meant"), [("lr", "learning_rate"), ("lrate", "learning_rate"), ("n_units", "num_units")]
+)
+def test_shortened_names_are_recognised(name: str, meant: str, tmp_path: Path) -> None:
+    """`lr` means learning_rate, though the two look nothing alike."""
+    changes = {f"{PARAMETER}.parameterId": name}
+    problems = found(rules.RULES, document(STUDY, changes), context(trainer_of(tmp_path, PLAIN)))
+    assert f"Did you mean '--{meant}'?" in problems["parameter-unknown"][0][2]
+
+
+def test_values_of_ignored_arguments_are_not_judged(tmp_path: Path) -> None:
+    """Words that stand alone are no error where unknown arguments are ignored, nor where another parser reads them."""
+    source = swapped("args = parser.parse_args()", "args, _ = parser.parse_known_args()")
+    assert found(rules.RULES, document(STUDY, {ARGS: ["train"]}), context(trainer_of(tmp_path, source))) == {}

@@ -99,6 +99,7 @@ def test_gcloud_scheduler(gcloud: Command, server: tuple[str, list[tuple[dict[st
     assert job["schedule"] == "*/5 * * * *" and job["httpTarget"]["headers"]["X-A"] == "b" and job["state"] == "PAUSED"
     gcloud("scheduler", "jobs", "resume", "weekly", where, url=url)
     gcloud("scheduler", "jobs", "delete", "weekly", where, url=url)
+    assert "us-central1" in gcloud("scheduler", "locations", "list", url=url).stdout
     gone = gcloud("scheduler", "jobs", "describe", "weekly", where, url=url, check=False)
     assert gone.returncode == 1 and "NOT_FOUND" in gone.stderr
     wrong = gcloud(

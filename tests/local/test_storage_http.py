@@ -296,10 +296,11 @@ def test_coverage_names_each_method_once() -> None:
 
 
 SERVER = """
-import sys, uvicorn
+import resource, sys, uvicorn
 from pathlib import Path
 from starlette.applications import Starlette
 from vertexrig.local.storage import ObjectStore, routes
+resource.setrlimit(resource.RLIMIT_FSIZE, (int(sys.argv[3]), -1))
 app = Starlette(routes=routes(ObjectStore(Path(sys.argv[1]))))
 uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_level="error")
 """
@@ -329,13 +330,30 @@ def test_acknowledged_objects_and_chunks_survive_kill_9(tmp_path: Path) -> None:
         server.wait(timeout=20)
 
 
-def _starter(folder: Path) -> tuple[Callable[[], subprocess.Popen[bytes]], int]:
+def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
+    """An upload that the disk does not take is an error in Google's format, leaves nothing, and the server goes on."""
+    start, port = _starter(tmp_path, limit=2_000_000)
+    server = start()
+    try:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+            client.post("/storage/v1/b", json={"name": "bkt"})
+            refused = upload(client, "big", b"x" * 3_000_000)
+            assert refused.status_code == 503 and "File too large" in refused.json()["error"]["message"]
+            assert client.get("/storage/v1/b/bkt/o/big").status_code == 404
+            assert upload(client, "small", b"x").status_code == 200
+            assert list((tmp_path / "root/storage/tmp").iterdir()) == []
+    finally:
+        server.kill()
+        server.wait(timeout=20)
+
+
+def _starter(folder: Path, limit: int = -1) -> tuple[Callable[[], subprocess.Popen[bytes]], int]:
     with socket.socket() as probe:
         probe.bind(("127.0.0.1", 0))
         port = probe.getsockname()[1]
 
     def start() -> subprocess.Popen[bytes]:
-        process = subprocess.Popen([sys.executable, "-c", SERVER, str(folder / "root"), str(port)])
+        process = subprocess.Popen([sys.executable, "-c", SERVER, str(folder / "root"), str(port), str(limit)])
         for _ in range(600):
             try:
                 httpx.get(f"http://127.0.0.1:{port}/storage/v1/b", timeout=5)

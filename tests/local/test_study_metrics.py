@@ -36,7 +36,7 @@ def test_reports_of_the_real_hypertune_arrive_once_each(tmp_path: Path) -> None:
     code = (
         "import hypertune, time\nh = hypertune.HyperTune()\n"
         "for i in range(1, 251):\n"
-        "    h.report_hyperparameter_tuning_metric('accuracy', i / 1000, i)\n    time.sleep(0.002)\n"
+        "    h.report_hyperparameter_tuning_metric('accuracy', i / 1000, i)\n    time.sleep(0.004)\n"
     )
     file = reader(path)
     process = subprocess.Popen([sys.executable, "-c", code], env={**os.environ, "CLOUD_ML_HP_METRIC_FILE": str(path)})

@@ -97,7 +97,9 @@ def begun(tmp_path: Path) -> Iterator[Any]:
         executors.append(Processes(tmp_path, script))
         store = Records(tmp_path)
         engine = Engine(spec, seed=1, trials=store.load())
-        return StudyRun(engine, executors[-1], store, name="projects/1/locations/r/hyperparameterTuningJobs/7", **counts)
+        return StudyRun(
+            engine, executors[-1], store, name="projects/1/locations/r/hyperparameterTuningJobs/7", **counts
+        )
 
     yield begin
     for executor in executors:
@@ -136,6 +138,13 @@ def test_later_failures_are_borne(begun: Any) -> None:
     assert run.run(interval=0.01).state == "JOB_STATE_SUCCEEDED"
     assert [trial.state.value for trial in run.engine.trials.values()].count("INFEASIBLE") == 2
     assert "non-zero status of 1" in run.engine.trials["5"].infeasible_reason
+
+
+def test_failures_of_most_trials_end_the_job_even_after_a_success(begun: Any) -> None:
+    """From the third failure on, more than half of those ended are too many."""
+    run = begun("report(x, 1) if number == 1 else sys.exit(1)", max_trial_count=9)
+    assert run.run(interval=0.01).state == "JOB_STATE_FAILED"
+    assert len(run.engine.trials) == 4
 
 
 @pytest.mark.parametrize(("limit", "state", "made"), [(2, "JOB_STATE_FAILED", 2), (5, "JOB_STATE_SUCCEEDED", 4)])
@@ -198,19 +207,49 @@ def test_a_hopeless_trial_is_stopped_early_and_keeps_its_measurement(begun: Any)
     assert run.executor.handles["5"].process.returncode == -signal.SIGTERM
 
 
-def test_should_stop_asap_interrupts_running_trials(begun: Any) -> None:
-    """When the study is done, the other running trial is stopped at once, with what it reported."""
-    spec = {**SPEC, "studyStoppingConfig": {"maxNumTrials": 2, "shouldStopAsap": True}}
-    run = begun("report(x, 1); time.sleep(60)", spec, max_trial_count=9, parallel_trial_count=3)
+@pytest.mark.parametrize("asap", [True, False])
+def test_should_stop_asap_interrupts_running_trials(begun: Any, asap: bool) -> None:
+    """When the study is done a running trial is stopped, with what it reported; without the flag it may end."""
+    spec = {**SPEC, "studyStoppingConfig": {"maxNumTrialsNoProgress": 1, "shouldStopAsap": asap}}
+    script = """
+    other = os.environ["CLOUD_ML_HP_METRIC_FILE"].replace(f"{number}.metrics", "2.metrics")
+    while number != 2 and not os.path.exists(other):
+        time.sleep(0.01)
+    report(0.9 if number == 1 else 0.5, 1)
+    if number == 2:
+        until = time.time() + (60 if sys.argv[2:] else 1)
+        while time.time() < until:
+            time.sleep(0.05)
+        report(0.6, 2)
+    else:
+        time.sleep(0.2)
+    """
+    run = begun(script.replace("sys.argv[2:]", str(asap)), spec, max_trial_count=9, parallel_trial_count=2)
     result = run.run(interval=0.01)
-    assert result.state == "JOB_STATE_SUCCEEDED" and "maxNumTrials" in result.message
-    assert len(run.executor.started) == 2
+    assert result.state == "JOB_STATE_SUCCEEDED" and "maxNumTrialsNoProgress" in result.message
+    assert len(run.executor.started) == 3
+    second = run.engine.trials["2"]
+    assert (second.state.value, second.final_measurement.metrics["accuracy"]) == ("SUCCEEDED", 0.5 if asap else 0.6)
 
 
-def test_cancel_stops_everything(begun: Any) -> None:
+def test_the_last_of_max_num_trials_is_not_interrupted(begun: Any) -> None:
+    """shouldStopAsap counts trials that have ended, not those being run."""
+    spec = {**SPEC, "studyStoppingConfig": {"maxNumTrials": 2, "shouldStopAsap": True}}
+    run = begun("time.sleep(0.2); report(x, 1)", spec, max_trial_count=9, parallel_trial_count=3)
+    assert "maxNumTrials" in run.run(interval=0.01).message
+    assert [trial.state.value for trial in run.engine.trials.values()] == ["SUCCEEDED", "SUCCEEDED"]
+
+
+def test_cancel_stops_everything(begun: Any, tmp_path: Path) -> None:
     """Running trials are terminated and infeasible, whatever they had reported; none is started any more."""
     run = begun("report(x, 1); time.sleep(60)", max_trial_count=9, parallel_trial_count=3)
-    threading.Timer(0.5, run.cancel).start()
+
+    def cancel() -> None:
+        while not all((tmp_path / f"{i}.metrics").exists() for i in (1, 2, 3)):
+            time.sleep(0.01)
+        run.cancel()
+
+    threading.Thread(target=cancel, daemon=True).start()
     assert run.run(interval=0.01).state == "JOB_STATE_CANCELLED"
     assert {trial.state.value for trial in run.engine.trials.values()} == {"INFEASIBLE"}
     assert len(run.executor.started) == 3
@@ -261,9 +300,11 @@ def test_a_study_killed_again_and_again_ends_with_every_trial_once(tmp_path: Pat
     for life in range(6):
         begun_before = len(starts.read_text().split())
         # in a group of its own, so that its trials die with it
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
         if life < 5:
-            while process.poll() is None and len(starts.read_text().split()) < begun_before + life + 2:
+            while process.poll() is None and len(starts.read_text().split()) < begun_before + life + 1:
                 time.sleep(0.003)
             assert process.poll() is None
             os.killpg(process.pid, signal.SIGKILL)

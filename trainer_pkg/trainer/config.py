@@ -81,6 +81,17 @@ def boolean(text: str) -> bool:
     raise argparse.ArgumentTypeError(f"{text!r} is not true or false")
 
 
+def step_range(text: str) -> tuple[int, ...]:
+    """`FIRST,LAST` as two ints; empty text as none."""
+    if not text:
+        return ()
+    first, _, last = text.partition(",")
+    steps = (positive_integer(first), positive_integer(last or first))
+    if steps[0] > steps[1]:
+        raise argparse.ArgumentTypeError(f"{text!r} ends before it begins")
+    return steps
+
+
 @dataclass(frozen=True)
 class Config:
     """Everything a run can be told; `task.py` says what each field means. 0 and "" mean "find out by yourself"."""
@@ -144,7 +155,7 @@ class Config:
     output_dir: str = "outputs"
     tensorboard: bool = True
     histograms: bool = False
-    profile_steps: str = ""
+    profile_steps: tuple[int, ...] = ()
     plot: bool = True
     started: float = dataclasses.field(default=0.0, compare=False)
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import importlib.util
 import logging
 import os
@@ -24,11 +25,11 @@ from trainer.errors import ClusterError, ConfigError, DataError, PeerLostError, 
 from trainer.framework import keras, tf
 from trainer.outputs import Directories
 from trainer.reporting import METRIC, Reporter
-from trainer.sources import Splits
 from trainer.strategy import Setup
 
 LOG = logging.getLogger("trainer")
 TPU_STEPS_PER_EXECUTION = 32
+SIGNS_OF_BAD_DATA = ("Decode", "decode", "image", "record", "No such file", "JPEG", "PNG", "label value")
 GOODBYE_SECONDS = 20.0  # how long the chief waits for workers that are done to be gone
 
 
@@ -84,8 +85,8 @@ def _clear_errors(config: Config, cluster: Cluster) -> Iterator[None]:
                                 "a restart of all processes goes on from the last save") from error  # fmt: skip
         raise
     except (tf.errors.InvalidArgumentError, tf.errors.DataLossError, tf.errors.NotFoundError) as error:
-        if any(word in str(error) for word in ("Decode", "decode", "image", "record", "No such file", "JPEG", "PNG")):
-            raise DataError(f"--data={config.data}: an example cannot be read: {cause(error)}") from error
+        if any(word in str(error) for word in SIGNS_OF_BAD_DATA):
+            raise DataError(f"--data={config.data}: an example cannot be used: {cause(error)}") from error
         raise
     except tf.errors.ResourceExhaustedError as error:
         raise TrainerError(f"out of memory: {cause(error)}; try a smaller --batch_size or --cache=none") from error
@@ -154,7 +155,7 @@ class Run:
         summary: dict[str, Any] = {}
         if self.cluster.is_chief:
             summary = self._finish(monitor, reporter)
-        self._goodbye()
+        self._goodbye(monitor)
         return summary
 
     def _restore(self) -> None:
@@ -257,7 +258,7 @@ class Run:
                                          first_batch=progress.step * replicas_here, first_epoch=progress.epoch)  # fmt: skip
 
         if self.setup.name == "parameter-server":
-                return roles.training_data(self.cluster, training, config, self.global_batch, progress)
+            return roles.training_data(self.cluster, training, config, self.global_batch, progress)
         return self.setup.strategy.distribute_datasets_from_function(batches)
 
     def _validation(self) -> tuple[Any, int]:
@@ -281,9 +282,8 @@ class Run:
         if importlib.util.find_spec("tensorboard") is None:  # TensorFlow 2.21 no longer brings it
             LOG.info("no TensorBoard logs: the package tensorboard is not installed")
             return []
-        profile: Any = tuple(int(part) for part in config.profile_steps.split(",")) if config.profile_steps else 0
         return [keras.callbacks.TensorBoard(self.places.logs, histogram_freq=int(config.histograms),
-                                            write_graph=True, profile_batch=profile)]  # fmt: skip
+                                            write_graph=True, profile_batch=config.profile_steps or 0)]  # fmt: skip
 
     def _finish(self, monitor: Monitor, reporter: Reporter) -> dict[str, Any]:
         """Export the best weights, verify the export, report its accuracy; the chief only."""
@@ -334,13 +334,14 @@ class Run:
             "history": self.progress.history,
         }
 
-    def _goodbye(self) -> None:
+    def _goodbye(self, monitor: Monitor) -> None:
         """Barrier: every process is done before any leaves, and the workers leave before the chief.
 
         The job ends when the chief exits with 0; whoever still works then is killed.
         """
         if self.setup.name != "multi-worker":
             return
+        LOG.info("best weights: sha256 %s", digest(monitor.best_weights or []))
         all_reduce(self.setup.strategy, 1.0)
         if self.cluster.is_chief:
             wait_until_gone(self.cluster.peers(), GOODBYE_SECONDS)
@@ -370,6 +371,14 @@ def all_reduce(distribution: Any, value: float) -> float:
         return distribution.reduce(tf.distribute.ReduceOp.SUM, per_replica, axis=None)
 
     return float(total())
+
+
+def digest(weights: list[np.ndarray]) -> str:
+    """A short hash of weights: the same on all processes that trained together."""
+    sha = hashlib.sha256()
+    for weight in weights:
+        sha.update(np.ascontiguousarray(weight).tobytes())
+    return sha.hexdigest()[:16]
 
 
 def wait_until_gone(addresses: tuple[str, ...], seconds: float) -> None:

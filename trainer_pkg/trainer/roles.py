@@ -19,7 +19,7 @@ from trainer.framework import keras, tf
 LOG = logging.getLogger("trainer")
 POLL_SECONDS = 1.0
 EVALUATION = "evaluation.json"
-SAME_RUN_SECONDS = 3600.0  # a finished run's mark older than this before our own start belongs to an earlier run
+SAME_RUN_SECONDS = 5.0  # a run that finished longer than this before our own start is an earlier one
 
 
 def run(config: Config, cluster: Cluster) -> dict[str, Any]:

@@ -28,6 +28,7 @@ from trainer.config import (  # noqa: E402
     not_negative,
     number,
     positive_integer,
+    step_range,
 )
 from trainer.errors import PeerLostError, TrainerError, did_you_mean  # noqa: E402
 
@@ -83,7 +84,9 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--n_neurons", type=positive_integer, default=d.n_neurons, help="dense: units of each of them")
     parser.add_argument("--num_hidden", type=count, default=d.num_hidden, help="backbones: units before the last layer")
     parser.add_argument("--weights", default=d.weights, help="backbones: imagenet, none or a weights file")
-    parser.add_argument("--fine_tune", type=integer, default=d.fine_tune, help="backbones: last layers to train; -1: all")
+    parser.add_argument(
+        "--fine_tune", type=integer, default=d.fine_tune, help="backbones: last layers to train; -1: all"
+    )
     parser.add_argument("--dropout", type=fraction, default=d.dropout, help="before the last layer")
     parser.add_argument("--l1", type=not_negative, default=d.l1, help="L1 penalty of the kernels")
     parser.add_argument("--l2", type=not_negative, default=d.l2, help="L2 penalty of the kernels")
@@ -109,7 +112,7 @@ def add_loop_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--output_dir", default=d.output_dir, help="where AIP_MODEL_DIR and the others are not set")
     parser.add_argument("--tensorboard", type=boolean, default=d.tensorboard, help="write scalars and the graph")
     parser.add_argument("--histograms", type=boolean, default=d.histograms, help="of the weights, too")
-    parser.add_argument("--profile_steps", default=d.profile_steps, help="FIRST,LAST step to profile; empty: none")
+    parser.add_argument("--profile_steps", type=step_range, default=d.profile_steps, help="FIRST,LAST step")
     parser.add_argument("--plot", type=boolean, default=d.plot, help="training_curves.png beside the model")
 
 

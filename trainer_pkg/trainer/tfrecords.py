@@ -69,11 +69,11 @@ def tfrecords(pattern: str, config: Config, *, split: bool) -> Splits:
     layout = _layout(files[0], config)
     sizes, highest = (None, -1)
     if config.scan:
-        scanned = _scan(files, layout)
-        sizes, highest = tuple(size for size, _ in scanned), max(label for _, label in scanned)
+        sizes, highest = _scan(files, layout)
     training, validation = _split(files, sizes, config.validation_split if split else 0.0)
     if sizes is None and validation.files:  # scored whole, so it must be counted
-        validation = replace(validation, sizes=tuple(size for size, _ in _scan(validation.files, layout)))
+        held_sizes, highest = _scan(validation.files, layout)
+        validation = replace(validation, sizes=held_sizes)
     return Splits(*(_source(f"tfrecord:{pattern} ({name})", part, layout, highest + 1, config)
                     for name, part in (("training", training), ("validation", validation))))  # fmt: skip
 
@@ -85,7 +85,9 @@ def _files(pattern: str) -> tuple[str, ...]:
     except tf.errors.OpError as error:
         raise DataError(f"--data=tfrecord:{pattern}: {cause(error)}") from None
     if not files:
-        raise DataError(f"--data=tfrecord:{pattern}: no file matches; check the pattern, and that this job may read there")
+        raise DataError(
+            f"--data=tfrecord:{pattern}: no file matches; check the pattern, and that this job may read there"
+        )
     return files
 
 
@@ -119,14 +121,15 @@ def _key(features: Any, given: str, known: Sequence[str], what: str, file: str) 
                     f"name one with --{what}_key")  # fmt: skip
 
 
-def _scan(files: Sequence[str], layout: Layout) -> list[tuple[int, int]]:
-    """(records, highest label) of each file. Reads each record (which checks its checksum), decodes no image.
+def _scan(files: Sequence[str], layout: Layout) -> tuple[tuple[int, ...], int]:
+    """(records of each file, highest label of all). Reads each record (which checks its checksum), decodes no image.
 
     Raises:
         DataError: naming the file and the record.
     """
     with ThreadPoolExecutor(min(8, len(files))) as pool:
-        return list(pool.map(lambda name: _scan_file(name, layout), files))
+        scanned = list(pool.map(lambda name: _scan_file(name, layout), files))
+    return tuple(size for size, _ in scanned), max(label for _, label in scanned)
 
 
 def _scan_file(file: str, layout: Layout) -> tuple[int, int]:

@@ -1,4 +1,7 @@
-"""The checks: small functions over a document, one module per topic, each with a `RULES` table at its end."""
+"""The checks: small functions over a document, one module per topic, each with a `RULES` table at its end.
+
+A rule's row says what holds; its function yields a problem for every place where it does not.
+"""
 
 from __future__ import annotations
 
@@ -37,6 +40,8 @@ _TOPICS = (
 RULES: tuple[Rule, ...] = tuple(rule for topic in _TOPICS for rule in topic.RULES)
 _RULE = {rule.id: rule for rule in RULES}
 
+_LONGEST = 1000  # characters of a message
+
 # A text that cannot be taken for a job has nothing in it to check.
 _UNREADABLE = {"yaml-syntax", "legacy-ai-platform"}
 
@@ -72,11 +77,17 @@ def findings(rule: Rule | str, problems: Iterable[Problem], document: Document |
     rule = _RULE[rule] if isinstance(rule, str) else rule
     return [
         Finding(
-            rule.id, problem.severity or rule.severity, problem.path, problem.message, problem.fix, rule.source,
+            rule.id, problem.severity or rule.severity, problem.path,
+            _short(problem.message), _short(problem.fix), rule.source,
             document.file if document else "", document.line(problem.path) if document else None,
         )
         for problem in problems
     ]  # fmt: skip
+
+
+def _short(text: str) -> str:
+    """A message of bearable length: the value it names may be of any."""
+    return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
 def all_rules() -> tuple[Rule | ReadingRule, ...]:

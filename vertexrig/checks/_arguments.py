@@ -1,4 +1,4 @@
-"""The command line of each pool as the trainer's parser would split it: which flags get which values."""
+"""The command line of each pool as the trainer's parser would split it: which flags get which values, and what fits."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import re
 from collections.abc import Iterator
 from dataclasses import dataclass
 
+from vertexrig.errors import nearest
 from vertexrig.spec import Document, Pool
 from vertexrig.trainer_source import Flag, TrainerSource
 
@@ -94,3 +95,51 @@ def _is_flag(word: str) -> bool:
 def _takes_more(flag: Flag, args: list[str], index: int) -> bool:
     several = flag.nargs is not None and (flag.nargs in {"*", "+", "dynamic"} or flag.nargs.isdigit())
     return several and index < len(args) and not _is_flag(args[index]) and args[index] != "--"
+
+
+def nearest_option(name: str, options: list[str]) -> str | None:
+    """The flag `name` may stand for: one it shortens (`lr`, `lrate`: `learning_rate`), or one spelled much like it."""
+    plain = name.strip("-").replace("_", "").replace("-", "").casefold()
+    for option in options:
+        if len(plain) > 1 and _shortens(plain, option.strip("-").replace("-", "_").casefold().split("_")):
+            return option
+    best = nearest(name, options)
+    # Words that begin alike are mistaken for one another; rate and strategy are not.
+    return best if best is not None and best.strip("-")[:1].casefold() == plain[:1] else None
+
+
+def _shortens(short: str, words: list[str]) -> bool:
+    """Whether `short` is made of a beginning of each word, in order."""
+    if not words:
+        return not short
+    sizes = range(1, len(words[0]) + 1)
+    return any(short.startswith(words[0][:size]) and _shortens(short[size:], words[1:]) for size in sizes)
+
+
+def parses(text: str, flag: Flag) -> bool:
+    """Whether a flag's type reads `text`; True if that cannot be told."""
+    if flag.type not in {"int", "float"}:
+        return flag.takes_float_text is not False or "." not in text or not is_number(text)
+    try:
+        int(text) if flag.type == "int" else float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_choice(text: str, flag: Flag) -> bool:
+    """Whether `text` is a choice: as a number where the flag's type makes one of it."""
+    choices = flag.choices or ()
+    if text in choices:
+        return True
+    if flag.type == "str" or not is_number(text):
+        return False
+    return any(is_number(choice) and float(choice) == float(text) for choice in choices)

@@ -8,7 +8,7 @@ import unicodedata
 WIDTH = 110
 """Longest piece of a line that is shown, in characters."""
 
-_VALUE = r"""("(?:\\.|[^"\\])*"|'(?:''|[^'])*'|[^,}\]#]*)"""
+_ITEM = re.compile(r"""\s*("(?:\\.|[^"\\])*"|'(?:''|[^'])*'|[^,\[\]{}"'\s][^,\[\]{}]*?)\s*([,\]])""")
 
 
 def clean(text: str) -> str:
@@ -39,28 +39,50 @@ def _span(line: str, path: str) -> tuple[int, int]:
     key = re.split(r"[.\[]", re.sub(r"(\[[0-9]+\])+$", "", path))[-1]
     snake = re.sub(r"([A-Z])", r"_\1", key).lower()
     names = "|".join(re.escape(name) for name in sorted({key, snake}) if name)
-    found = re.search(rf"""(?<![\w-])["']?(?:{names})["']?\s*:\s*{_VALUE}""", line) if names else None
+    found = re.search(rf"""(?<![\w-])["']?(?:{names})["']?\s*:\s*""", line) if names else None
     if found is not None:
-        if path.endswith("]") and line[found.start(1) : found.end(1)].lstrip().startswith("["):
-            return _item(line, found.start(1), int(path.rpartition("[")[2].rstrip("]")))
-        return found.start(), found.start() + len(found.group().rstrip())
+        if path.endswith("]") and line[found.end() : found.end() + 1] == "[":
+            return _item(line, found.end(), int(path.rpartition("[")[2].rstrip("]")))
+        return found.start(), _value_end(line, found.end(), flow=bool(re.search(r"[{[]", line[: found.start()])))
     content = re.match(r"(\s*(?:-\s+)*)(.*?)\s*(?:\s#.*)?$", line)
     if content is None or not content.group(2):
         return 0, len(line)
     return content.start(2), content.end(2)
 
 
+def _value_end(line: str, start: int, *, flow: bool) -> int:
+    """Where the value ends that begins at `start`: at its closing bracket, a comma of a `{a: 1, b: 2}`, a comment."""
+    depth, quoted, place = 0, "", start
+    while place < len(line):
+        char = line[place]
+        if quoted:
+            quoted = "" if char == quoted else quoted
+        elif char in "\"'" and line[start:place].rstrip()[-1:] in {"", ",", "[", "{", ":"}:
+            quoted = char
+        elif char in "[{":
+            depth += 1
+        elif char in "]}":
+            depth -= 1
+            if depth < 0:
+                break
+        elif (char == "," and flow and not depth) or (char == "#" and line[place - 1] == " "):
+            break
+        place += 1
+    end = start + len(line[start:place].rstrip().removesuffix(",").rstrip())  # JSON ends its lines with a comma
+    return end if end > start else len(line[:start].rstrip())
+
+
 def _item(line: str, start: int, index: int) -> tuple[int, int]:
-    """Where item `index` of a one-line list stands that begins at `start`; the whole list if it is not simple."""
-    closing = line.find("]", start)
-    inside = line[start:closing] if closing > 0 else ""
-    parts = inside[inside.find("[") + 1 :].split(",")
-    if not inside or index >= len(parts) or re.search(r"[\"'{\[]", inside[inside.find("[") + 1 :]):
-        return start, closing + 1 if closing > 0 else len(line.rstrip())
-    begin = start + inside.find("[") + 1 + sum(len(part) + 1 for part in parts[:index])
-    word = parts[index]
-    begin += len(word) - len(word.lstrip())
-    return begin, begin + max(1, len(word.strip()))
+    """Where item `index` of the one-line list at `start` stands; the whole list if its items are not plain."""
+    place = start + 1
+    for number in range(index + 1):
+        found = _ITEM.match(line, place)
+        if found is None or (found.group(2) == "]" and number < index):
+            break
+        if number == index:
+            return found.span(1)
+        place = found.end()
+    return start, _value_end(line, start, flow=False)
 
 
 def _columns(text: str) -> int:

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import LOCATIONS, RESERVATION_DOC, REST, SDK, SERVER, join
+from vertexrig.checks.sources import LOCATIONS, PRACTICE, RESERVATION_DOC, REST, SDK, SERVER, join
 from vertexrig.finding import Severity
 from vertexrig.pools import machine_path
 from vertexrig.spec import Document
@@ -31,6 +31,12 @@ def service_account(document: Document, context: Context) -> Iterator[Problem]:
     elif not name.endswith("gserviceaccount.com"):
         text = f"{name} does not look like a service account: those end in gserviceaccount.com"
         yield Problem(path, text, "", Severity.WARNING)
+
+
+def account_roles(document: Document, context: Context) -> Iterator[Problem]:
+    if document.job.get("serviceAccount"):
+        text = "a service account of your own needs roles/logging.logWriter, or the job's output is lost without a word"
+        yield Problem(f"{document.job_path}serviceAccount", text)
 
 
 def tensorboard(document: Document, context: Context) -> Iterator[Problem]:
@@ -89,10 +95,12 @@ def kms_key(document: Document, context: Context) -> Iterator[Problem]:
 
 def persistent_resource(document: Document, context: Context) -> Iterator[Problem]:
     name = document.job.get("persistentResourceId")
-    if not name or re.fullmatch(context.catalog.limits.text("persistent_resource_id.pattern"), name):
+    form = context.catalog.limits.text("persistent_resource_id.pattern")
+    if not name or re.fullmatch(form, name):
         return
     text = f"{name!r} is not an id: digits, lowercase letters and hyphens; a letter first, no hyphen last"
-    fix = f"write {name.rpartition('/')[2]}" if "/" in name else ""
+    last = name.rpartition("/")[2]
+    fix = f"write {last}" if re.fullmatch(form, last) else ""
     yield Problem(f"{document.job_path}persistentResourceId", text, fix)
 
 
@@ -137,6 +145,7 @@ def reservation_region(document: Document, context: Context) -> Iterator[Problem
 RULES = (
     Rule("service-account", Severity.ERROR, "serviceAccount is the address of a service account.",
          join(REST, SERVER), service_account),
+    Rule("account-roles", Severity.INFO, "A service account of your own may write logs.", PRACTICE, account_roles),
     Rule("tensorboard", Severity.ERROR, "tensorboard is a TensorBoard of the job's region.", REST, tensorboard),
     Rule("tensorboard-account", Severity.ERROR, "A job with a TensorBoard or an experiment has a service account.",
          SDK, tensorboard_account),

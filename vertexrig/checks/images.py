@@ -195,6 +195,19 @@ def image_tpu_generation(document: Document, context: Context) -> Iterator[Probl
         yield Problem(_path(pool), text, "use an image of your own under containerSpec")
 
 
+def image_hypertune(document: Document, context: Context) -> Iterator[Problem]:
+    if document.study is None:
+        return
+    for pool in running(document)[:1]:  # the chief reports
+        image = _prebuilt(pool.image, context.catalog)
+        if image is not None and not image.hypertune:
+            text = f"cloudml-hypertune is not on the list of packages of {image.name}, and trials report with it"
+            yield Problem(_path(pool), text, "add cloudml-hypertune to the trainer's requirements")
+        elif image is None and pool.container is not None and pool.image:
+            text = "trials report with cloudml-hypertune, which an image of your own must install"
+            yield Problem(_path(pool), text, "", Severity.INFO)
+
+
 def image_far(document: Document, context: Context) -> Iterator[Problem]:
     if not context.region:
         return
@@ -230,6 +243,7 @@ RULES = (
     Rule("image-tpu-unused", Severity.WARNING, "A TPU image is on a TPU machine.", IMAGES, image_tpu_unused),
     Rule("image-tpu-generation", Severity.WARNING, "A prebuilt TPU image is on a TPU it was made for.",
          TPU_DOC, image_tpu_generation),
+    Rule("image-hypertune", Severity.WARNING, "The image of a study has cloudml-hypertune.", IMAGES, image_hypertune),
     Rule("image-far", Severity.INFO, "A prebuilt image comes from the host nearest to the region.", IMAGES, image_far),
     Rule("image-arm", Severity.INFO, "The image is built for the machine's processor.",
          join(TRAIN_COMPUTE, PRACTICE), image_arm),

@@ -68,16 +68,23 @@ def _block(finding: Finding, lines: Sequence[str], color: bool) -> str:
     head = f"{paint}{finding.severity.value}{off}[{finding.id}]: {bold}{clean(finding.message)}{off}"
     shown = [f"{bold}{place}{off}: {head}" if place else head]
     margin = "  "
-    if finding.line is not None and 0 < finding.line <= len(lines):
-        number = str(finding.line)
+    if _in_sight(finding, lines):
+        number, source = str(finding.line), lines[(finding.line or 1) - 1]
         margin = " " * (len(number) + 1)
-        line, marks = snippet(lines[finding.line - 1], finding.path)
+        line, marks = snippet(source, finding.path)
         shown += [f"{dim}{margin}|{off}", f"{dim}{number} |{off} {line}", f"{dim}{margin}|{off} {paint}{marks}{off}"]
     if finding.path:
         shown.append(f"{dim}{margin}= at:{off}  {clean(finding.path)}")
     if finding.fix:
         shown.append(f"{dim}{margin}= fix:{off} {clean(finding.fix)}")
     return "\n".join(shown)
+
+
+def _in_sight(finding: Finding, lines: Sequence[str]) -> bool:
+    """Whether the finding's line shows something of it: a key missing at the top of the file stands nowhere."""
+    if finding.line is None or not 0 < finding.line <= len(lines):
+        return False
+    return finding.line > 1 or not finding.path.isalnum() or finding.path in lines[0]
 
 
 def summary(findings: Iterable[Finding], *, files: int = 0) -> str:

@@ -1,4 +1,4 @@
-"""Checks of a study's parameters: ids, value specs, scales, grids and conditions."""
+"""Parameters of a study: ids, value specs, scales, grids, conditions."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def unique(document: Document, context: Context) -> Iterator[Problem]:
         if not parameter.id:
             continue
         for other in seen.setdefault(parameter.id, []):
-            siblings = parameter.parent is not None and parameter.parent == other.parent
+            siblings = parameter.parent is not None and parameter.parent is other.parent
             if not siblings and not parameter.excludes(other):  # siblings are condition-overlap's
                 yield Problem(
                     f"{parameter.path}.parameterId",

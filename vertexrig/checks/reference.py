@@ -18,8 +18,8 @@ _HEAD = """\
 
 <!-- Made by `python -m vertexrig.checks.reference`; change the rules, not this page. -->
 
-`vertexrig check` finds the following. An **error** stops a launch, a **warning** costs or risks something, an **info** is
-good to know. The middle column says what holds when nothing is found. A single finding may be milder than its rule.
+`vertexrig check` finds the following. An **error** stops a launch, a **warning** costs or risks something, an **info**
+is good to know. The third column says what holds when nothing is found. A single finding may be milder than its rule.
 
 A rule is silenced in the project file by its id, with the reason. Rules about the trainer go by its source, which is
 read and never run; where the source does not say something plainly, they stay silent.

@@ -110,6 +110,28 @@ def package_count(document: Document, context: Context) -> Iterator[Problem]:
             yield Problem(f"{pool.path}.pythonPackageSpec.packageUris", text)
 
 
+def _stray(text: str) -> str:
+    """What is wrong with the Cloud Storage place an argument or variable names, "" if it names none or a good one."""
+    flag, equals, value = text.partition("=")
+    value = value if equals and flag.startswith("-") else text
+    for prefix in ("gs://", "/gcs/"):
+        name = value.removeprefix(prefix).partition("/")[0]
+        if value.startswith(prefix):
+            # $(NAME) is filled in by the service
+            return "" if "$(" in name else bucket_problem(name)
+    return f"{value[:80]!r} is not a Cloud Storage URI: gs://BUCKET/PATH" if value.startswith("gs:") else ""
+
+
+def stray_uri(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        texts = [(f"args[{number}]", arg) for number, arg in enumerate(pool.args)]
+        texts += [(f"env[{number}].value", str(variable.get("value", ""))) for number, variable in enumerate(pool.env)]
+        for place, text in texts:
+            wrong = _stray(text)
+            if wrong:
+                yield Problem(f"{pool.program_path}.{place}", wrong)
+
+
 RULES = (
     Rule("output-uri", Severity.ERROR, "outputUriPrefix is a gs:// URI.", join(REST, _BUCKET_RULES), output_uri),
     Rule("output-unset", Severity.INFO, "A job says where its outputs go.", REST, output_unset),
@@ -117,5 +139,7 @@ RULES = (
     Rule("package-uri", Severity.ERROR, "Packages are gs:// URIs.",
          join(REST, _BUCKET_RULES, WALKTHROUGH), package_uri),
     Rule("package-form", Severity.WARNING, "Packages are source distributions.", PACKAGE_DOC, package_form),
+    Rule("stray-uri", Severity.WARNING, "gs:// URIs in arguments and variables name a bucket.",
+         join(_BUCKET_RULES, WALKTHROUGH), stray_uri),
     Rule("package-count", Severity.ERROR, "There are at most 100 packages.", REST, package_count),
 )  # fmt: skip

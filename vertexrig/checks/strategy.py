@@ -1,4 +1,4 @@
-"""Checks of a TensorFlow trainer's distribution strategies against the cluster it runs on.
+"""Distribution strategies of a TensorFlow trainer against its cluster.
 
 A trainer that chooses its strategy while running and contains the one its cluster needs gives nothing. Trainers that
 spread their work by other means (Horovod, JAX, PyTorch, Keras Tuner) are left alone.
@@ -210,6 +210,8 @@ def _chosen(pool: Pool, trainer: TrainerSource | None) -> tuple[str, str, str] |
     for item in passed(pool, trainer):
         name = item.name.lstrip("-").replace("-", "_")
         if name in _FLAGS and item.value:
+            if item.flag is not None and item.flag.choices and item.value not in item.flag.choices:
+                return None  # argument-parse says it
             strategy = _strategy(item.value)
             return (item.path, f"{item.name}={item.value}", strategy) if strategy else None
     for name in _FLAGS if trainer is not None else ():

@@ -1,4 +1,4 @@
-"""Checks of a study: metrics, trial counts, stopping. The parameters have a module of their own, joined in here."""
+"""Studies: metrics, trial counts, stopping. The parameters have a module of their own, joined in here."""
 
 from __future__ import annotations
 
@@ -307,7 +307,6 @@ RULES: tuple[Rule, ...] = (
         REST_STUDY,
         safety,
     ),
-    *parameters.RULES,
     Rule(
         "observation-noise",
         _E,
@@ -358,4 +357,5 @@ RULES: tuple[Rule, ...] = (
         SDK,
         measurement_selection,
     ),
+    *parameters.RULES,
 )

@@ -1,4 +1,4 @@
-"""Checks of a job and its study against the trainer's source: flags, required arguments, types, metrics.
+"""The trainer's source against the job and its study: flags, types, metrics.
 
 Where the source does not say something plainly, nothing is found: a wrong alarm costs more here than a missed one.
 """
@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
 
-from vertexrig.checks._arguments import Passed, passed, trainer_pools
+from vertexrig.checks._arguments import Passed, is_choice, is_number, nearest_option, parses, passed, trainer_pools
 from vertexrig.checks._space import Parameter, parameters
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import DISTRIBUTED, PACKAGE_DOC, REST, TUNING_DOC, join
@@ -123,15 +123,17 @@ def parameter_known(document: Document, context: Context) -> Iterator[Problem]:
 
 def _unknown(trainer: TrainerSource, path: str, name: str, what: str) -> Problem:
     options = _options(trainer)
-    best = nearest(name, options)
+    best = nearest_option(name, options)
     shown = best.removeprefix("--") if best and path.endswith("parameterId") else best
     fix = f"write {shown}, or declare {name} in the trainer" if best else f"declare {name} in the trainer, or remove it"
+    shown_options = ", ".join(options[:12]) + (f", … ({len(options)} in all)" if len(options) > 12 else "")
+    hint = f"Did you mean {best!r}?" if best else f"It has {shown_options or 'none'}."
     if not trainer.parsers:
         return Problem(path, f"the trainer reads no arguments: {what} {name} has no effect", fix, Severity.WARNING)
     if trainer.tolerates_unknown:
         message = f"the trainer has no flag {name} and ignores what it does not know: {what} has no effect"
-        return Problem(path, f"{message}. {did_you_mean(name, options)}", fix, Severity.WARNING)
-    return Problem(path, f"the trainer has no flag {name} and would stop. {did_you_mean(name, options)}", fix)
+        return Problem(path, f"{message}. {hint}", fix, Severity.WARNING)
+    return Problem(path, f"the trainer has no flag {name} and would stop. {hint}", fix)
 
 
 def required_passed(document: Document, context: Context) -> Iterator[Problem]:
@@ -214,7 +216,7 @@ def parameter_parses(document: Document, context: Context) -> Iterator[Problem]:
             message = f"{parameter.name} is DOUBLE, and {_typed(flag)} ({_place(flag)}) refuses a number such as '0.5'"
             yield Problem(parameter.spec_path, message, "declare it type=float, or use an integerValueSpec")
             continue
-        wrong = [value for value in parameter.values if not _parses(str(value), flag)]
+        wrong = [value for value in parameter.values if not parses(str(value), flag)]
         if parameter.kind == "DISCRETE":
             wrong = [value for value in wrong if not float(value).is_integer()]
         if wrong:
@@ -224,25 +226,6 @@ def parameter_parses(document: Document, context: Context) -> Iterator[Problem]:
 
 def _typed(flag: Flag) -> str:
     return f"{_long(flag)} type={flag.type}"
-
-
-def _parses(text: str, flag: Flag) -> bool:
-    """Whether a flag's type reads `text`; True if that cannot be told."""
-    if flag.type not in {"int", "float"}:
-        return flag.takes_float_text is not False or "." not in text or not _is_number(text)
-    try:
-        int(text) if flag.type == "int" else float(text)
-    except ValueError:
-        return False
-    return True
-
-
-def _is_number(text: str) -> bool:
-    try:
-        float(text)
-    except ValueError:
-        return False
-    return True
 
 
 def parameter_choices(document: Document, context: Context) -> Iterator[Problem]:
@@ -256,7 +239,7 @@ def parameter_choices(document: Document, context: Context) -> Iterator[Problem]
             message = f"{parameter.name} is DOUBLE, and the trainer takes only {shown} ({_place(flag)})"
             yield Problem(path, message, "list the choices in a discreteValueSpec")
             continue
-        wrong = next((value for value in _listed(parameter) if not _chosen(str(value), flag)), None)
+        wrong = next((value for value in _listed(parameter) if not is_choice(str(value), flag)), None)
         if wrong is not None:
             message = f"{parameter.name} can be {wrong!r}, and the trainer takes only {shown} ({_place(flag)})"
             best = nearest(str(wrong), flag.choices)
@@ -268,16 +251,6 @@ def _listed(parameter: Parameter) -> Iterable[object]:
     if low is None or high is None:
         return parameter.values
     return range(low, min(high, low + _MANY) + 1)
-
-
-def _chosen(text: str, flag: Flag) -> bool:
-    """Whether `text` is a choice: as a number where the flag's type makes one of it."""
-    choices = flag.choices or ()
-    if text in choices:
-        return True
-    if flag.type == "str" or not _is_number(text):
-        return False
-    return any(_is_number(choice) and float(choice) == float(text) for choice in choices)
 
 
 def boolean_flag(document: Document, context: Context) -> Iterator[Problem]:
@@ -340,20 +313,20 @@ def _unparsed(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
                 yield Problem(item.path, f"{item.name} {where} needs a value", f"write {item.name}=...")
         elif any(char in "\"'" for char in item.value):
             continue  # quotes are literal, which a rule of its own says
-        elif flag.choices is not None and not _chosen(item.value, flag) and flag.type != "dynamic":
+        elif flag.choices is not None and not is_choice(item.value, flag) and flag.type != "dynamic":
             message = (
                 f"{item.name} is {item.value!r}, and the trainer takes only {', '.join(flag.choices[:12])} {where}"
             )
             best = nearest(item.value, flag.choices)
             yield Problem(item.path, message, f"write {item.name}={best}" if best else "use one of those")
-        elif not _parses(item.value, flag):
+        elif not parses(item.value, flag):
             yield Problem(
                 item.path, f"{item.name} is {item.value!r}, which type={flag.type} {where} refuses", _number(item.value)
             )
 
 
 def _number(text: str) -> str:
-    if _is_number(text) and float(text) == float(text) and float(text).is_integer():
+    if is_number(text) and float(text) == float(text) and float(text).is_integer():
         return f"write {int(float(text))}"
     return "write a number"
 

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from vertexrig.catalog import load
+from vertexrig.catalog import Catalog, load
 from vertexrig.cli import options
 from vertexrig.config import DEFAULT_NAME
 from vertexrig.errors import UsageError
@@ -48,7 +48,7 @@ def command(table: str, pattern: str | None, file: Path | None, format_: str) ->
     click.echo(options.table(columns, [[_cell(row.get(column)) for column in columns] for row in rows]))
 
 
-def _project(file: Path | None) -> object:
+def _project(file: Path | None) -> Catalog:
     return options.workspace(file).catalog
 
 

@@ -9,9 +9,6 @@ import click
 from vertexrig.cli import options, show
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import write_text
-from vertexrig.finding import Finding
-from vertexrig.render import Rendered
-from vertexrig.workspace import Workspace
 
 STDOUT = Path("-")
 
@@ -43,30 +40,22 @@ def command(
     if output is not None and len(names) > 1:
         raise UsageError(f"--output takes one job; {len(names)} were named")
     workspace = options.workspace(file, overrides, names[0] if len(names) == 1 else None, templates)
-    rendered, found, failed = _render(workspace, names, check=check)
+    prepared = [workspace.prepare(name, check=check) for name in names]
     commands = []
-    for one in rendered:
-        path = output or workspace.loaded.path(f"build/jobs/{one.view.name}.yaml")
+    for one in prepared:
+        name = one.rendered.view.name
+        path = output or workspace.loaded.path(f"build/jobs/{name}.yaml")
         if path == STDOUT:
-            click.echo(one.text, nl=False)
+            click.echo(one.rendered.text, nl=False)
             continue
-        write_text(path, one.text)
+        write_text(path, one.rendered.text)
         options.note(f"wrote {path}")
-        if one.view.name not in failed:
-            commands.append(one.shell_command(path))
+        if one.ok:
+            commands.append(one.command(path))
+    found = [finding for one in prepared for finding in one.findings]
     show.findings(found, sources=show.project_sources(workspace.loaded.file), info=info)
     for line in commands:
         click.echo(line)
+    failed = [one.rendered.view.name for one in prepared if not one.ok]
     if failed:
         raise FindingsError(f"{', '.join(failed)} would fail: see above")
-
-
-def _render(
-    workspace: Workspace, names: tuple[str, ...], *, check: bool
-) -> tuple[list[Rendered], list[Finding], list[str]]:
-    """What was rendered, what was found in it, and the names that something of severity error was found in."""
-    if not check:
-        return [workspace.renderer.render(name) for name in names], [], []
-    prepared = [workspace.prepare(name) for name in names]
-    failed = [one.rendered.view.name for one in prepared if not one.ok]
-    return [one.rendered for one in prepared], [finding for one in prepared for finding in one.findings], failed

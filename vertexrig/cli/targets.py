@@ -7,7 +7,6 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vertexrig import config, spec
-from vertexrig.cli import options
 from vertexrig.errors import UsageError
 from vertexrig.project import Project
 from vertexrig.workspace import Workspace
@@ -44,11 +43,14 @@ def workspace(
     templates: Path | None,
     *,
     needed: bool,
+    region: str | None = None,
+    trainer: Path | None = None,
 ) -> Workspace:
     """The project, or an empty one when it is not needed and there is none."""
     try:
-        return options.workspace(file, overrides, target, templates)
+        loaded = config.load(file, overrides=overrides, target=target)
     except UsageError:
         if needed or file is not None or overrides:
             raise
-        return Workspace(config.Loaded(Project(project="", region=""), Path(), {}))
+        loaded = config.Loaded(Project(project="", region=""), Path(), {})
+    return Workspace(loaded, templates=templates, region=region, trainer=trainer)

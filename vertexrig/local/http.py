@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import errno
 import json
+import logging
 import re
 import sqlite3
 from collections.abc import Awaitable, Callable, Mapping, Sequence
@@ -17,6 +18,8 @@ from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount
 from starlette.types import ASGIApp, Receive, Scope, Send
+
+_LOG = logging.getLogger(__name__)
 
 JSON_LIMIT = 4 * 1024 * 1024
 """Most bytes of a JSON body that are read."""
@@ -125,8 +128,8 @@ def parse_json(body: bytes) -> Json:
         return {}
     try:
         value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
-        # Lone surrogates parse, but no database and no answer can hold them.
-        json.dumps(value, ensure_ascii=False).encode("utf-8")
+        # Lone surrogates and 1e999 parse, but no database and no answer can hold them.
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
     except RecursionError:
         raise invalid("Invalid JSON payload received. The message is nested too deeply.") from None
     except ValueError as error:
@@ -229,6 +232,9 @@ class Api:
             return invalid("The path is not valid UTF-8.").response()
         except (OSError, sqlite3.Error) as error:
             return _trouble(error).response()
+        except Exception:
+            _LOG.exception("%s %s failed", request.method, request.url.path)
+            return ApiError(500, "Internal error of the local Vertex; its log has the traceback.").response()
 
     async def dispatch(self, request: Request, path: str) -> Response:
         """Call the row that fits `path`, the undecoded path below the mount."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import threading
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from vertexrig.local.jobs.manager import CANCELLED, CANCELLING, FAILED, PENDING,
 from vertexrig.local.jobs.resources import TERMINAL, TUNING_JOBS, Json
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.run import metric_file
-from vertexrig.local.store import Stored
+from vertexrig.local.store import Stored, Trials
 from vertexrig.local.study import Engine, Handle, Outcome, StudyRun, Trial
 
 _LOOK_EVERY = 0.2
@@ -66,15 +66,32 @@ class _Executor:
         self.jobs.cancel(handle.custom_job)
 
 
+@dataclass(frozen=True)
+class _Told:
+    """A store of trials (`vertexrig.local.study.Store`) that tells of each change."""
+
+    trials: Trials
+    on_trial: Callable[[Json], None] | None
+
+    def load(self) -> list[Json]:
+        return self.trials.load()
+
+    def save(self, record: Json) -> None:
+        self.trials.save(record)
+        if self.on_trial is not None:
+            self.on_trial(record)
+
+
 class Studies:
     """The tuning jobs of a local Vertex.
 
     Args:
         jobs: Runs their trials.
+        on_trial: Called with a trial's record at each change, in the study's thread.
     """
 
-    def __init__(self, jobs: Jobs) -> None:
-        self.jobs, self.store = jobs, jobs.store
+    def __init__(self, jobs: Jobs, on_trial: Callable[[Json], None] | None = None) -> None:
+        self.jobs, self.store, self.on_trial = jobs, jobs.store, on_trial
         self._runs: dict[str, StudyRun] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._wakes: dict[str, threading.Event] = {}
@@ -88,6 +105,11 @@ class Studies:
         """Accept a HyperparameterTuningJob, or raise the service's 400."""
         settings, region = self.jobs.settings, parent.rpartition("/")[2]
         data = validation.tuning_job(body, region, checks=settings.checks)
+        return self.add(parent, data)
+
+    def add(self, parent: str, data: Mapping[str, Any]) -> Json:
+        """Keep a tuning job, canonical and checked, and start it; 400 for a study that cannot be searched."""
+        settings, region = self.jobs.settings, parent.rpartition("/")[2]
         if not data.get("trialJobSpec") or not data.get("studySpec"):
             raise validation.found_errors(
                 [("study_spec" if data.get("trialJobSpec") else "trial_job_spec", "It is required.")]
@@ -96,7 +118,7 @@ class Studies:
         refuse_for_quota(settings, data["trialJobSpec"], region)
         name = resources.new_name(parent, TUNING_JOBS)
         made = resources.new_body(name, PENDING, resources.rest_form("HyperparameterTuningJob", data))
-        self.store.add(TUNING_JOBS, parent, name, made, {"spec": data})
+        self.store.add(TUNING_JOBS, parent, name, made, {"spec": dict(data)})
         self._start(name)
         return made
 
@@ -144,6 +166,13 @@ class Studies:
             )
             raise ApiError(400, message, status="FAILED_PRECONDITION")
         self.store.remove(name)
+
+    def wait(self, name: str, timeout: float) -> bool:
+        """Wait for a tuning job's end for at most `timeout` seconds; whether it is over."""
+        thread = self._threads.get(name)
+        if thread is not None:
+            thread.join(timeout)
+        return bool(self._stored(name).body["state"] in TERMINAL)
 
     # life of the server
 
@@ -207,7 +236,8 @@ class Studies:
 
     def _study(self, name: str) -> None:
         stored = self._stored(name)
-        data, trials, wake = stored.hidden["spec"], self.store.trials(name), self._wakes[name]
+        data, wake = stored.hidden["spec"], self._wakes[name]
+        trials = _Told(self.store.trials(name), self.on_trial)
         settings = self.jobs.settings
         created = resources.seconds_of(stored.body["createTime"])
         engine = Engine(

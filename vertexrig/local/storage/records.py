@@ -187,6 +187,11 @@ class Records:
             connection.execute("INSERT OR REPLACE INTO uploads VALUES (?, ?, ?, ?, ?, ?, ?)", values)
         return upload
 
+    def expire_uploads(self, before: int) -> None:
+        """Forget uploads that were done before a time, in microseconds since the epoch."""
+        with self.database.transaction() as connection:
+            connection.execute("DELETE FROM uploads WHERE generation < ?", (before,))
+
     def drop_upload(self, upload_id: str) -> None:
         """Forget a resumable upload."""
         with self.database.transaction() as connection:

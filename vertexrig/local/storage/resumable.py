@@ -9,6 +9,7 @@ import asyncio
 import os
 import re
 import secrets
+import time
 from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
@@ -29,6 +30,9 @@ from vertexrig.local.storage.store import ObjectStore
 
 MULTIPLE = 256 * 1024
 """Every chunk but the last must be a multiple of this many bytes."""
+
+LIFETIME = 7 * 86400
+"""Seconds after which an upload can no longer be resumed."""
 
 Values = Mapping[str, str]
 
@@ -64,7 +68,17 @@ class Resumable:
         self.store = store
         self.folder = store.files.state / "uploads"
         self.folder.mkdir(exist_ok=True)
+        self._expire()
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def _expire(self) -> None:
+        """Drop uploads that are a week old, as the service does."""
+        oldest = time.time() - LIFETIME
+        self.store.records.expire_uploads(int(oldest * 1e6))
+        for path in self.folder.iterdir():
+            if path.stat().st_mtime < oldest:
+                self.store.records.drop_upload(path.name)
+                path.unlink()
 
     def _path(self, upload: Upload) -> Path:
         return self.folder / upload.id

@@ -65,11 +65,6 @@ class Engine:
             )
 
     @property
-    def stop_asap(self) -> bool:
-        """Whether running trials are stopped as soon as the study is done."""
-        return bool(self._stopping_config.get("shouldStopAsap", False))
-
-    @property
     def _stopping_config(self) -> Mapping[str, Any]:
         return self.spec.get("studyStoppingConfig") or {}
 
@@ -136,13 +131,20 @@ class Engine:
         size = self.space.size
         if self._never_twice and size is not None and len(self._made()) >= size:
             return f"the search space is exhausted: all {size} combinations are made"
-        return stopping.study_done(
-            self._stopping_config,
-            self.objective.single,
-            list(self.trials.values()),
-            created=self.created,
-            now=self.clock(),
-        )
+        return self._stopped(list(self.trials.values()))
+
+    def interrupted(self) -> str | None:
+        """Why running trials are to be stopped now, under `shouldStopAsap`; None while they go on.
+
+        Only trials that have ended count here, so the last of maxNumTrials is not stopped as soon as it is made.
+        """
+        if not self._stopping_config.get("shouldStopAsap", False):
+            return None
+        return self._stopped([trial for trial in self.trials.values() if trial.state.ended])
+
+    def _stopped(self, trials: list[Trial]) -> str | None:
+        config, goal = self._stopping_config, self.objective.single
+        return stopping.study_done(config, goal, trials, created=self.created, now=self.clock())
 
     @property
     def _never_twice(self) -> bool:

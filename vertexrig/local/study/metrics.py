@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import json
 import math
+import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
@@ -21,7 +22,9 @@ TAIL_BYTES = 1 << 20  # 100 entries take some 15 KB; more than this is not read
 _OTHER_KEYS = {"timestamp", "trial", "global_step", "checkpoint_path"}
 _DEFAULT_TAG = "training/hptuning/metric"  # what cloudml-hypertune writes for an empty tag
 _CLOCK_SLACK = 5.0
+_MTIME_GRAIN = 100_000_000  # ns: a file may be rewritten within one tick of its clock, at the same size
 _MOST_TAGS = 20
+_MOST_SEEN = 20_000
 
 
 class MetricFile:
@@ -45,8 +48,9 @@ class MetricFile:
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.path, self.metric_ids, self.started, self.after, self.clock = path, metric_ids, started, after, clock
-        self._stamp: tuple[int, int] | None = None
+        self._stamp: tuple[int, int, int] | None = None
         self._lines: list[bytes] = []
+        self._seen: dict[int, None] = {}
         self._tags: dict[str, None] = {}
         self._problem = ""
         self._junk = 0
@@ -79,7 +83,9 @@ class MetricFile:
             return f"No usable value of {', '.join(map(repr, missing or self.metric_ids))} was reported."
         if seen:
             shown = ", ".join(map(repr, seen))
-            unnamed = f" {_DEFAULT_TAG!r} is what cloudml-hypertune writes for an empty tag." if _DEFAULT_TAG in seen else ""
+            unnamed = (
+                f" {_DEFAULT_TAG!r} is what cloudml-hypertune writes for an empty tag." if _DEFAULT_TAG in seen else ""
+            )
             near = nearest(self.metric_ids[0], seen)
             hint = f" {did_you_mean(self.metric_ids[0], seen)}" if near else ""
             return (
@@ -106,13 +112,15 @@ class MetricFile:
     def _file_lines(self) -> list[bytes] | None:
         """All complete lines of the file's tail; None if nothing changed or it cannot be read."""
         try:
-            with self.path.open("rb") as file:
-                size = file.seek(0, 2)
-                stamp = (self.path.stat().st_mtime_ns, size)
-                if stamp == self._stamp:
+            with self.path.open("rb", buffering=0) as file:
+                about = os.fstat(file.fileno())
+                stamp, size = _stamp(about), about.st_size
+                if stamp == self._stamp and abs(time.time_ns() - about.st_mtime_ns) > _MTIME_GRAIN:
                     return None
                 file.seek(max(0, size - TAIL_BYTES))
                 data = file.read(TAIL_BYTES)
+                if _stamp(os.fstat(file.fileno())) != stamp:
+                    return None  # rewritten meanwhile: the next call sees it whole
         except FileNotFoundError:
             return None
         except OSError as error:
@@ -135,7 +143,7 @@ class MetricFile:
         for tag in entry:
             if tag not in _OTHER_KEYS and len(self._tags) < _MOST_TAGS:
                 self._tags[tag[:200]] = None
-        elapsed = self._elapsed(entry.get("timestamp"))
+        elapsed = self._elapsed(entry.get("timestamp"), line)
         if elapsed is None:
             return []
         metrics = {}
@@ -147,13 +155,28 @@ class MetricFile:
                     metrics[name] = value
         return [Measurement(_step(entry.get("global_step")), elapsed, metrics)] if metrics else []
 
-    def _elapsed(self, timestamp: Any) -> float | None:
+    def _known(self, line: bytes) -> bool:
+        """Whether this very line came before. A report with its time is never made twice, so this also holds when a
+        read fell between two rewrites and the lines do not line up."""
+        key = hash(line)
+        if key in self._seen:
+            return True
+        self._seen[key] = None
+        if len(self._seen) > _MOST_SEEN:
+            del self._seen[next(iter(self._seen))]
+        return False
+
+    def _elapsed(self, timestamp: Any, line: bytes) -> float | None:
         """Seconds since the start, by the entry's own time if that can be; None for a report already known."""
         now, when = self.clock(), _number(timestamp)
         if self.started - _CLOCK_SLACK <= when <= now + _CLOCK_SLACK:
             elapsed = round(max(0.0, when - self.started), 6)
-            return elapsed if elapsed > self.after else None
+            return None if elapsed <= self.after or self._known(line) else elapsed
         return round(max(0.0, now - self.started), 6)
+
+
+def _stamp(about: os.stat_result) -> tuple[int, int, int]:
+    return about.st_ino, about.st_mtime_ns, about.st_size
 
 
 def _entry(line: bytes) -> Mapping[str, Any] | None:

@@ -153,6 +153,10 @@ class StudyRun:
             self._look(trial_id)
         if self._cancel.is_set() and (self._ending is None or self._ending.state != "JOB_STATE_FAILED"):
             self._end(StudyResult("JOB_STATE_CANCELLED", CANCELLED), stop=True)
+        if self._running and (self._ending is None or self._ending.state == "JOB_STATE_SUCCEEDED"):
+            reason = self.engine.interrupted()
+            if reason:
+                self._end(StudyResult("JOB_STATE_SUCCEEDED", reason), stop=True)
         while self._ending is None and len(self._running) < self.parallel:
             self._start_next()
         if self._ending is not None and not self._running:
@@ -187,7 +191,7 @@ class StudyRun:
                 self.store.save(trial.record())
                 self._start(trial)
                 return
-        self._end(StudyResult("JOB_STATE_SUCCEEDED", reason), stop=self.engine.stop_asap)
+        self._end(StudyResult("JOB_STATE_SUCCEEDED", reason))
 
     def _start(self, trial: Trial) -> None:
         try:
@@ -259,5 +263,7 @@ class StudyRun:
             rule = "maxFailedTrialCount is not set"
         if broken:
             last = max((trial for trial in ended if trial.failed), key=lambda trial: trial.end_time)
-            message = f"{failed} of {len(ended)} ended trials failed ({rule}). Trial {last.id}: {last.infeasible_reason}"
+            message = (
+                f"{failed} of {len(ended)} ended trials failed ({rule}). Trial {last.id}: {last.infeasible_reason}"
+            )
             self._end(StudyResult("JOB_STATE_FAILED", message), stop=True)

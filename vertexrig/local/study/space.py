@@ -141,9 +141,7 @@ class Space:
     def __init__(self, parameters: Sequence[Mapping[str, Any]]) -> None:
         if not parameters:
             raise ConfigError("studySpec.parameters is empty; a study needs at least one parameter")
-        self.dimensions = tuple(
-            _dimension(spec, f"studySpec.parameters[{i}]", "") for i, spec in enumerate(parameters)
-        )
+        self.dimensions = tuple(_dimension(spec, f"studySpec.parameters[{i}]", "") for i, spec in enumerate(parameters))
         _refuse_repeats(self.dimensions)
 
     def everywhere(self) -> Iterator[Dimension]:
@@ -254,9 +252,10 @@ def _dimension(spec: Mapping[str, Any], path: str, parent: str) -> Dimension:
 
 
 def _bounds(body: Mapping[str, Any], path: str, kind: Kind) -> tuple[float, float]:
-    if "minValue" not in body or "maxValue" not in body:
+    if "minValue" not in body and "maxValue" not in body:
         raise ConfigError(f"{path} needs minValue and maxValue")
-    low, high = ((int if kind == "INTEGER" else float)(body[key]) for key in ("minValue", "maxValue"))
+    # the service's JSON leaves out a bound that is 0
+    low, high = ((int if kind == "INTEGER" else float)(body.get(key, 0)) for key in ("minValue", "maxValue"))
     if not (math.isfinite(low) and math.isfinite(high) and low <= high):
         raise ConfigError(f"{path}: minValue {low:g} is above maxValue {high:g}; swap them")
     return low, high

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection
 from functools import cached_property
 
-from vertexrig._trainer_names import Call, Code, Module, dotted, last_name
+from vertexrig.trainer_source.names import Call, Code, Module, dotted, last_name
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -39,7 +39,9 @@ class Runs:
             here = parents.get(id(here))
         return False
 
-    def _called_again(self, function: ast.FunctionDef | ast.AsyncFunctionDef, module: Module, depth: int) -> bool | None:
+    def _called_again(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, module: Module, depth: int
+    ) -> bool | None:
         if function.name.startswith("on_"):
             return True  # a method of a Keras callback
         owner = self._parents_of(module).get(id(function))
@@ -75,22 +77,26 @@ class Runs:
 
         They are looked up as `os.environ[name]` and in no other way, and a KeyError is not caught.
         """
-        found: dict[str, tuple[str, int]] = {}
-        harmless: set[str] = set()
+        candidates: dict[str, list[tuple[Module, ast.Subscript]]] = {}
+        other: set[str] = set()
         for module in self._code.modules:
+            lookups = {
+                id(node.slice): node
+                for node, _ in module.nodes
+                if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
+            }
             for node, _ in module.nodes:
                 if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
-                    if self._ends_without(node, module):
-                        found.setdefault(node.value, (module.file, node.lineno))
+                    lookup = lookups.get(id(node))
+                    if lookup is not None and dotted(lookup.value).endswith("environ"):
+                        candidates.setdefault(node.value, []).append((module, lookup))
                     else:
-                        harmless.add(node.value)
-        return {name: place for name, place in found.items() if name not in harmless}
-
-    def _ends_without(self, node: ast.Constant, module: Module) -> bool:
-        parent = self._parents_of(module).get(id(node))
-        if not isinstance(parent, ast.Subscript) or not isinstance(parent.ctx, ast.Load):
-            return False
-        return dotted(parent.value).endswith("environ") and not self._caught(parent, module)
+                        other.add(node.value)
+        return {
+            name: (places[0][0].file, places[0][1].lineno)
+            for name, places in candidates.items()
+            if name not in other and not any(self._caught(node, module) for module, node in places)
+        }
 
     def _caught(self, node: ast.AST, module: Module) -> bool:
         parents = self._parents_of(module)

@@ -1,0 +1,77 @@
+"""Clusters of real processes on loopback: collectives, parameter servers, evaluator."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Mapping
+from pathlib import Path
+
+from conftest import QUICK, Launched, metrics, summary
+
+Cluster = Callable[..., dict[str, Launched]]
+
+
+def digests(processes: Mapping[str, Launched]) -> set[str]:
+    """The hashes of the weights that the processes told."""
+    return {found for process in processes.values() for found in re.findall(r"best weights: sha256 (\w+)", process.err)}
+
+
+def finish(processes: Mapping[str, Launched]) -> None:
+    """All processes end with 0."""
+    for name, process in processes.items():
+        ended = process.wait()
+        assert ended.code == 0, f"{name}: {ended.text[-4000:]}"
+
+
+def test_chief_and_worker_train_agree_and_only_the_chief_writes(launch_cluster: Cluster, tmp_path: Path) -> None:
+    """Two processes end with 0 and equal weights; the outputs are the chief's; no temporary folder stays."""
+    processes = launch_cluster({"chief": 1, "worker": 1}, *QUICK, "--tensorboard=true", "--collective=ring")
+    finish(processes)
+    assert len(digests(processes)) == 1
+    told = summary(tmp_path)
+    assert (told["strategy"], told["replicas"], told["processes"], told["global_batch_size"]) == (
+        "multi-worker",
+        2,
+        2,
+        64,
+    )
+    assert processes["worker-0"].out == "" and "accuracy" in processes["chief-0"].out
+    assert len(metrics(tmp_path)) == told["epochs"] + 1
+    assert float(metrics(tmp_path)[-1]["accuracy"]) == told["accuracy"]
+    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == ["train", "validation"]
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_three_workers_without_a_chief_save_twenty_times(launch_cluster: Cluster, tmp_path: Path) -> None:
+    """Worker 0 is the chief where there is none. Of more than twenty saves none fails, and what is left is whole."""
+    processes = launch_cluster({"worker": 3}, *QUICK, "--save_every=1", "--batch_size=32")
+    finish(processes)
+    assert len(digests(processes)) == 1
+    told = summary(tmp_path)
+    assert told["steps"] == 28 and told["processes"] == 3
+    assert sorted(path.name for path in (tmp_path / "checkpoints").glob("*.index")) == [
+        "ckpt-27.index",
+        "ckpt-28.index",
+    ]
+    assert not list((tmp_path / "checkpoints").glob("*temp*")) and not list(tmp_path.rglob("workertemp*"))
+    assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_parameter_servers_and_evaluator(launch_cluster: Cluster, tmp_path: Path) -> None:
+    """Chief, two workers, a server and an evaluator: the chief ends, the evaluator scored the last save alike."""
+    roles = {"master": 1, "worker": 2, "ps": 1, "evaluator": 1}
+    processes = launch_cluster(roles, *QUICK, "--epochs=3", "--tensorboard=true", "--save_every=44")
+    finish({name: processes[name] for name in ("master-0", "evaluator-0")})
+    told = summary(tmp_path)
+    assert told["strategy"] == "parameter-server" and told["steps"] == 3 * 44
+    rows = json.loads((tmp_path / "checkpoints" / "evaluation.json").read_text())["evaluations"]
+    assert rows[-1]["step"] == 132
+    assert abs(rows[-1]["accuracy"] - told["history"][-1]["val_accuracy"]) < 1e-6
+    assert list((tmp_path / "logs" / "evaluator").iterdir())
+    for name in ("worker-0", "worker-1", "ps-0"):  # they serve until the service ends them
+        assert processes[name].process.poll() is None
+        processes[name].process.terminate()
+        assert processes[name].process.wait(20) == 143
+        assert "Traceback" not in processes[name].err
+    assert list((tmp_path / "tmp").iterdir()) == []

@@ -1,0 +1,101 @@
+"""The source distribution: what is in it, and that it runs on the Python and TensorFlow of the prebuilt containers."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+import tarfile
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+from conftest import PACKAGE, QUICK, Launched, environment, summary
+
+OLD = os.environ.get("TRAINER_OLD_PYTHON", "")
+needs_old = pytest.mark.skipif(not OLD, reason="TRAINER_OLD_PYTHON names no Python 3.10 with TensorFlow 2.17; "
+                                               "tests/trainer/old_python.sh makes one")  # fmt: skip
+
+
+@pytest.fixture
+def sdist(tmp_path: Path) -> Path:
+    """The source distribution, built from a copy."""
+    copy = tmp_path / "source"
+    shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__", "*.egg-info", "dist", "build"))
+    subprocess.run([sys.executable, "setup.py", "-q", "sdist", "--formats=gztar"], cwd=copy, check=True,
+                   capture_output=True, timeout=60)  # fmt: skip
+    (built,) = (copy / "dist").glob("*.tar.gz")
+    return built
+
+
+def test_sdist_holds_the_trainer_and_what_its_setup_reads(sdist: Path) -> None:
+    """Every module and requirements.txt are in it, no pyproject.toml and no tests; TensorFlow is no requirement."""
+    with tarfile.open(sdist) as archive:
+        names = {name.split("/", 1)[1] for name in archive.getnames() if "/" in name}
+        requires = archive.extractfile("trainer-0.1.0/trainer.egg-info/requires.txt").read().decode().split()  # type: ignore[union-attr]
+    assert {f"trainer/{path.name}" for path in (PACKAGE / "trainer").glob("*.py")} <= names
+    assert "requirements.txt" in names and "pyproject.toml" not in names
+    assert not any("test" in name for name in names)
+    assert "tf-keras" in requires and "cloudml-hypertune" in requires
+    assert not any(name.startswith(("tensorflow", "keras")) for name in requires)
+
+
+def test_modules_import_nothing_of_the_launcher() -> None:
+    """The package stands on its own."""
+    for path in (PACKAGE / "trainer").glob("*.py"):
+        assert "vertexrig" not in path.read_text()
+
+
+def test_a_missing_tf_keras_is_named(launch: Callable[..., Launched], tmp_path: Path) -> None:
+    """TensorFlow without tf-keras: the error says what to install."""
+    hidden = tmp_path / "hide" / "tf_keras"
+    hidden.mkdir(parents=True)
+    (hidden / "__init__.py").write_text("raise ImportError('hidden')\n")
+    env = {"PYTHONPATH": f"{tmp_path / 'hide'}:{PACKAGE}", "TF_USE_LEGACY_KERAS": "0"}
+    ended = launch(*QUICK, env=env).wait()
+    assert ended.code == 1 and "pip install 'tf-keras~=2." in ended.err and "Traceback" not in ended.err
+
+
+@needs_old
+def test_sdist_installs_and_runs_on_the_containers_python(sdist: Path, tmp_path: Path) -> None:
+    """pip installs the sdist for Python 3.10 and the default run there reaches 97 %."""
+    place = tmp_path / "installed"
+    subprocess.run([OLD, "-m", "pip", "install", "--quiet", "--no-deps", "--no-build-isolation", "--target", str(place),
+                    str(sdist)], check=True, timeout=120)  # fmt: skip
+    env = {**environment(tmp_path), "PYTHONPATH": str(place)}
+    ended = Launched([OLD, "-m", "trainer.task"], env, tmp_path / "run", "old").wait()
+    assert ended.code == 0, ended.err
+    assert summary(tmp_path)["accuracy"] >= 0.97 and summary(tmp_path)["tensorflow"].startswith("2.17")
+
+
+@needs_old
+def test_clusters_on_the_containers_tensorflow(
+    launch_cluster: Callable[..., dict[str, Launched]], tmp_path: Path
+) -> None:
+    """Chief and worker train there."""
+    for process in launch_cluster({"chief": 1, "worker": 1}, *QUICK, python=OLD).values():
+        assert process.wait().code == 0, process.err
+    assert summary(tmp_path)["processes"] == 2
+
+
+@needs_old
+def test_parameter_servers_on_the_containers_tensorflow(
+    launch_cluster: Callable[..., dict[str, Launched]], tmp_path: Path
+) -> None:
+    """Chief, worker and ps train there."""
+    processes = launch_cluster({"chief": 1, "worker": 1, "ps": 1}, *QUICK, python=OLD)
+    assert processes["chief-0"].wait().code == 0, processes["chief-0"].err
+    assert summary(tmp_path)["strategy"] == "parameter-server"
+
+
+@needs_old
+def test_library_tests_on_the_containers_python(tmp_path: Path) -> None:
+    """The tests of flags, clusters, data and models pass there too."""
+    tests = Path(__file__).parent
+    names = ["cluster", "data", "models"]
+    files = [str(tests / f"test_trainer_{name}.py") for name in names]
+    ended = subprocess.run([OLD, "-m", "pytest", "-q", "-p", "no:cacheprovider", "-p", "no:randomly", "-c", os.devnull,
+                            "--rootdir", str(tests), *files], env=environment(tmp_path), capture_output=True, text=True,
+                           timeout=300)  # fmt: skip
+    assert ended.returncode == 0, ended.stdout[-4000:] + ended.stderr[-2000:]

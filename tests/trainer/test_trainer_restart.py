@@ -1,0 +1,82 @@
+"""Killed in mid-epoch, restarted: training goes on from the last save."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from conftest import QUICK, Launched, summary
+
+FLAGS = (*QUICK, "--epochs=10", "--save_every=7")
+
+
+def scores(told: dict[str, Any]) -> list[float]:
+    """Validation loss and accuracy of all epochs, in a row."""
+    return [row[key] for row in told["history"] for key in ("val_loss", "val_accuracy")]
+
+
+def going_on(process: Launched) -> int:
+    """The step a process said it goes on from."""
+    found = re.search(r"going on after epoch \d+, step (\d+)", process.err)
+    assert found, process.err
+    return int(found[1])
+
+
+def test_a_killed_run_ends_as_if_it_had_not_been(launch: Callable[..., Launched], tmp_path: Path) -> None:
+    """kill -9 in mid-epoch; the restarted run has the undisturbed one's curve to the last digit, augmentation included."""
+    flags = (*FLAGS, "--with_color_distort=true", "--warmup_steps=30", "--schedule=cosine")
+    whole = launch(*flags, folder=tmp_path / "whole")
+    first = launch(*flags, folder=tmp_path / "killed")
+    first.wait_for("epoch 3/")
+    first.kill()
+    second = launch(*flags, folder=tmp_path / "killed", name="again")
+    assert second.wait().code == whole.wait().code == 0, second.err
+    step = going_on(second)
+    assert step >= 3 * 44 - 7 and step % 7 == 0
+    expected, told = summary(tmp_path / "whole"), summary(tmp_path / "killed")
+    assert told["steps"] == expected["steps"] == 440
+    assert scores(told) == pytest.approx(scores(expected), rel=1e-6)
+    assert told["accuracy"] == expected["accuracy"]
+
+
+def test_a_cluster_survives_the_loss_of_its_worker_and_of_its_chief(
+    launch_cluster: Callable[..., dict[str, Launched]], tmp_path: Path
+) -> None:
+    """kill -9 of the worker, then of the chief: the other ends by itself with a clear message, and the restarted cluster
+    goes on and ends as well as a run in one piece."""
+    roles = {"chief": 1, "worker": 1}
+    steps = []
+    for attempt, (victim, epoch) in enumerate((("worker-0", 3), ("chief-0", 6))):
+        processes = launch_cluster(roles, *FLAGS, attempt=attempt)
+        processes["chief-0"].wait_for(f"epoch {epoch}/")
+        processes[victim].kill()
+        (survivor,) = (process for name, process in processes.items() if name != victim)
+        ended = survivor.wait(60)
+        assert ended.code == 1 and "another process of the cluster went away" in ended.err
+        assert "Traceback" not in ended.err
+        steps.append(going_on(processes["chief-0"]) if attempt else 0)
+    processes = launch_cluster(roles, *FLAGS, attempt=2)
+    for process in processes.values():
+        assert process.wait().code == 0, process.err
+    steps.append(going_on(processes["chief-0"]))
+    assert going_on(processes["worker-0"]) == steps[-1]
+    assert 0 < steps[1] < steps[2] and steps[2] >= 6 * 22 - 7
+    told = summary(tmp_path)
+    assert told["steps"] == 220 and [row["epoch"] for row in told["history"]] == list(range(1, 11))
+    assert told["accuracy"] >= 0.93  # an undisturbed run of these flags: 0.96
+
+
+def test_a_finished_run_is_not_gone_on_with_by_accident(launch: Callable[..., Launched], tmp_path: Path) -> None:
+    """The same directories again: a new run. An unfinished run with other flags there: an error that names them."""
+    assert launch(*QUICK, "--epochs=1").wait().code == 0
+    again = launch(*QUICK, "--epochs=8", "--save_every=5", name="again")
+    again.wait_for("epoch 2/")
+    again.kill()
+    assert "starting anew" in again.err
+    other = launch(*QUICK, "--num_units=17", name="other").wait()
+    assert other.code == 1 and "unfinished run with another --num_units" in other.err
+    assert launch(*QUICK, "--num_units=17", "--epochs=1", "--resume=false", name="fresh").wait().code == 0
+    assert summary(tmp_path)["epochs"] == 1
