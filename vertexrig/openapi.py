@@ -164,15 +164,12 @@ def _walk(cls: Any, path: tuple[str, ...]) -> Any:
 
 def _operation(id: str, summary: str, answers: Mapping[str, Any], *, html: bool = False) -> dict[str, Any]:
     """An operation with the problems every page has; `html`: functions-framework itself refuses some paths, its way."""
-    problems = {
+    problems: dict[str, dict[str, Any]] = {
         status: {"description": text, "content": {"application/problem+json": {"schema": _PROBLEM}}}
         for status, text in _PROBLEMS.items()
     }
     if html:
-        problems["404"] = {
-            **problems["404"],
-            "content": {**problems["404"]["content"], "text/html": {"schema": _STRING}},
-        }  # type: ignore[dict-item]
+        problems["404"]["content"]["text/html"] = {"schema": _STRING}
     return {"operationId": id, "summary": summary, "responses": {**answers, **problems}}
 
 

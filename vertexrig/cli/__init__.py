@@ -28,6 +28,7 @@ VERBS = {
     "rehearse": ("rehearse", "Run a job's or sweep's YAML on this machine."),
     "local": ("local", "Start and stop the local Vertex: the REST APIs on this machine."),
     "submit": ("submit", "Create a job or sweep on Vertex AI, exactly once."),
+    "schedule": ("schedule", "Make Cloud Scheduler match the project file."),
     "function": ("function", "Stage, serve and deploy the Cloud Function that starts jobs."),
 }
 
