@@ -23,7 +23,7 @@ import time
 rate = float(next(arg for arg in args if arg.startswith('--rate=')).partition('=')[2])
 with open(os.environ['CLOUD_ML_HP_METRIC_FILE'], 'w') as file:
     file.write(json.dumps({'timestamp': time.time(), 'trial': os.environ['CLOUD_ML_TRIAL_ID'], 'accuracy': str(1 - rate), 'global_step': '1', 'checkpoint_path': ''}) + '\\n')
-"""  # noqa: E501
+"""
 
 
 @pytest.fixture(scope="module")
