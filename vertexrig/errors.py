@@ -75,6 +75,14 @@ def nearest(value: str, choices: Iterable[str]) -> str | None:
     def plain(text: str) -> str:
         return text.replace("_", "").replace("-", "").casefold()
 
+    def words(text: str) -> set[str]:
+        return set(text.casefold().replace("-", "_").split("_"))
+
+    choices = list(choices)
+    # NVIDIA_T4 means NVIDIA_TESLA_T4, though NVIDIA_L4 has fewer letters to change
+    wider = [choice for choice in choices if "_" in value and words(value) < words(choice)]
+    if wider:
+        return min(wider, key=len)
     by_plain = {plain(choice): choice for choice in choices}
     found = difflib.get_close_matches(plain(value[:200]), by_plain, n=1, cutoff=0.6)
     return by_plain[found[0]] if found else None

@@ -14,8 +14,8 @@ from trainer.backup import Backup, Progress
 from trainer.config import Config
 from trainer.errors import DivergedError
 from trainer.framework import keras
-from trainer.roles import Scorer
 from trainer.reporting import METRIC, Reporter
+from trainer.roles import Scorer
 
 LOG = logging.getLogger("trainer")
 CHECK_EVERY = 20  # steps between looks at the loss: each look waits for the device

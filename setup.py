@@ -1,0 +1,83 @@
+"""The distribution of the tool. The trainer that ships to containers is a project of its own: trainer_pkg/setup.py."""
+
+import re
+from pathlib import Path
+
+from setuptools import setup
+
+HERE = Path(__file__).parent
+
+SUBMIT = ["google-auth>=2.29", "requests>=2.31", "google-cloud-storage>=2.16", "google-cloud-scheduler>=2.13"]
+TRIGGER = ["functions-framework>=3.5", *SUBMIT]
+LOCAL = [
+    "starlette>=0.37",
+    "uvicorn>=0.29",
+    "httpx>=0.27",
+    "optuna>=4.0",
+    "croniter>=3.0",
+    "google-crc32c>=1.5",
+    "tzdata",
+]
+TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib"]
+DEV = [
+    *TRIGGER,
+    *LOCAL,
+    *TRAINER,
+    'tensorflow-datasets; python_version >= "3.11"',  # on 3.10 it holds protobuf back
+    "pytest>=8",
+    "pytest-xdist>=3.5",
+    "hypothesis>=6.100",
+    "schemathesis>=3.30",
+    "httpx>=0.27",
+    "jsonschema>=4.21",
+    "mypy>=1.10",
+    "ruff>=0.5",
+    "build>=1.2",
+    "types-PyYAML",
+    "types-protobuf",
+]
+
+setup(
+    name="vertexrig",
+    version=re.search(r'^__version__ = "(.+)"', (HERE / "vertexrig/__init__.py").read_text(), re.MULTILINE)[1],
+    description="Render, check, rehearse and launch training jobs on Vertex AI",
+    long_description=(HERE / "README.md").read_text(),
+    long_description_content_type="text/markdown",
+    license="Apache-2.0",
+    python_requires=">=3.10",
+    packages=[
+        "vertexrig",
+        "vertexrig.catalog",
+        "vertexrig.checks",
+        "vertexrig.cli",
+        "vertexrig.local",
+        "vertexrig.local.app",
+        "vertexrig.local.jobs",
+        "vertexrig.local.logs",
+        "vertexrig.local.runner",
+        "vertexrig.local.scheduler",
+        "vertexrig.local.storage",
+        "vertexrig.local.store",
+        "vertexrig.local.study",
+        "vertexrig.package",
+        "vertexrig.templates",
+        "vertexrig.trainer_source",
+    ],
+    package_dir={"vertexrig.templates": "templates"},
+    package_data={
+        "vertexrig": ["py.typed", "starter.yaml"],
+        "vertexrig.catalog": ["data/*.json"],
+        "vertexrig.templates": ["*.yaml.j2"],
+    },
+    install_requires=[
+        "click>=8.1",
+        "google-cloud-aiplatform>=1.60",
+        "jinja2>=3.1",
+        "pyyaml>=6.0",
+        # package builds the trainer's sdist with the interpreter's own setuptools
+        "setuptools>=68",
+        "wheel>=0.40",
+    ],
+    extras_require={"submit": SUBMIT, "local": LOCAL, "trigger": TRIGGER, "trainer": TRAINER, "dev": DEV},
+    entry_points={"console_scripts": ["vertexrig = vertexrig.cli:main"]},
+)

@@ -1,0 +1,40 @@
+"""What all tests share: options, the real gcloud, and a golden-file comparison."""
+
+from __future__ import annotations
+
+import difflib
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+
+from tests.tools import need
+
+HERE = Path(__file__).parent
+
+
+def pytest_addoption(parser: pytest.Parser) -> None:
+    parser.addoption("--accept", action="store_true", help="write golden files instead of comparing them")
+
+
+@pytest.fixture(scope="session")
+def gcloud() -> str:
+    """The real gcloud."""
+    return need("gcloud")
+
+
+@pytest.fixture
+def golden(request: pytest.FixtureRequest) -> Callable[[str, str], None]:
+    """Compare a text with a golden file, whole; `pytest --accept` writes it."""
+
+    def compare(name: str, text: str) -> None:
+        file = HERE / "golden" / name
+        if request.config.getoption("--accept"):
+            file.parent.mkdir(parents=True, exist_ok=True)
+            file.write_text(text, encoding="utf-8")
+        expected = file.read_text(encoding="utf-8") if file.is_file() else ""
+        if text != expected:
+            lines = difflib.unified_diff(expected.splitlines(), text.splitlines(), f"golden/{name}", "now", lineterm="")
+            pytest.fail("\n".join([*lines, "", "to accept: pytest --accept " + request.node.nodeid]), pytrace=False)
+
+    return compare

@@ -1,0 +1,115 @@
+"""A real server on a free port, and the real gcloud and gsutil pointed at it."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import AbstractContextManager, ExitStack, contextmanager
+from pathlib import Path
+
+import pytest
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
+from vertexrig.local.http import LoopbackGuard
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+
+
+@contextmanager
+def served(app: ASGIApp) -> Iterator[str]:
+    """Run an application on uvicorn at a free loopback port in a thread; yields `http://127.0.0.1:PORT`."""
+    server = uvicorn.Server(uvicorn.Config(app, host="127.0.0.1", port=0, log_level="warning"))
+    thread = threading.Thread(target=server.run, daemon=True)
+    thread.start()
+    while not server.started:
+        assert thread.is_alive(), "the server did not start"
+        time.sleep(0.005)
+    port = server.servers[0].sockets[0].getsockname()[1]
+    try:
+        yield f"http://127.0.0.1:{port}"
+    finally:
+        server.should_exit = True
+        thread.join(timeout=20)
+        assert not thread.is_alive(), "the server did not stop"
+
+
+@pytest.fixture(scope="session")
+def serving() -> Callable[[ASGIApp], AbstractContextManager[str]]:
+    """`served`, for fixtures of any scope."""
+    return served
+
+
+@pytest.fixture
+def serve() -> Iterator[Callable[..., str]]:
+    """Serve routes behind the loopback guard until the test ends; returns the base URL."""
+    with ExitStack() as stack:
+
+        def start(routes: list[BaseRoute], **options: object) -> str:
+            app = Starlette(routes=routes, **options)  # type: ignore[arg-type]
+            return stack.enter_context(served(LoopbackGuard(app)))
+
+        yield start
+
+
+def environment(folder: Path, **more: str) -> dict[str, str]:
+    """A clean environment for Google's command line tools: no credentials, no settings, nothing of the user's."""
+    kept = {key: os.environ[key] for key in ("PATH", "LANG", "TMPDIR") if key in os.environ}
+    return {
+        **kept,
+        "HOME": str(folder),
+        "CLOUDSDK_CONFIG": str(folder / "gcloud"),
+        "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
+        "CLOUDSDK_CORE_DISABLE_PROMPTS": "1",
+        "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true",
+        "CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK": "true",
+        "CLOUDSDK_CORE_PROJECT": "my-project",
+        "CLOUDSDK_STORAGE_PROCESS_COUNT": "1",
+        "CLOUDSDK_STORAGE_THREAD_COUNT": "2",
+        "BOTO_CONFIG": str(folder / "boto"),
+        **more,
+    }
+
+
+def runner(tool: str, folder: Path) -> Command:
+    """A function that runs `tool` with arguments; it fails the test on a non-zero exit unless `check=False`."""
+    if shutil.which(tool) is None:
+        pytest.skip(f"{tool} is not installed")
+    (folder / "gcloud").mkdir(exist_ok=True)
+    # gsutil's own JSON client only speaks https; through its shim it runs `gcloud storage`.
+    (folder / "boto").write_text("[GSUtil]\nuse_gcloud_storage = True\n[Boto]\nnum_retries = 0\n")
+
+    def run(*args: str, url: str, check: bool = True, **more: str) -> subprocess.CompletedProcess[str]:
+        env = environment(
+            folder,
+            CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE=f"{url}/storage/v1/",
+            CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER=f"{url}/scheduler/",
+            CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING=f"{url}/logging/",
+            CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM=f"{url}/vertex/",
+            **more,
+        )
+        done = subprocess.run(
+            [tool, *args], env=env, cwd=folder, text=True, capture_output=True, timeout=180, check=False
+        )
+        assert not check or done.returncode == 0, f"{tool} {' '.join(args)}\n{done.stdout}\n{done.stderr}"
+        return done
+
+    return run
+
+
+@pytest.fixture
+def gcloud(tmp_path: Path) -> Command:
+    """The real gcloud: `gcloud("storage", "ls", url=base)`."""
+    return runner("gcloud", tmp_path)
+
+
+@pytest.fixture
+def gsutil(tmp_path: Path) -> Command:
+    """The real gsutil, which hands its work to `gcloud storage` as its shim does."""
+    return runner("gsutil", tmp_path)

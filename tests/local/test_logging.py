@@ -1,0 +1,360 @@
+"""Log entries: kept in order, found by filters, read by the real gcloud."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import threading
+from collections.abc import Callable, Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+from typing import Any
+
+import httpx
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from starlette.applications import Starlette
+from starlette.requests import Request
+from starlette.responses import JSONResponse
+from starlette.routing import Route
+
+from vertexrig.local.http import ApiError, LoopbackGuard
+from vertexrig.local.logs import COVERAGE, Line, LogStore, routes, times
+from vertexrig.local.logs.query import bounds, matches, parse
+
+Command = Callable[..., subprocess.CompletedProcess[str]]
+START = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
+
+ENTRY: dict[str, Any] = {
+    "logName": "projects/p/logs/workerpool0-0",
+    "resource": {"type": "ml_job", "labels": {"job_id": "123", "task_name": "workerpool0-0"}},
+    "severity": "ERROR",
+    "timestamp": "2026-11-20T12:00:00.500000000Z",
+    "insertId": "0000000000000007",
+    "labels": {"ml.googleapis.com/trial_id": "3"},
+    "jsonPayload": {"message": "Loss is NaN", "step": 12, "tags": ["a", "b"], "nested": {"ok": True}},
+}
+
+
+@pytest.mark.parametrize(
+    ("text", "expected"),
+    [
+        ("", True),
+        ('resource.type="ml_job" AND resource.labels.job_id="123"', True),
+        ('resource.type="ml_job" resource.labels.job_id="124"', False),
+        ('resource.labels.task_name = "workerpool0-0"', True),
+        ('labels."ml.googleapis.com/trial_id"="3"', True),
+        ('timestamp>="2026-11-20T12:00:00Z" AND timestamp<"2026-11-20T12:00:01Z"', True),
+        ('timestamp="2026-11-20T13:00:00.5+01:00"', True),
+        ("timestamp > 2026-11-20", True),
+        ("timestamp < 2026-11-20", False),
+        (
+            '((timestamp="2026-11-20T12:00:00.500000000Z" AND insertId>"0000000000000006") '
+            'OR timestamp>"2026-11-20T12:00:00.500000000Z")',
+            True,
+        ),
+        (
+            '((timestamp="2026-11-20T12:00:00.500000000Z" AND insertId>"0000000000000007") '
+            'OR timestamp>"2026-11-20T12:00:00.500000000Z")',
+            False,
+        ),
+        ("severity>=WARNING", True),
+        ("severity = error", True),
+        ("severity>ERROR", False),
+        ("severity=(INFO OR ERROR)", True),
+        ("severity=(INFO OR DEBUG)", False),
+        ("NOT severity=ERROR", False),
+        ("-severity=INFO", True),
+        ("NOT (severity=INFO OR severity=DEBUG)", True),
+        ("severity=INFO OR severity=ERROR AND jsonPayload.step=13", False),
+        ("severity=ERROR OR severity=INFO AND jsonPayload.step=13", False),
+        ("jsonPayload.step>=12 jsonPayload.step<13", True),
+        ("jsonPayload.step=twelve", False),
+        ('jsonPayload.message:"nan"', True),
+        ("jsonPayload.message:*", True),
+        ("jsonPayload.gone:*", False),
+        ("NOT jsonPayload.gone:*", True),
+        ('jsonPayload.gone!="x"', False),
+        ("jsonPayload.tags=b", True),
+        ("jsonPayload.nested.ok=true", True),
+        ('"loss is"', True),
+        ("loss gain", False),
+        ("-- a comment\nseverity=ERROR -- another", True),
+        ('jsonPayload.message="loss is \\"nan\\""', False),
+    ],
+)
+def test_filters(text: str, expected: bool) -> None:
+    """Each part of the query language that clients send selects what the service would select."""
+    assert matches(parse(text), ENTRY) is expected
+
+
+@pytest.mark.parametrize(
+    "text",
+    [
+        "(",
+        ")",
+        "a AND",
+        "severity=",
+        "NOT",
+        "a OR",
+        "severity=(INFO OR",
+        "x=~y",
+        "(" * 99,
+        'a="b',
+        "OR a",
+        "x=(a OR b c)",
+        "a" * 20001,
+    ],
+)
+def test_what_is_no_filter(text: str) -> None:
+    """A filter that cannot be read is a 400."""
+    with pytest.raises(ApiError) as refused:
+        parse(text)
+    assert refused.value.code == 400
+
+
+TERMS = st.sampled_from(
+    [
+        "severity>=INFO",
+        'a.b="c"',
+        "timestamp>1",
+        "AND",
+        "OR",
+        "NOT",
+        "(",
+        ")",
+        "-",
+        "--",
+        '"',
+        ":",
+        "=",
+        "x",
+        "\\",
+        "\n",
+    ]
+)
+
+
+@given(st.lists(TERMS | st.text(max_size=3), max_size=12).map(" ".join))
+def test_any_text_is_a_filter_or_a_400(text: str) -> None:
+    """Whatever the text, it is refused with a 400 or can be applied."""
+    try:
+        node = parse(text)
+    except ApiError as error:
+        assert error.code == 400
+    else:
+        assert matches(node, ENTRY) in (True, False)
+
+
+@settings(max_examples=600, deadline=None)
+@given(st.lists(st.sampled_from(["timestamp", "timestamp", "timestamp", "job"]), min_size=1, max_size=3), st.data())
+def test_bounds_never_lose_an_entry(kinds: list[str], data: st.DataObject) -> None:
+    """What a filter lets through lies within the bounds that the index is read with."""
+    operator = st.sampled_from(["=", "<", "<=", ">", ">=", "!="])
+    joiner = data.draw(st.sampled_from([" AND ", " OR ", " OR "]))
+    pieces = []
+    for kind in kinds:
+        if kind == "timestamp":
+            second = data.draw(st.integers(0, 3))
+            pieces.append(f'timestamp{data.draw(operator)}"2026-11-20T12:00:0{second}Z"')
+        else:
+            pieces.append(f'resource.labels.job_id{data.draw(operator)}"12{data.draw(st.integers(2, 4))}"')
+    text = data.draw(st.sampled_from(["{}", "NOT ({})", "({}) severity=ERROR"])).format(joiner.join(pieces))
+    entry = {**ENTRY, "timestamp": f"2026-11-20T12:00:0{data.draw(st.integers(0, 3))}.000000000Z"}
+    found = bounds(parse(text))
+    when = times.nanoseconds(entry["timestamp"])
+    assert when is not None
+    if matches(parse(text), entry):
+        assert found.job_id in (None, "123")
+        assert (found.first is None or found.first <= when) and (found.last is None or when <= found.last), text
+
+
+@given(st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1)))
+def test_times_go_and_come_back(moment: datetime) -> None:
+    """A time written as text is read as itself, and text sorts as time does."""
+    ns = times.of_datetime(moment.replace(tzinfo=timezone.utc))
+    assert times.nanoseconds(times.text(ns)) == ns and times.text(ns) < times.text(ns + 1)
+
+
+def test_lines_come_back_in_order(tmp_path: Path) -> None:
+    """What many threads append is read back whole: per replica in the order it was said."""
+    store = LogStore(tmp_path)
+
+    def speak(task: str) -> None:
+        for number in range(100):
+            store.append("1", task, "INFO", str(number))
+
+    threads = [threading.Thread(target=speak, args=(f"workerpool0-{n}",)) for n in range(4)]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    everything, after = [], 0
+    while page := store.read("1", after=after, limit=37):
+        everything += page
+        after = page[-1].id
+    for n in range(4):
+        said = [entry.message for entry in everything if entry.task_name == f"workerpool0-{n}"]
+        assert said == [str(number) for number in range(100)]
+    assert len(store.read("1", task_name="workerpool0-2")) == 100 and not store.read("2")
+
+
+def test_long_and_strange_lines(tmp_path: Path) -> None:
+    """A line longer than an entry may be is cut into several, and bytes that are no text do not stop the log."""
+    store = LogStore(tmp_path)
+    store.append_all(
+        [Line("1", "t", "INFO", "x" * 250_001), Line("1", "t", "LOUD", "a\udcffb"), Line("1", "t", "INFO", "")]
+    )
+    store.append("1", "t", "ERROR", {"message": "json", "step": 1})
+    entries = store.read("1")
+    assert "".join(entry.message for entry in entries[:3]) == "x" * 250_001
+    assert [entry.message for entry in entries[3:]] == ["a?b", "", "json"] and entries[3].severity == "DEFAULT"
+
+
+def test_pages_give_each_entry_once(tmp_path: Path) -> None:
+    """Pages of a query, both ways, give every entry once, sorted by time and then by insertId."""
+    store = LogStore(tmp_path)
+    for number in range(40):
+        store.append("1", "t", "INFO", str(number), START + timedelta(seconds=number % 7))
+    node = parse('resource.labels.job_id="1"')
+    for descending in (False, True):
+        found, place = [], None
+        while True:
+            page, place = store.query(node, descending=descending, after=place, limit=7)
+            found += [(entry["timestamp"], entry["insertId"]) for entry in page]
+            if place is None:
+                break
+        assert found == sorted(found, reverse=descending) and len(set(found)) == 40
+
+
+CHILD = """
+import sys
+from pathlib import Path
+from vertexrig.local.logs import LogStore
+store = LogStore(Path(sys.argv[1]))
+for number in range(10**9):
+    store.append("1", "t", "INFO", str(number))
+    print(number, flush=True)
+"""
+
+
+def test_acknowledged_lines_survive_kill_9(tmp_path: Path) -> None:
+    """Every line that `append` returned from is there after kill -9."""
+    child = subprocess.Popen(
+        [sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=os.environ
+    )
+    assert child.stdout is not None
+    seen = [child.stdout.readline() for _ in range(200)]
+    child.send_signal(signal.SIGKILL)
+    seen += child.stdout.read().splitlines(keepends=True)
+    child.wait(timeout=20)
+    child.stdout.close()
+    last = max(int(line) for line in seen if line.endswith("\n"))
+    kept = [entry.message for entry in LogStore(tmp_path).read("1", limit=10**6)]
+    assert kept[: last + 1] == [str(number) for number in range(last + 1)]
+
+
+@pytest.fixture(scope="module")
+def served_store(tmp_path_factory: pytest.TempPathFactory, serving: Any) -> Iterator[tuple[str, LogStore]]:
+    """The Logging API, and a custom job that has ended."""
+    store = LogStore(tmp_path_factory.mktemp("root"), project="my-project")
+
+    async def job(request: Request) -> JSONResponse:
+        name = request.url.path.removeprefix("/vertex/v1/")
+        return JSONResponse({"name": name, "state": "JOB_STATE_SUCCEEDED", "endTime": "2026-11-20T12:00:00Z"})
+
+    jobs = Route("/vertex/v1/projects/{p}/locations/{l}/customJobs/{j}", job)
+    with serving(LoopbackGuard(Starlette(routes=[*routes(store), jobs]))) as url:
+        yield url, store
+
+
+def test_stream_logs(gcloud: Command, served_store: tuple[str, LogStore]) -> None:
+    """gcloud ai custom-jobs stream-logs prints every line of the job once, in order, with severity and replica."""
+    url, store = served_store
+    at = datetime.now(timezone.utc) - timedelta(minutes=5)
+    for number in range(30):
+        task = f"workerpool{number % 2}-0"
+        # Several lines share a timestamp: gcloud then goes on by insertId.
+        store.append(
+            "4711", task, "ERROR" if number == 7 else "INFO", f"line {number}", at + timedelta(seconds=number // 4)
+        )
+    store.append("4711", "workerpool0-0", "INFO", {"message": "from json"}, at + timedelta(minutes=1))
+    store.append("4712", "workerpool0-0", "INFO", "another job", at)
+    command = ("ai", "custom-jobs", "stream-logs", "4711", "--region=us-central1", "--polling-interval=1")
+    rows = [line.split("\t") for line in gcloud(*command, url=url).stdout.splitlines()]
+    assert [row[3] for row in rows] == [f"line {number}" for number in range(30)] + ["from json"]
+    assert rows[7][0] == "ERROR" and rows[7][2] == "workerpool1-0"
+    one = gcloud(*command, "--task-name=workerpool1-0", url=url).stdout.splitlines()
+    assert [line.split("\t")[3] for line in one] == [f"line {number}" for number in range(1, 30, 2)]
+
+
+def test_gcloud_logging(gcloud: Command, served_store: tuple[str, LogStore]) -> None:
+    """gcloud logging write stores an entry, and gcloud logging read finds it by severity, newest first."""
+    url, _ = served_store
+    gcloud("logging", "write", "my-log", "plain words", "--severity=WARNING", url=url)
+    gcloud("logging", "write", "my-log", '{"message": "json words"}', "--payload-type=json", url=url)
+    read = ("logging", "read", 'logName="projects/my-project/logs/my-log" AND severity>=WARNING', "--format=json")
+    (entry,) = json.loads(gcloud(*read, url=url).stdout)
+    assert entry["textPayload"] == "plain words" and entry["severity"] == "WARNING"
+    both = ("logging", "read", 'logName:"my-log"', "--format=value(insertId)", "--limit=5")
+    ids = gcloud(*both, url=url).stdout.split()
+    assert len(ids) == 2 and ids == sorted(ids, reverse=True)
+    assert "my-log" in gcloud("logging", "logs", "list", url=url).stdout
+
+
+JSON = st.recursive(
+    st.none() | st.booleans() | st.integers() | st.floats() | st.text(max_size=10),
+    lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=8), inner, max_size=3),
+    max_leaves=6,
+)
+LIST = ["resourceNames", "filter", "orderBy", "pageSize", "pageToken", "x"]
+WRITE = ["logName", "resource", "labels", "dryRun"]
+LOG_ENTRY = st.fixed_dictionaries(
+    {"logName": st.just("projects/p/logs/l") | JSON},
+    optional={
+        "textPayload": st.text(max_size=5) | JSON,
+        "jsonPayload": JSON,
+        "timestamp": JSON | st.sampled_from(["2026-11-20T12:00:00Z", "9999-12-31T23:59:59Z", "0001-01-01T00:00:00Z"]),
+        "severity": JSON | st.sampled_from(["INFO", 500]),
+        "resource": JSON | st.fixed_dictionaries({"type": JSON}, optional={"labels": JSON}),
+        "labels": JSON,
+        "insertId": JSON,
+    },
+)
+FILTERS = st.sampled_from(['timestamp>="9999-12-31T00:00:00Z"', "severity>=INFO", "x", "timestamp>x", "a" * 30_000])
+
+
+@settings(max_examples=250, deadline=None)
+@given(
+    path=st.sampled_from(["entries:list", "entries:write", "entries:tail", "projects/p/logs"]),
+    body=st.binary(max_size=30)
+    | JSON
+    | st.dictionaries(st.sampled_from(LIST), JSON, max_size=4)
+    | st.fixed_dictionaries({"resourceNames": st.just(["projects/p"]), "filter": FILTERS | st.text(max_size=20)})
+    | st.builds(
+        lambda more, entries: {**more, "entries": entries},
+        st.dictionaries(st.sampled_from(WRITE), JSON),
+        st.lists(LOG_ENTRY),
+    ),
+)
+def test_nonsense_is_never_a_500(served_store: tuple[str, LogStore], path: str, body: Any) -> None:
+    """Any body gets an answer below 500, and errors are in Google's format."""
+    content = body if isinstance(body, bytes) else json.dumps(body).encode()
+    answer = httpx.post(f"{served_store[0]}/logging/v2/{path}", content=content, timeout=20)
+    assert answer.status_code < 500, answer.text
+    if answer.status_code >= 400:
+        assert answer.json()["error"].keys() >= {"code", "message", "status", "errors"}
+    listed = httpx.post(
+        f"{served_store[0]}/logging/v2/entries:list", json={"resourceNames": ["projects/p"]}, timeout=20
+    )
+    assert listed.status_code == 200
+
+
+def test_coverage_names_each_method_once() -> None:
+    """The coverage table has one row per method, each with a known state."""
+    assert len({row.method for row in COVERAGE}) == len(COVERAGE)
+    assert {row.state for row in COVERAGE} <= {"served", "approximated", "not served"}

@@ -1,0 +1,526 @@
+"""The runner on real processes: contract, ends, restarts, faults. The trainers are a few lines of plain Python."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import sys
+import textwrap
+import threading
+import time
+from pathlib import Path
+
+import psutil
+import pytest
+from jobkit import job, pool, sdist
+
+from vertexrig.local.runner import Control, JobResult, Line, LocalImage, RunOptions, programs, run_job
+
+FAST = RunOptions(grace=0.5)
+WAIT = "import time; time.sleep(600)"
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A local Vertex's folder with the trainer package in its bucket; shared, so that the package is installed once."""
+    folder = tmp_path_factory.mktemp("vertex")
+    sdist(folder / "gs/packages/trainer.tar.gz")
+    return folder
+
+
+def output(lines: list[Line], task: str = "workerpool0-0") -> list[str]:
+    return [line.text for line in lines if line.task == task]
+
+
+ENVIRONMENT = "print('ENV', json.dumps(dict(os.environ)), flush=True)\n"
+
+
+def environments(lines: list[Line]) -> dict[str, dict[str, str]]:
+    return {line.task: json.loads(line.text[4:]) for line in lines if line.text.startswith("ENV ")}
+
+
+class Started:
+    """Collects lines and lets a test wait for some of them."""
+
+    def __init__(self) -> None:
+        self.lines: list[Line] = []
+        self.states: list[str] = []
+        self._change = threading.Condition()
+
+    def line(self, line: Line) -> None:
+        with self._change:
+            self.lines.append(line)
+            self._change.notify_all()
+
+    def wait_for(self, text: str, times: int = 1) -> None:
+        with self._change:
+            assert self._change.wait_for(lambda: sum(line.text == text for line in self.lines) >= times, 60), self.lines
+
+
+def start(
+    spec: dict, root: Path, options: RunOptions = FAST
+) -> tuple[Started, Control, threading.Thread, list[JobResult]]:
+    """Run a job in a thread."""
+    seen, control, results = Started(), Control(), []
+
+    def run() -> None:
+        results.append(
+            run_job(spec, root=root, on_line=seen.line, on_state=seen.states.append, control=control, options=options)
+        )
+
+    thread = threading.Thread(target=run)
+    thread.start()
+    return seen, control, thread, results
+
+
+def test_every_replica_sees_the_documented_cluster(root: Path) -> None:
+    """Chief, two workers, a parameter server and an evaluator get the TF_CONFIG and CLUSTER_SPEC of the documentation."""
+    last = (
+        "import time\nif os.environ['HERE'] != 'workerpool0': time.sleep(600)\n"
+        "while len(os.listdir(args[0])) < 4: time.sleep(0.01)"
+    )
+    meet = root / "gs/meet/full"
+    meet.mkdir(parents=True)
+    code = ENVIRONMENT + "task = json.loads(os.environ['CLUSTER_SPEC'])['task']\nos.environ['HERE'] = task['type']\n"
+    code += (
+        "if task['type'] != 'workerpool0': open(f\"{args[0]}/{task['type']}-{task['index']}\", 'w').close()\n" + last
+    )
+    pools = [pool(code, "gs://meet/full", replicas=count) for count in (1, 2, 1, 1)]
+    lines: list[Line] = []
+    result = run_job(job(*pools), root=root, on_line=lines.append, options=FAST)
+    assert result.state == "JOB_STATE_SUCCEEDED", result.error
+    seen = environments(lines)
+    assert sorted(seen) == ["workerpool0-0", "workerpool1-0", "workerpool1-1", "workerpool2-0", "workerpool3-0"]
+    configs = {name: json.loads(env["TF_CONFIG"]) for name, env in seen.items()}
+    clusters = [config["cluster"] for config in configs.values()]
+    assert all(cluster == clusters[0] for cluster in clusters)
+    assert {role: len(hosts) for role, hosts in clusters[0].items()} == {"chief": 1, "worker": 2, "ps": 1}
+    tasks = {name: (config["task"]["type"], config["task"]["index"]) for name, config in configs.items()}
+    assert tasks == {
+        "workerpool0-0": ("chief", 0),
+        "workerpool1-0": ("worker", 0),
+        "workerpool1-1": ("worker", 1),
+        "workerpool2-0": ("ps", 0),
+        "workerpool3-0": ("evaluator", 0),
+    }
+    spec = json.loads(seen["workerpool3-0"]["CLUSTER_SPEC"])
+    assert spec["task"] == {"type": "workerpool3", "index": 0}
+    assert [len(spec["cluster"][f"workerpool{i}"]) for i in range(4)] == [1, 2, 1, 1]
+    addresses = [host for hosts in spec["cluster"].values() for host in hosts]
+    assert len(set(addresses)) == 5 and all(host.startswith("127.0.0.1:") for host in addresses)
+
+
+def test_single_replica_has_outputs_but_no_tf_config(root: Path) -> None:
+    """A job of one replica has no TF_CONFIG; its AIP directories, args and env point into the local bucket."""
+    code = (
+        ENVIRONMENT
+        + "print(args)\nopen(os.environ['AIP_MODEL_DIR'] + 'saved_model.pb', 'w').write('x')\nopen(args[0], 'w').close()"
+    )
+    one = pool(code, "/gcs/out/one/beside", "--data=gs://out/$(CLOUD_ML_JOB_ID)", "$$(HOME)")
+    one["pythonPackageSpec"]["env"] = [
+        {"name": "DATA", "value": "gs://out/d"},
+        {"name": "BOTH", "value": "$(DATA)/$(NOPE)"},
+    ]
+    lines: list[Line] = []
+    options = RunOptions(grace=0.5, job_id="123", trial="7")
+    spec = job(one, baseOutputDirectory={"outputUriPrefix": "gs://out/one"})
+    result = run_job(spec, root=root, on_line=lines.append, options=options)
+    assert result.state == "JOB_STATE_SUCCEEDED", result.error
+    env = environments(lines)["workerpool0-0"]
+    assert "TF_CONFIG" not in env and env["CLOUD_ML_TRIAL_ID"] == "7" and env["CLOUD_ML_JOB_ID"] == "123"
+    assert env["AIP_MODEL_DIR"] == f"{root}/gs/out/one/7/model/"
+    assert env["BOTH"] == f"{root}/gs/out/d/$(NOPE)"
+    assert output(lines)[-1] == str([f"{root}/gs/out/one/beside", f"--data={root}/gs/out/123", "$(HOME)"])
+    assert result.outputs == ("gs://out/one/7/model/saved_model.pb",)
+
+
+def test_credentials_stay_outside(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The user's cloud login, tokens and other variables are not in a replica's environment unless they are asked for."""
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/key.json")
+    monkeypatch.setenv("CLOUDSDK_AUTH_ACCESS_TOKEN", "secret")
+    monkeypatch.setenv("AWS_SECRET_ACCESS_KEY", "secret")
+    monkeypatch.setenv("MINE", "yes")
+    lines: list[Line] = []
+    run_job(job(pool(ENVIRONMENT)), root=root, on_line=lines.append, options=FAST)
+    env = environments(lines)["workerpool0-0"]
+    assert "secret" not in str(env) and "GOOGLE_APPLICATION_CREDENTIALS" not in env and "MINE" not in env
+    assert os.listdir(env["CLOUDSDK_CONFIG"]) == []
+    lines.clear()
+    run_job(
+        job(pool(ENVIRONMENT)),
+        root=root,
+        on_line=lines.append,
+        options=RunOptions(credentials=True, pass_env=("MINE",)),
+    )
+    env = environments(lines)["workerpool0-0"]
+    assert (
+        env["GOOGLE_APPLICATION_CREDENTIALS"] == "/key.json"
+        and env["MINE"] == "yes"
+        and "AWS_SECRET_ACCESS_KEY" not in env
+    )
+
+
+@pytest.mark.parametrize("where", [0, 1])
+def test_an_exception_in_any_replica_fails_the_job(root: Path, where: int) -> None:
+    """A replica that raises fails the job at once, with the service's sentence and the replica's traceback."""
+    pools = [pool(WAIT), pool(WAIT)]
+    pools[where] = pool("print('on stdout')\nraise ValueError('bad shape')")
+    result = run_job(job(*pools), root=root, options=FAST)
+    name = f"workerpool{where}-0"
+    assert result.state == "JOB_STATE_FAILED" and result.failed_replica == name and result.error is not None
+    assert result.error.message.startswith(
+        f"The replica {name} exited with a non-zero status of 1. Termination reason: Error."
+    )
+    assert "ValueError: bad shape" in result.error.message and result.error.code == 3
+    assert result.traceback.startswith("Traceback (most recent call last):") and "on stdout" not in result.traceback
+    assert not result.restarts and result.retries == 0
+
+
+def test_a_lost_worker_comes_back_under_its_name(root: Path) -> None:
+    """A worker killed from outside is started again with the same TF_CONFIG, and the job still succeeds."""
+    flag = root / "gs/flags/lost"
+    flag.parent.mkdir(exist_ok=True)
+    worker = "print(os.environ['TF_CONFIG'], flush=True)\nprint('up', flush=True)\n" + WAIT
+    chief = f"import time\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.01)"
+    seen, control, thread, results = start(job(pool(chief), pool(worker)), root)
+    seen.wait_for("up")
+    control.kill("workerpool1-0")
+    seen.wait_for("up", 2)
+    flag.touch()
+    thread.join()
+    assert results[0].state == "JOB_STATE_SUCCEEDED" and results[0].restarts == {"workerpool1-0": 1}
+    configs = [text for text in output(seen.lines, "workerpool1-0") if text.startswith("{")]
+    assert len(configs) == 2 and configs[0] == configs[1]
+    assert seen.states == ["JOB_STATE_PENDING", "JOB_STATE_RUNNING"]
+
+
+def test_restart_job_on_worker_restart_starts_all_again(root: Path) -> None:
+    """With restartJobOnWorkerRestart the loss of one worker starts the chief again as well."""
+    spec = job(
+        pool("print('chief up', flush=True)\n" + WAIT),
+        pool("print('up', flush=True)\n" + WAIT),
+        scheduling={"restartJobOnWorkerRestart": True},
+    )
+    seen, control, thread, results = start(spec, root)
+    seen.wait_for("up")
+    control.kill("workerpool1-0")
+    seen.wait_for("chief up", 2)
+    control.cancel()
+    thread.join()
+    assert seen.states[:4] == ["JOB_STATE_PENDING", "JOB_STATE_RUNNING", "JOB_STATE_PENDING", "JOB_STATE_RUNNING"]
+    assert results[0].state == "JOB_STATE_CANCELLED"
+
+
+def test_a_worker_is_restarted_five_times_and_the_job_three(root: Path) -> None:
+    """A worker lost for ever is started 6 times in each of 4 attempts, then the job fails."""
+    worker = "print('up', flush=True)\nimport signal; os.kill(os.getpid(), signal.SIGKILL)"
+    lines: list[Line] = []
+    result = run_job(job(pool(WAIT), pool(worker)), root=root, on_line=lines.append, options=FAST)
+    assert output(lines, "workerpool1-0").count("up") == 24
+    assert result.state == "JOB_STATE_FAILED" and result.retries == 3 and result.exit_codes["workerpool1-0"] == 137
+
+
+def test_disable_retries_fails_on_the_first_loss(root: Path) -> None:
+    """With disableRetries a lost worker is not started again."""
+    spec = job(
+        pool(WAIT),
+        pool("os.kill(os.getpid(), 9)"),
+        scheduling={"disableRetries": True, "restartJobOnWorkerRestart": True},
+    )
+    result = run_job(spec, root=root, options=FAST)
+    assert result.state == "JOB_STATE_FAILED" and not result.restarts and result.retries == 0
+
+
+def test_an_abort_is_tried_again_three_times(root: Path) -> None:
+    """SIGABRT counts as not permanent: the job is run four times in all."""
+    lines: list[Line] = []
+    result = run_job(job(pool("print('up', flush=True); os.abort()")), root=root, on_line=lines.append, options=FAST)
+    assert output(lines).count("up") == 4 and result.state == "JOB_STATE_FAILED"
+    assert result.error is not None and "non-zero status of 134" in result.error.message
+
+
+def test_timeout(root: Path) -> None:
+    """A job that runs longer than scheduling.timeout fails and says so."""
+    result = run_job(job(pool(WAIT), scheduling={"timeout": "1s"}), root=root, options=FAST)
+    assert result.state == "JOB_STATE_FAILED" and result.error is not None
+    assert result.error.message == "The job ran longer than its timeout of 1 seconds."
+
+
+def test_cancel_ends_a_replica_that_ignores_sigterm(root: Path) -> None:
+    """After SIGTERM and the grace time comes SIGKILL, also for a process the replica has put into another session."""
+    code = """
+    import signal, subprocess, sys, time
+    signal.signal(signal.SIGTERM, lambda *_: print('no', flush=True))
+    child = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)
+    print('daemon', child.pid, flush=True)
+    print('up', flush=True)
+    while True: time.sleep(600)
+    """
+    seen, control, thread, results = start(job(pool(textwrap.dedent(code))), root)
+    seen.wait_for("up")
+    control.cancel()
+    thread.join()
+    assert (
+        results[0].state == "JOB_STATE_CANCELLED"
+        and results[0].error is not None
+        and results[0].error.message == "CANCELED"
+    )
+    assert "no" in output(seen.lines) and seen.states[-1] == "JOB_STATE_CANCELLING"
+    daemon = int(next(text for text in output(seen.lines) if text.startswith("daemon")).split()[1])
+    assert not psutil.pid_exists(daemon)
+
+
+def test_preemption_starts_again_up_to_six_times(root: Path) -> None:
+    """A preempted job goes back to pending and starts again; the seventh preemption ends it as a stockout."""
+    seen, control, thread, results = start(job(pool("print('up', flush=True)\n" + WAIT)), root)
+    for times in range(1, 8):
+        seen.wait_for("up", times)
+        control.preempt()
+    thread.join()
+    assert results[0].state == "JOB_STATE_FAILED" and results[0].error is not None
+    assert results[0].error.message.startswith("Resources are insufficient in region: us-central1.")
+
+
+def test_a_daemon_left_behind_ends_with_its_replica(root: Path) -> None:
+    """What a replica leaves running in another session is gone when the job is over, though the job succeeded."""
+    code = "import subprocess, sys\nc = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\nprint(c.pid)"
+    lines: list[Line] = []
+    result = run_job(job(pool(code)), root=root, on_line=lines.append, options=FAST)
+    assert result.succeeded and not psutil.pid_exists(int(output(lines)[-1]))
+
+
+def test_nothing_outlives_a_runner_killed_with_9(root: Path) -> None:
+    """kill -9 of the process that runs a job ends its replicas, ignoring SIGTERM and all."""
+    code = (
+        "import signal; signal.signal(signal.SIGTERM, signal.SIG_IGN)\nprint('pid', os.getpid(), flush=True)\n" + WAIT
+    )
+    script = (
+        "import json, sys\nfrom vertexrig.local.runner import run_job\n"
+        "run_job(json.loads(sys.argv[1]), root=sys.argv[2], on_line=lambda line: print(line.text, flush=True))"
+    )
+    spec = json.dumps(job(pool(code), pool(code)))
+    runner = subprocess.Popen([sys.executable, "-c", script, spec, str(root)], stdout=subprocess.PIPE, text=True)
+    assert runner.stdout is not None
+    found: list[int] = []
+    for line in runner.stdout:
+        found += [int(line.split()[1])] if line.startswith("pid") else []
+        if len(found) == 2:
+            break
+    processes = [psutil.Process(pid) for pid in found]
+    wardens = [process.parent() for process in processes]
+    os.kill(runner.pid, signal.SIGKILL)
+    runner.wait()
+    runner.stdout.close()
+    _, alive = psutil.wait_procs([*processes, *(w for w in wardens if w)], timeout=30)
+    assert alive == []
+
+
+def test_memory_limit(root: Path) -> None:
+    """A replica that takes more than the limit is killed, and the job fails with the out-of-memory sentence."""
+    code = "data = []\nimport time\nwhile len(data) < 60:\n    data.append(b'x' * 10_000_000); time.sleep(0.02)\ntime.sleep(600)"
+    result = run_job(job(pool(code)), root=root, options=RunOptions(grace=0.5, memory_limit=200_000_000))
+    assert result.state == "JOB_STATE_FAILED" and result.error is not None
+    assert (
+        result.error.message == "The replica workerpool0-0 ran out of memory and exited with a non-zero status of 137."
+    )
+
+
+def test_hundred_megabytes_of_output(root: Path) -> None:
+    """All of 100 MB of output arrives, in order, in memory that does not grow with it."""
+    code = "import sys\nline = 'x' * 990\nfor i in range(100_000): sys.stdout.write(f'{i:09d}{line}\\n')"
+    expected = 0
+
+    def check(line: Line) -> None:
+        nonlocal expected
+        if line.task == "workerpool0-0" and line.text.endswith("xxx"):
+            assert int(line.text[:9]) == expected
+            expected += 1
+
+    result = run_job(job(pool(code)), root=root, on_line=check, options=FAST)
+    assert result.succeeded and expected == 100_000
+    assert (result.folder / "logs/workerpool0-0.log").stat().st_size > 100_000_000
+
+
+def test_lines_carry_severity_and_data(root: Path) -> None:
+    """stdout is INFO, stderr ERROR, a JSON line has its own severity and its data; no line end and broken UTF-8 are no loss."""
+    code = "os.write(1, b'plain\\n')\nos.write(2, b'oops\\n')\nprint(json.dumps({'severity': 'warning', 'message': 'low'}), flush=True)\nos.write(1, b'\\xff\\r\\nlast')"
+    lines: list[Line] = []
+    run_job(job(pool(code)), root=root, on_line=lines.append, options=FAST)
+    seen = {(line.severity, line.text) for line in lines if line.task == "workerpool0-0"}
+    assert {("INFO", "plain"), ("ERROR", "oops"), ("INFO", "\ufffd"), ("INFO", "last")} <= seen
+    assert [line.payload for line in lines if line.severity == "WARNING"] == [{"severity": "warning", "message": "low"}]
+
+
+def test_a_package_that_does_not_build(root: Path) -> None:
+    """The job fails as the executor would make it fail, and says which package and why."""
+    sdist(root / "gs/packages/broken.tar.gz", name="broken", setup="raise SystemExit('no compiler here')")
+    result = run_job(job(pool("", package="gs://packages/broken.tar.gz")), root=root, options=FAST)
+    assert result.state == "JOB_STATE_FAILED" and result.error is not None
+    assert result.error.message.startswith("The replica workerpool0-0 exited with a non-zero status of 1.")
+    assert "broken.tar.gz" in result.error.message and "no compiler here" in result.error.message
+
+
+def test_a_package_that_is_not_there(root: Path) -> None:
+    """A missing package is named, with the place it was looked for."""
+    result = run_job(job(pool("", package="gs://packages/absent.tar.gz")), root=root, options=FAST)
+    assert result.error is not None and f"{root}/gs/packages/absent.tar.gz" in result.error.message
+
+
+def test_a_module_that_is_not_there(root: Path) -> None:
+    """A wrong module fails the job with Python's own words."""
+    one = pool("")
+    one["pythonPackageSpec"]["pythonModule"] = "trainer.tsak"
+    result = run_job(job(one), root=root, options=FAST)
+    assert result.error is not None and "No module named trainer.tsak" in result.error.message
+
+
+def test_requirements_that_are_here_are_not_fetched(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requirements the interpreter already satisfies are taken from it, without an index."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    sdist(root / "gs/packages/needs.tar.gz", requires=("psutil>=5", "absent-thing; extra == 'x'"))
+    result = run_job(
+        job(pool("import psutil; print(psutil.__file__)", package="gs://packages/needs.tar.gz")),
+        root=root,
+        options=FAST,
+    )
+    assert result.succeeded, result.error
+    sdist(root / "gs/packages/lacks.tar.gz", requires=("surely-not-a-distribution-of-anyone>=9",))
+    result = run_job(job(pool("", package="gs://packages/lacks.tar.gz")), root=root, options=FAST)
+    assert result.error is not None and "surely-not-a-distribution-of-anyone>=9" in result.error.message
+
+
+def test_the_same_package_is_installed_once(root: Path) -> None:
+    """A second job with the same package runs no pip; other bytes under the same name do."""
+    path = sdist(root / "gs/packages/again.tar.gz", task="print('one')")
+    spec = job(pool("", package="gs://packages/again.tar.gz"))
+    texts = []
+    for _ in range(2):
+        lines: list[Line] = []
+        assert run_job(spec, root=root, on_line=lines.append, options=FAST).succeeded
+        texts.append([line.text for line in lines])
+    assert any("pip3 install" in text for text in texts[0]) and not any("pip3 install" in text for text in texts[1])
+    sdist(path, task="print('two')")
+    lines = []
+    assert run_job(spec, root=root, on_line=lines.append, options=FAST).succeeded and output(lines)[-1] == "two"
+
+
+def test_accelerators_are_stood_in_for(root: Path) -> None:
+    """A pool with accelerators that are not here gets virtual devices, and the log and the result say so."""
+    gpus = pool("print(os.environ['TRAINER_VIRTUAL_DEVICES'])", acceleratorType="NVIDIA_H100_80GB", acceleratorCount=4)
+    lines: list[Line] = []
+    result = run_job(job(gpus), root=root, on_line=lines.append, options=FAST)
+    assert result.succeeded and output(lines)[-1] == "4"
+    assert len(result.stand_ins) == 1 and "4 x NVIDIA_H100_80GB" in result.stand_ins[0]
+    assert any(line.severity == "WARNING" and result.stand_ins[0] in line.text for line in lines)
+    tpu = pool("print(os.environ['TRAINER_VIRTUAL_DEVICES'])", machineType="ct5lp-hightpu-4t", tpuTopology="4x4")
+    lines.clear()
+    assert run_job(job(tpu), root=root, on_line=lines.append, options=FAST).succeeded and output(lines)[-1] == "4"
+
+
+def test_image_map(root: Path, tmp_path: Path) -> None:
+    """A custom image runs from the folder it is mapped to; command replaces the entry point; without a map it is refused."""
+    (tmp_path / "main.py").write_text("import sys; print('main', sys.argv[1:])")
+    (tmp_path / "other.py").write_text("import sys; print('other', sys.argv[1:])")
+    image = "us-docker.pkg.dev/mine/images/train:1"
+    options = RunOptions(
+        grace=0.5, docker=False, images={"*/mine/images/*": LocalImage(tmp_path, ("python", "main.py", "a"))}
+    )
+    texts = []
+    for fields in ({"args": ["b"]}, {"command": ["python3", "other.py"]}):
+        lines: list[Line] = []
+        one = {
+            "machineSpec": {"machineType": "n1-standard-4"},
+            "replicaCount": 1,
+            "containerSpec": {"imageUri": image, **fields},
+        }
+        assert run_job(job(one), root=root, on_line=lines.append, options=options).succeeded
+        texts.append(output(lines)[-1])
+    assert texts == ["main ['a', 'b']", "other []"]
+    result = run_job(job(one), root=root, options=RunOptions(docker=False))
+    assert (
+        result.state == "JOB_STATE_FAILED"
+        and result.error is not None
+        and "no entry of the image map fits" in result.error.message
+    )
+
+
+def test_a_program_that_is_not_there(root: Path, tmp_path: Path) -> None:
+    """An entry point that cannot be started ends the job with the reason."""
+    options = RunOptions(docker=False, grace=0.5, images={"*": LocalImage(tmp_path, ("no-such-program",))})
+    one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "x"}}
+    result = run_job(job(one), root=root, options=options)
+    assert result.error is not None and "cannot start no-such-program" in result.error.message
+
+
+def test_arguments_the_system_cannot_take(root: Path) -> None:
+    """An argument longer than the system allows is a failed job, not an exception."""
+    result = run_job(job(pool("x" * 200_000)), root=root, options=FAST)
+    assert (
+        result.state == "JOB_STATE_FAILED" and result.error is not None and "cannot be started" in result.error.message
+    )
+
+
+def test_cancel_while_a_package_installs(root: Path) -> None:
+    """Cancelling ends pip too."""
+    sdist(root / "gs/packages/slow.tar.gz", name="slow", setup="import time; time.sleep(600)")
+    seen, control, thread, results = start(job(pool("", package="gs://packages/slow.tar.gz")), root)
+    seen.wait_for("Running command: pip3 install --upgrade --force-reinstall --no-deps slow.tar.gz")
+    control.cancel()
+    thread.join()
+    assert results[0].state == "JOB_STATE_CANCELLED"
+
+
+def test_slow_start_stays_pending(root: Path) -> None:
+    """With a slow start the job is pending until its last replica is there."""
+    seen, control, thread, results = start(
+        job(pool("print('up', flush=True)\n" + WAIT), pool(WAIT)), root, RunOptions(grace=0.5, slow_start=1.0)
+    )
+    seen.wait_for("up")
+    assert seen.states == ["JOB_STATE_PENDING"]
+    control.cancel()
+    thread.join()
+    assert results[0].state == "JOB_STATE_CANCELLED" and time.time() > 0
+
+
+def test_docker_runs_a_container_spec(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an engine answers, the image runs with the contract's variables by name, /gcs mounted and paths below it."""
+    record = tmp_path / "record"
+    fake = tmp_path / "docker"
+    fake.write_text(
+        f"#!{sys.executable}\nimport json, os, sys\n"
+        "if sys.argv[1] == 'info': print('ID')\n"
+        f"else: open({str(record)!r}, 'a').write(json.dumps([sys.argv[1:], dict(os.environ)]) + '\\n')\n"
+        "sys.exit(7 if sys.argv[1] == 'run' else 0)\n"
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    programs.docker.cache_clear()
+    container = {"imageUri": "img:1", "command": ["sh", "-c"], "args": ["x", "gs://b/$(CLOUD_ML_JOB_ID)"]}
+    one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
+    try:
+        result = run_job(job(one), root=root, options=RunOptions(grace=0.5, job_id="77"))
+    finally:
+        programs.docker.cache_clear()
+    assert result.error is not None and "non-zero status of 7" in result.error.message
+    (run, variables), (cleanup, _) = map(json.loads, record.read_text().splitlines())
+    assert run[:6] == ["run", "--rm", "--name", "vertexrig-77-workerpool0-0", "--network", "host"]
+    assert f"{root}/gs:/gcs" in run and run[-6:] == ["--entrypoint", "sh", "img:1", "-c", "x", "/gcs/b/77"]
+    named = [run[i + 1] for i, word in enumerate(run) if word == "--env"]
+    assert "CLUSTER_SPEC" in named and "PATH" not in named and variables["CLOUD_ML_JOB_ID"] == "77"
+    assert cleanup == ["rm", "--force", "vertexrig-77-workerpool0-0"]
+
+
+def test_an_interpreter_chosen_for_an_image(root: Path, tmp_path: Path) -> None:
+    """The layer stands on the Python chosen for the image and sees what is installed there; a wrong one is named."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "base")], check=True, timeout=120)
+    site = next((tmp_path / "base").glob("lib/python*/site-packages"))
+    (site / "only_there.py").write_text("NAME = 'base'")
+    options = RunOptions(grace=0.5, interpreters={"*tf-cpu.2-17*": str(tmp_path / "base/bin/python")})
+    lines: list[Line] = []
+    code = "import only_there; print(only_there.NAME)"
+    result = run_job(job(pool(code)), root=root, on_line=lines.append, options=options)
+    assert result.succeeded and "base" in output(lines), result.error
+    result = run_job(job(pool(code)), root=root, options=RunOptions(interpreters={"*": "/no/python"}))
+    assert result.error is not None and "interpreter '/no/python' cannot be used" in result.error.message

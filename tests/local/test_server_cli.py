@@ -1,0 +1,58 @@
+"""`vertexrig local` on a real server in the background."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner, Result
+from jobkit import Api, job, pool, sdist
+
+from vertexrig.cli.local import command
+from vertexrig.errors import ServiceError, UsageError
+from vertexrig.local import server
+
+
+@pytest.fixture
+def root(tmp_path: Path) -> Iterator[Path]:
+    """A folder whose server, if there is one, is stopped at the end."""
+    yield tmp_path / "state"
+    server.down(tmp_path / "state")
+
+
+def run(root: Path, *words: str) -> Result:
+    done = CliRunner().invoke(command, [words[0], "--root", str(root), *words[1:]], catch_exceptions=False)
+    assert done.exit_code == 0, done.output
+    return done
+
+
+def test_up_env_kill_preempt_status_down(root: Path) -> None:
+    """The verbs do what they say; what is for a shell goes to stdout and what is for people to stderr."""
+    up = run(root, "up", "--port", "0", "--detach", "--slots", "4")
+    here = server.find(root)
+    assert here is not None and here.url in up.stderr and up.stdout == ""
+    exports = run(root, "env").stdout.splitlines()
+    assert f"export CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM={here.url}/vertex/" in exports
+    assert all(line.startswith("export ") for line in exports)
+    sdist(root / "gs/packages/trainer.tar.gz")
+    api = Api(here.url)
+    name = api.create(job(pool("print('up', flush=True)\nimport time; time.sleep(600)")), name="mine")["name"]
+    api.wait(name, "JOB_STATE_RUNNING")
+    run(root, "kill", "mine", "workerpool0-0")
+    run(root, "preempt", "mine")
+    status = json.loads(run(root, "status", "--format", "json").stdout)
+    assert status["queue"] == {"slots": 4, "used": 1, "running": 1, "waiting": 0}
+    assert "1 jobs running" in run(root, "status").stdout
+    assert run(root, "down").stderr == "stopped\n"
+    assert json.loads(run(root, "status", "--format", "json").stdout) == {"running": False}
+    assert "no local Vertex runs" in run(root, "down").stderr
+
+
+def test_errors_are_for_people(root: Path) -> None:
+    """Without a server, and with a bad rule, the error says what to do."""
+    with pytest.raises(ServiceError, match="start it with `vertexrig local up --detach`"):
+        run(root, "kill", "x", "workerpool0-0")
+    with pytest.raises(UsageError, match="fault 'flood' is not KIND"):
+        run(root, "up", "--port", "0", "--fault", "flood")

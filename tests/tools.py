@@ -1,0 +1,39 @@
+"""Helpers that tests call by name."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+import vertexrig as package
+
+REPOSITORY = Path(__file__).parent.parent
+INSTALLED = Path(package.__file__).parent.parent
+"""Where the vertexrig under test is imported from: the checkout, or the installed wheel."""
+
+
+def need(program: str) -> str:
+    """The path of a program that users may not have: without it a test skips here and fails in CI."""
+    found = shutil.which(program)
+    if found is None:
+        message = f"{program} is not installed"
+        if os.environ.get("CI"):
+            pytest.fail(message)
+        pytest.skip(message)
+    return found
+
+
+def vertexrig(
+    *args: str, cwd: Path, env: dict[str, str] | None = None, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """The command line as a real process."""
+    return subprocess.run(
+        [sys.executable, "-m", "vertexrig", *args],
+        cwd=cwd, env={**os.environ, "PYTHONPATH": str(INSTALLED), **(env or {})},
+        input=stdin, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip

@@ -1,0 +1,69 @@
+"""Hourly estimates from the catalog's prices: line items, each with its basis and date, or without a price."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+
+from vertexrig.catalog.rows import LineItem, Machine, Price
+
+NO_PRICE = "no sourced price"
+
+
+def machine_line(name: str, machine: Machine | None, prices: Mapping[str, Price], vms: int) -> LineItem:
+    """What `vms` machines cost: by their own row, or by the rates per vCPU and GB of their family.
+
+    Args:
+        name: The machine type.
+        machine: Its row; None if the catalog does not know it.
+        prices: The price table.
+        vms: How many VMs.
+    """
+    price = prices.get(name)
+    if price is not None and price.kind == "machine":
+        return _line(price, name, "machine", vms)
+    if machine is None or machine.vcpus is None or machine.memory_gb is None:
+        return LineItem(name, "machine", vms, None, "", note=NO_PRICE)
+    for prefix in (name.rpartition("-")[0], machine.family):
+        vcpu, memory = prices.get(f"{prefix}-vcpu"), prices.get(f"{prefix}-memory-gb")
+        if vcpu is not None and memory is not None:
+            each = machine.vcpus * vcpu.usd_per_hour + machine.memory_gb * memory.usd_per_hour
+            basis = "derived" if "derived" in (vcpu.basis, memory.basis) else "listed"
+            note = f"{machine.vcpus} vCPU and {machine.memory_gb:g} GB at the rates of {prefix}"
+            return LineItem(name, "machine", vms, each * vms, basis, vcpu.source, vcpu.date, note)
+    return LineItem(name, "machine", vms, None, "", note=NO_PRICE)
+
+
+def accelerator_line(name: str, count: int, prices: Mapping[str, Price], machine_type: str) -> LineItem:
+    """What `count` accelerators cost; nothing more if the machine's price holds them."""
+    whole = prices.get(machine_type)
+    if whole is not None and whole.kind == "machine" and whole.includes_accelerators:
+        return LineItem(name, "accelerator", count, 0.0, "included", whole.source, whole.date, f"in {machine_type}")
+    price = prices.get(name)
+    if price is None or price.kind != "accelerator":
+        return LineItem(name, "accelerator", count, None, "", note=NO_PRICE)
+    return _line(price, name, "accelerator", count)
+
+
+def disk_line(disk_type: str, gigabytes: float, prices: Mapping[str, Price]) -> LineItem:
+    """What boot disks of `gigabytes` in all cost."""
+    price = prices.get(disk_type)
+    if price is None or price.kind != "disk_gb":
+        return LineItem(disk_type, "disk_gb", gigabytes, None, "", note=NO_PRICE)
+    return _line(price, disk_type, "disk_gb", gigabytes)
+
+
+def unpriced(line: LineItem, why: str) -> LineItem:
+    """The same line without its price, for a way of scheduling that is billed at other rates."""
+    return replace(line, usd_per_hour=None, basis="", source="", date="", note=why)
+
+
+def total(lines: Iterable[LineItem]) -> tuple[float, bool]:
+    """The sum of the lines that have a price, and whether every line had one."""
+    known = [line.usd_per_hour for line in lines]
+    return sum(usd for usd in known if usd is not None), None not in known
+
+
+def _line(price: Price, item: str, kind: str, quantity: float) -> LineItem:
+    usd = price.usd_per_hour * quantity
+    return LineItem(item, kind, quantity, usd, price.basis, price.source, price.date, price.note)

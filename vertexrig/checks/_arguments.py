@@ -1,0 +1,145 @@
+"""The command line of each pool as the trainer's parser would split it: which flags get which values, and what fits."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vertexrig.errors import nearest
+from vertexrig.spec import Document, Pool
+from vertexrig.trainer_source import Flag, TrainerSource
+
+_NEGATIVE = re.compile(r"-[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
+_SHELL = re.compile(r"(^|/)(ba|da|z)?sh$")
+
+
+@dataclass(frozen=True)
+class Passed:
+    """One flag, or one positional value, of a pool's args.
+
+    Args:
+        path: The args item it stands in.
+        name: The flag as written, `--epochs`; "" for a positional value.
+        value: What it is given; None for a flag without a value.
+        flag: The trainer's declaration of it, None if there is none.
+        joined: Whether the value stands in the same item, after `=`.
+    """
+
+    path: str
+    name: str
+    value: str | None
+    flag: Flag | None = None
+    joined: bool = False
+
+
+def trainer_pools(document: Document, trainer: TrainerSource) -> list[Pool]:
+    """The pools that run the trainer that was read: not a Reduction Server, another module or a shell line."""
+    return [pool for pool in document.pools if not pool.empty and _runs(pool, trainer)]
+
+
+def is_reduction_server(pool: Pool) -> bool:
+    """Whether a pool runs Google's Reduction Server image rather than the trainer."""
+    return "reductionserver" in pool.image.replace("_", "").replace("-", "").casefold()
+
+
+def _runs(pool: Pool, trainer: TrainerSource) -> bool:
+    if is_reduction_server(pool):
+        return False
+    if pool.python is not None:
+        return not pool.module or not trainer.module or pool.module == trainer.module
+    words = [*(pool.container or {}).get("command", ()), *pool.args]
+    if words and _SHELL.search(words[0]):
+        return False  # what the shell passes on cannot be told
+    named = words[words.index("-m") + 1 :][:1] if "-m" in words else []
+    return not named or not trainer.module or named[0] == trainer.module
+
+
+def passed(pool: Pool, trainer: TrainerSource | None) -> Iterator[Passed]:
+    """Each flag of a pool's args with its value, and each positional value."""
+    args, start = pool.args, 0
+    if pool.python is None and "-m" in args:  # `args: [-m, trainer.task, --epochs=2]` behind a Python entry point
+        start = args.index("-m") + 2
+    index, only_values = start, False
+    while index < len(args):
+        word, path = args[index], f"{pool.program_path}.args[{index}]"
+        index += 1
+        if word == "--" and not only_values:
+            only_values = True
+        elif only_values or not _is_flag(word):
+            yield Passed(path, "", word)
+        elif "=" in word:
+            name, _, value = word.partition("=")
+            yield Passed(path, name, value, _find(name, trainer), True)
+        else:
+            flag = _find(word, trainer)
+            follows = index < len(args) and not _is_flag(args[index]) and args[index] != "--"
+            if follows and (flag is None or flag.takes_value is not False):
+                yield Passed(path, word, args[index], flag)
+                index += 1
+                while flag is not None and _takes_more(flag, args, index):
+                    yield Passed(f"{pool.program_path}.args[{index}]", word, args[index], flag)
+                    index += 1
+            else:
+                yield Passed(path, word, None, flag)
+
+
+def _find(name: str, trainer: TrainerSource | None) -> Flag | None:
+    return trainer.flag(name) if trainer is not None else None
+
+
+def _is_flag(word: str) -> bool:
+    return word.startswith("-") and len(word) > 1 and not _NEGATIVE.fullmatch(word)
+
+
+def _takes_more(flag: Flag, args: list[str], index: int) -> bool:
+    several = flag.nargs is not None and (flag.nargs in {"*", "+", "dynamic"} or flag.nargs.isdigit())
+    return several and index < len(args) and not _is_flag(args[index]) and args[index] != "--"
+
+
+def nearest_option(name: str, options: list[str]) -> str | None:
+    """The flag `name` may stand for: one it shortens (`lr`, `lrate`: `learning_rate`), or one spelled much like it."""
+    plain = name.strip("-").replace("_", "").replace("-", "").casefold()
+    for option in options:
+        if len(plain) > 1 and _shortens(plain, option.strip("-").replace("-", "_").casefold().split("_")):
+            return option
+    best = nearest(name, options)
+    # Words that begin alike are mistaken for one another; rate and strategy are not.
+    return best if best is not None and best.strip("-")[:1].casefold() == plain[:1] else None
+
+
+def _shortens(short: str, words: list[str]) -> bool:
+    """Whether `short` is made of a beginning of each word, in order."""
+    if not words:
+        return not short
+    sizes = range(1, len(words[0]) + 1)
+    return any(short.startswith(words[0][:size]) and _shortens(short[size:], words[1:]) for size in sizes)
+
+
+def parses(text: str, flag: Flag) -> bool:
+    """Whether a flag's type reads `text`; True if that cannot be told."""
+    if flag.type not in {"int", "float"}:
+        return flag.takes_float_text is not False or "." not in text or not is_number(text)
+    try:
+        int(text) if flag.type == "int" else float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_number(text: str) -> bool:
+    try:
+        float(text)
+    except ValueError:
+        return False
+    return True
+
+
+def is_choice(text: str, flag: Flag) -> bool:
+    """Whether `text` is a choice: as a number where the flag's type makes one of it."""
+    choices = flag.choices or ()
+    if text in choices:
+        return True
+    if flag.type == "str" or not is_number(text):
+        return False
+    return any(is_number(choice) and float(choice) == float(text) for choice in choices)

@@ -1,0 +1,91 @@
+"""The line a finding stands in, with marks under the part that its path names."""
+
+from __future__ import annotations
+
+import re
+import unicodedata
+
+WIDTH = 110
+"""Longest piece of a line that is shown, in characters."""
+
+_ITEM = re.compile(r"""\s*("(?:\\.|[^"\\])*"|'(?:''|[^'])*'|[^,\[\]{}"'\s][^,\[\]{}]*?)\s*([,\]])""")
+
+
+def clean(text: str) -> str:
+    """Text that is safe to print: control characters, escape sequences and half surrogates become a replacement."""
+    return "".join(char if char.isprintable() else " " if char in "\t\n\r" else "\ufffd" for char in text)
+
+
+def snippet(line: str, path: str) -> tuple[str, str]:
+    """One source line and the marks (`^^^`) to print below it.
+
+    Args:
+        line: The line, without its end.
+        path: The finding's path: its last key, or the item of a list, is what gets marked.
+    """
+    line = clean(line)
+    start, end = _span(line, path)
+    if len(line) > WIDTH:
+        left = max(0, min(start - WIDTH // 4, len(line) - WIDTH))
+        head, tail = "…" if left else "", "…" if left + WIDTH < len(line) else ""
+        line = head + line[left : left + WIDTH] + tail
+        start, end = start - left + len(head), min(end - left + len(head), WIDTH + len(head))
+    line = line.rstrip()
+    return line, " " * _columns(line[:start]) + "^" * max(1, _columns(line[start:end]))
+
+
+def _span(line: str, path: str) -> tuple[int, int]:
+    """Where in the line the thing at `path` stands; all of the line's content if it cannot be made out."""
+    key = re.split(r"[.\[]", re.sub(r"(\[[0-9]+\])+$", "", path))[-1]
+    snake = re.sub(r"([A-Z])", r"_\1", key).lower()
+    names = "|".join(re.escape(name) for name in sorted({key, snake}) if name)
+    found = re.search(rf"""(?<![\w-])["']?(?:{names})["']?\s*:\s*""", line) if names else None
+    if found is not None:
+        if path.endswith("]") and line[found.end() : found.end() + 1] == "[":
+            return _item(line, found.end(), int(path.rpartition("[")[2].rstrip("]")))
+        return found.start(), _value_end(line, found.end(), flow=bool(re.search(r"[{[]", line[: found.start()])))
+    content = re.match(r"(\s*(?:-\s+)*)(.*?)\s*(?:\s#.*)?$", line)
+    if content is None or not content.group(2):
+        return 0, len(line)
+    return content.start(2), content.end(2)
+
+
+def _value_end(line: str, start: int, *, flow: bool) -> int:
+    """Where the value ends that begins at `start`: at its closing bracket, a comma of a `{a: 1, b: 2}`, a comment."""
+    depth, quoted, place = 0, "", start
+    while place < len(line):
+        char = line[place]
+        if quoted:
+            quoted = "" if char == quoted else quoted
+        elif char in "\"'" and line[start:place].rstrip()[-1:] in {"", ",", "[", "{", ":"}:
+            quoted = char
+        elif char in "[{":
+            depth += 1
+        elif char in "]}":
+            depth -= 1
+            if depth < 0:
+                break
+        elif (char == "," and flow and not depth) or (char == "#" and line[place - 1] == " "):
+            break
+        place += 1
+    end = start + len(line[start:place].rstrip().removesuffix(",").rstrip())  # JSON ends its lines with a comma
+    return end if end > start else len(line[:start].rstrip())
+
+
+def _item(line: str, start: int, index: int) -> tuple[int, int]:
+    """Where item `index` of the one-line list at `start` stands; the whole list if its items are not plain."""
+    place = start + 1
+    for number in range(index + 1):
+        found = _ITEM.match(line, place)
+        if found is None or (found.group(2) == "]" and number < index):
+            break
+        if number == index:
+            return found.span(1)
+        place = found.end()
+    return start, _value_end(line, start, flow=False)
+
+
+def _columns(text: str) -> int:
+    """How many terminal columns a text takes."""
+    wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
+    return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)

@@ -1,0 +1,197 @@
+"""Worker pools: how many, which roles, how many replicas, and one program in each."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.places import told
+from vertexrig.checks.sources import DISTRIBUTED, GCLOUD, REST, SERVER, join
+from vertexrig.finding import Severity
+from vertexrig.pools import has_gpu, placeholder, running
+from vertexrig.spec import Document, Pool
+
+
+def pools_missing(document: Document, context: Context) -> Iterator[Problem]:
+    path = f"{document.job_path}workerPoolSpecs"
+    if document.pools or told(document, path):
+        return
+    if document.kind == "HyperparameterTuningJob" and "trialJobSpec" not in document.data:
+        yield Problem("trialJobSpec", "a tuning job describes its trials' job under trialJobSpec", "write trialJobSpec")
+    else:
+        yield Problem(path, "a job has at least one worker pool", "write workerPoolSpecs")
+
+
+def pools_too_many(document: Document, context: Context) -> Iterator[Problem]:
+    most = context.catalog.limits.integer("pools.max")
+    roles = ", ".join(context.catalog.limits.names("pools.roles"))
+    for pool in document.pools[most:]:
+        text = f"pool {pool.index} has no role: the pools are, in this order, {roles}"
+        yield Problem(pool.path, text, f"keep {most} pools; raise replicaCount for more machines of a role")
+
+
+def chief_empty(document: Document, context: Context) -> Iterator[Problem]:
+    if document.pools and document.pools[0].empty and not told(document, document.pools[0].path):
+        text = "the first pool is the chief and cannot be empty"
+        yield Problem(document.pools[0].path, text, "write machineSpec, replicaCount: 1 and a program")
+
+
+def chief_replicas(document: Document, context: Context) -> Iterator[Problem]:
+    pool = next(iter(document.pools), None)
+    wanted = context.catalog.limits.integer("pools.chief_replicas")
+    count = 0 if pool is None else pool.data.get("replicaCount", 0)
+    if pool is not None and count > wanted:
+        text = f"replicaCount of the first pool is {count}: there is one chief"
+        yield Problem(f"{pool.path}.replicaCount", text, "write replicaCount: 1, and the others as pool 1")
+
+
+def replicas_negative(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        count = pool.data.get("replicaCount", 0)
+        if count < 0:
+            yield Problem(f"{pool.path}.replicaCount", f"replicaCount is {count}: there is no such number of machines")
+
+
+def machine_and_replicas(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        machine, replicas = bool(pool.data.get("machineSpec")), bool(pool.data.get("replicaCount"))
+        if machine == replicas:
+            continue
+        missing = "replicaCount" if machine else "machineSpec"
+        path = f"{pool.path}.{missing}"
+        if not told(document, path):
+            given = "machineSpec" if machine else "replicaCount"
+            text = f"pool {pool.index} has {given} but no {missing}: both or none"
+            yield Problem(path, text, "write replicaCount: 1" if machine else "write machineSpec.machineType")
+
+
+def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]:
+    if document.kind != "CustomJobSpec":
+        return  # gcloud ai hp-tuning-jobs does not look
+    for pool in document.pools[1:]:
+        if pool.empty and not pool.program and not told(document, pool.path):
+            text = f"gcloud refuses the empty pool {pool.index} in a --config file, though the API takes it"
+            fix = "submit it through the API, or put no pool after it and leave it out"
+            yield Problem(pool.path, text, fix)
+
+
+def pool_placeholder(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        if placeholder(pool) and pool.program and not told(document, f"{pool.path}.machineSpec"):
+            text = f"pool {pool.index} has a program but no machines: gcloud takes that, the service may not"
+            yield Problem(pool.path, text, "write machineSpec and replicaCount, or {} for a pool left out")
+
+
+def pool_program(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        if pool.empty or pool.container is not None or pool.python is not None:
+            continue
+        if not (told(document, f"{pool.path}.containerSpec") or told(document, f"{pool.path}.pythonPackageSpec")):
+            text = f"pool {pool.index} has no program: exactly one of containerSpec and pythonPackageSpec belongs there"
+            yield Problem(pool.path, text, "write containerSpec or pythonPackageSpec")
+
+
+def evaluators(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools[3:4]:
+        if pool.replica_count > 1:
+            text = f"TensorFlow expects at most one evaluator; pool 3 has {pool.replica_count}"
+            yield Problem(f"{pool.path}.replicaCount", text, "write replicaCount: 1")
+
+
+def _is_reducer(pool: Pool, context: Context) -> bool:
+    return context.catalog.is_reduction_server(pool.image)
+
+
+def reduction_image(document: Document, context: Context) -> Iterator[Problem]:
+    limits = context.catalog.limits
+    for pool in running(document):
+        near = "reductionserver" in pool.image.replace("-", "").replace("_", "")
+        if near and not _is_reducer(pool, context):
+            name = f"{limits.names('images.hosts')[0]}/{limits.names('reduction_server.images')[0]}"
+            text = f"{pool.image!r} is not the image of the Reduction Server"
+            yield Problem(f"{pool.program_path}.imageUri", text, f"write {name}")
+
+
+def reduction_pool(document: Document, context: Context) -> Iterator[Problem]:
+    place = context.catalog.limits.integer("reduction_server.pool")
+    for pool in running(document):
+        if _is_reducer(pool, context) and pool.index != place:
+            text = f"a Reduction Server belongs in pool {place}; in pool {pool.index} it takes the role of that pool"
+            yield Problem(pool.path, text, f"move it to workerPoolSpecs[{place}]")
+
+
+def reduction_gpu(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in running(document):
+        if _is_reducer(pool, context) and has_gpu(pool, context.catalog):
+            best = context.catalog.limits.text("reduction_server.machine")
+            text = f"a Reduction Server uses no GPU; {pool.machine_type} pays for GPUs that stay idle"
+            yield Problem(f"{pool.path}.machineSpec", text, f"write machineType: {best} without accelerators")
+
+
+def reduction_workers(document: Document, context: Context) -> Iterator[Problem]:
+    pools = running(document)
+    reducers = [pool for pool in pools if _is_reducer(pool, context)]
+    workers = [pool for pool in pools if pool.index < 2 and pool not in reducers]
+    for pool in reducers[:1]:
+        bare = [str(worker.index) for worker in workers if not has_gpu(worker, context.catalog)]
+        if bare:
+            text = f"a Reduction Server serves GPU workers; pool {' and pool '.join(bare)} has no GPU"
+            yield Problem(pool.path, text, "give the workers GPUs, or remove the Reduction Server")
+        elif sum(worker.replica_count for worker in workers) < 2:
+            text = "a Reduction Server adds up the gradients of several machines; there is one"
+            yield Problem(pool.path, text, "add workers as pool 1, or remove the Reduction Server")
+
+
+def _version(text: str) -> tuple[int, ...]:
+    return tuple(int(part) for part in text.split(".") if part.isdigit())
+
+
+def reduction_framework(document: Document, context: Context) -> Iterator[Problem]:
+    pools = running(document)
+    if not any(_is_reducer(pool, context) for pool in pools):
+        return
+    oldest = context.catalog.limits.table("reduction_server.min_framework")
+    for pool in pools[:2]:
+        image = context.catalog.image(pool.image)
+        if image is None:
+            continue
+        least = oldest.get(image.framework)
+        if least is None or _version(image.version) < _version(least):
+            wanted = " or ".join(f"{name} {version}" for name, version in oldest.items())
+            text = f"the Reduction Server works with {wanted} or later; pool {pool.index} has {image.name}"
+            yield Problem(pool.program_path, text, "use a newer image")
+
+
+def reduction_machine(document: Document, context: Context) -> Iterator[Problem]:
+    best = context.catalog.limits.text("reduction_server.machine")
+    for pool in running(document):
+        if _is_reducer(pool, context) and pool.machine_type != best and not has_gpu(pool, context.catalog):
+            text = f"{best} is recommended for Reduction Servers, as many as match the bandwidth of pools 0 and 1"
+            yield Problem(f"{pool.path}.machineSpec.machineType", text)
+
+
+RULES = (
+    Rule("pools-missing", Severity.ERROR, "A job has worker pools.", REST, pools_missing),
+    Rule("pools-too-many", Severity.ERROR, "A job has at most four worker pools.", DISTRIBUTED, pools_too_many),
+    Rule("chief-empty", Severity.ERROR, "The first pool is not empty.", REST, chief_empty),
+    Rule("chief-replicas", Severity.ERROR, "The first pool has one replica.",
+         join(SERVER, DISTRIBUTED), chief_replicas),
+    Rule("replicas-negative", Severity.ERROR, "No replicaCount is negative.", GCLOUD, replicas_negative),
+    Rule("machine-and-replicas", Severity.ERROR, "machineSpec and replicaCount are given together or not at all.",
+         SERVER, machine_and_replicas),
+    Rule("pool-empty-gcloud", Severity.ERROR, "No pool of a custom job's file is empty.", GCLOUD, pool_empty_gcloud),
+    Rule("pool-placeholder", Severity.WARNING, "Every pool with a program has machines.", GCLOUD, pool_placeholder),
+    Rule("pool-program", Severity.ERROR, "Every pool has containerSpec or pythonPackageSpec.",
+         join(REST, GCLOUD), pool_program),
+    Rule("evaluators", Severity.WARNING, "There is at most one evaluator.", DISTRIBUTED, evaluators),
+    Rule("reduction-image", Severity.WARNING, "The Reduction Server's image is Google's.",
+         DISTRIBUTED, reduction_image),
+    Rule("reduction-pool", Severity.ERROR, "The Reduction Server is pool 2.", DISTRIBUTED, reduction_pool),
+    Rule("reduction-gpu", Severity.WARNING, "The Reduction Server has no GPU.", DISTRIBUTED, reduction_gpu),
+    Rule("reduction-workers", Severity.WARNING, "The Reduction Server serves several GPU workers.",
+         DISTRIBUTED, reduction_workers),
+    Rule("reduction-framework", Severity.WARNING, "The workers' framework knows the Reduction Server.",
+         DISTRIBUTED, reduction_framework),
+    Rule("reduction-machine", Severity.INFO, "The Reduction Server runs on the recommended machine.",
+         DISTRIBUTED, reduction_machine),
+)  # fmt: skip

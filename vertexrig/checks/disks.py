@@ -1,0 +1,64 @@
+"""Boot disks."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from typing import Any
+
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.sources import REST, TRAIN_COMPUTE, join
+from vertexrig.errors import did_you_mean, nearest
+from vertexrig.finding import Severity
+from vertexrig.pools import running
+from vertexrig.spec import Document, Pool
+
+
+def _disk(pool: Pool) -> Mapping[str, Any]:
+    return pool.data.get("diskSpec") or {}
+
+
+def disk_type(document: Document, context: Context) -> Iterator[Problem]:
+    types = context.catalog.limits.names("boot_disk.types")
+    for pool in document.pools:
+        kind = _disk(pool).get("bootDiskType")
+        if kind and kind not in types:
+            best = nearest(kind, types)
+            text = f"{kind!r} is not a type of boot disk. {did_you_mean(kind, types)}"
+            yield Problem(f"{pool.path}.diskSpec.bootDiskType", text, f"write {best}" if best else "")
+
+
+def disk_size(document: Document, context: Context) -> Iterator[Problem]:
+    limits = context.catalog.limits
+    least, most = limits.integer("boot_disk.min_gb"), limits.integer("boot_disk.max_gb")
+    for pool in document.pools:
+        size = _disk(pool).get("bootDiskSizeGb")
+        if size and not least <= size <= most:
+            text = f"a boot disk has {least} to {most:,} GB, not {size:,}"
+            yield Problem(f"{pool.path}.diskSpec.bootDiskSizeGb", text, f"write {least if size < least else most}")
+
+
+def disk_of_machine(document: Document, context: Context) -> Iterator[Problem]:
+    catalog = context.catalog
+    unclear = catalog.limits.names("machines.set_hyperdisk")
+    special = catalog.limits.table("boot_disk.default_type_of_machine")
+    for pool in running(document):
+        row = catalog.machines.get(pool.machine_type)
+        kind = _disk(pool).get("bootDiskType")
+        if row is None or kind == "hyperdisk-balanced":
+            continue
+        path = f"{pool.path}.diskSpec.bootDiskType"
+        if row.family in unclear:
+            text = f"Compute Engine gives {row.family.upper()} machines Hyperdisk only; "
+            text += f"{kind} may be refused" if kind else "what training takes by default is not documented"
+            severity = None if kind else Severity.INFO
+            yield Problem(path, text, "write bootDiskType: hyperdisk-balanced", severity)
+        elif kind and row.name in special:
+            text = f"{row.name} has {special[row.name]} by default, and {kind} is written"
+            yield Problem(path, text, f"write {special[row.name]}, or leave it out")
+
+
+RULES = (
+    Rule("disk-type", Severity.ERROR, "A boot disk's type is one of three.", join(TRAIN_COMPUTE, REST), disk_type),
+    Rule("disk-size", Severity.ERROR, "A boot disk has 100 to 64,000 GB.", TRAIN_COMPUTE, disk_size),
+    Rule("disk-machine", Severity.WARNING, "The boot disk's type suits the machine.", TRAIN_COMPUTE, disk_of_machine),
+)  # fmt: skip

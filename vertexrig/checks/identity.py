@@ -1,0 +1,160 @@
+"""Who a job runs as, what it belongs to, and the resources it names."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.sources import LOCATIONS, PRACTICE, RESERVATION_DOC, REST, SDK, SERVER, join
+from vertexrig.finding import Severity
+from vertexrig.pools import machine_path
+from vertexrig.spec import Document
+
+_LONGEST = 320  # characters of an e-mail address
+_EMAIL = re.compile(r"[^@\s/{}<>$]+@[^@\s/{}<>$]+\.[^@\s/{}<>$]+")
+_TENSORBOARD = re.compile(r"projects/[^/]+/locations/([^/]+)/tensorboards/[^/]+")
+_CONTEXT = re.compile(r"projects/[^/]+/locations/([^/]+)/metadataStores/[^/]+/contexts/[^/]+")
+_KEY = re.compile(r"projects/[^/]+/locations/([^/]+)/keyRings/[^/]+/cryptoKeys/[^/]+")
+
+
+def service_account(document: Document, context: Context) -> Iterator[Problem]:
+    name = document.job.get("serviceAccount")
+    path = f"{document.job_path}serviceAccount"
+    if not name:
+        return
+    if len(name) > _LONGEST or not _EMAIL.fullmatch(name):
+        text = f"{name[:80]!r} is not a service account: NAME@PROJECT.iam.gserviceaccount.com"
+        last = name.rpartition("/")[2][:_LONGEST]
+        fix = f"write {last}" if _EMAIL.fullmatch(last) else ""
+        yield Problem(path, text, fix)
+    elif not name.endswith("gserviceaccount.com"):
+        text = f"{name} does not look like a service account: those end in gserviceaccount.com"
+        yield Problem(path, text, "", Severity.WARNING)
+
+
+def account_roles(document: Document, context: Context) -> Iterator[Problem]:
+    if document.job.get("serviceAccount"):
+        text = "a service account of your own needs roles/logging.logWriter, or the job's output is lost without a word"
+        yield Problem(f"{document.job_path}serviceAccount", text)
+
+
+def tensorboard(document: Document, context: Context) -> Iterator[Problem]:
+    name = document.job.get("tensorboard")
+    path = f"{document.job_path}tensorboard"
+    if not name:
+        return
+    found = _TENSORBOARD.fullmatch(name)
+    if found is None:
+        yield Problem(path, f"{name!r} is not a TensorBoard: projects/PROJECT/locations/REGION/tensorboards/ID")
+    elif context.region and found[1] != context.region:
+        text = f"the TensorBoard is in {found[1]}, the job in {context.region}: both must be in one region"
+        yield Problem(path, text, "name a TensorBoard of the job's region", Severity.WARNING)
+
+
+def tensorboard_account(document: Document, context: Context) -> Iterator[Problem]:
+    for key in ("tensorboard", "experiment"):
+        if document.job.get(key) and not document.job.get("serviceAccount"):
+            text = f"a job with {key} needs a serviceAccount"
+            yield Problem(f"{document.job_path}{key}", text, "write serviceAccount")
+
+
+def experiment(document: Document, context: Context) -> Iterator[Problem]:
+    for key in ("experiment", "experimentRun"):
+        name = document.job.get(key)
+        if name and not _CONTEXT.fullmatch(name):
+            text = f"{name!r} is not of the form projects/PROJECT/locations/REGION/metadataStores/STORE/contexts/NAME"
+            yield Problem(f"{document.job_path}{key}", text)
+    if document.job.get("experiment") and document.job.get("tensorboard"):
+        text = "experiment and tensorboard are not set together: the experiment has a TensorBoard of its own"
+        yield Problem(f"{document.job_path}experiment", text, "remove one of the two")
+
+
+def check_kms_key(name: str, region: str = "", path: str = "encryptionSpec.kmsKeyName") -> list[Problem]:
+    """What is wrong with a Cloud KMS key for a job.
+
+    Args:
+        name: The key's resource name.
+        region: The job's region, "" if it is not known.
+        path: The path to report.
+    """
+    found = _KEY.fullmatch(name)
+    if found is None:
+        form = "projects/PROJECT/locations/REGION/keyRings/RING/cryptoKeys/KEY"
+        return [Problem(path, f"{name!r} is not a key: {form}")]
+    if region and found[1] != region:
+        return [Problem(path, f"the key is in {found[1]}, the job in {region}: both must be in one region")]
+    return []
+
+
+def kms_key(document: Document, context: Context) -> Iterator[Problem]:
+    encryption = document.data.get("encryptionSpec") if document.kind == "HyperparameterTuningJob" else None
+    if isinstance(encryption, dict) and encryption.get("kmsKeyName"):
+        yield from check_kms_key(encryption["kmsKeyName"], context.region)
+
+
+def persistent_resource(document: Document, context: Context) -> Iterator[Problem]:
+    name = document.job.get("persistentResourceId")
+    form = context.catalog.limits.text("persistent_resource_id.pattern")
+    if not name or re.fullmatch(form, name):
+        return
+    text = f"{name!r} is not an id: digits, lowercase letters and hyphens; a letter first, no hyphen last"
+    last = name.rpartition("/")[2]
+    fix = f"write {last}" if re.fullmatch(form, last) else ""
+    yield Problem(f"{document.job_path}persistentResourceId", text, fix)
+
+
+def reservation(document: Document, context: Context) -> Iterator[Problem]:
+    limits = context.catalog.limits
+    key_wanted, form = limits.text("reservation.key"), limits.text("reservation.value_pattern")
+    for pool in document.pools:
+        affinity = (pool.data.get("machineSpec") or {}).get("reservationAffinity")
+        if not isinstance(affinity, dict):
+            continue
+        path = machine_path(pool, "reservationAffinity")
+        kind, values = affinity.get("reservationAffinityType", "TYPE_UNSPECIFIED"), affinity.get("values", [])
+        if kind == "TYPE_UNSPECIFIED":
+            choices = ", ".join(limits.names("reservation.types"))
+            yield Problem(f"{path}.reservationAffinityType", f"reservationAffinityType is one of {choices}")
+        elif kind != "SPECIFIC_RESERVATION":
+            if values or affinity.get("key"):
+                text = f"key and values go with SPECIFIC_RESERVATION, not with {kind}"
+                yield Problem(path, text, "remove them, or write SPECIFIC_RESERVATION", Severity.WARNING)
+        elif affinity.get("key") != key_wanted or not values:
+            text = f"SPECIFIC_RESERVATION needs key: {key_wanted} and values with the reservation's name"
+            yield Problem(path, text, f"write key: {key_wanted} and values: [projects/P/zones/Z/reservations/NAME]")
+        for number, value in enumerate(values if kind == "SPECIFIC_RESERVATION" else ()):
+            if not re.fullmatch(form, value):
+                text = f"{value!r} is not a reservation: projects/PROJECT/zones/ZONE/reservations/NAME"
+                yield Problem(f"{path}.values[{number}]", text)
+
+
+def reservation_region(document: Document, context: Context) -> Iterator[Problem]:
+    if not context.region:
+        return
+    for pool in document.pools:
+        affinity = (pool.data.get("machineSpec") or {}).get("reservationAffinity") or {}
+        for number, value in enumerate(affinity.get("values", [])):
+            parts = value.split("/")
+            zone = parts[3] if len(parts) == 6 and parts[2] == "zones" else ""
+            if zone and zone.rpartition("-")[0] != context.region:
+                text = f"the reservation is in zone {zone}, the job in {context.region}"
+                yield Problem(f"{machine_path(pool, 'reservationAffinity')}.values[{number}]", text)
+
+
+RULES = (
+    Rule("service-account", Severity.ERROR, "serviceAccount is the address of a service account.",
+         join(REST, SERVER), service_account),
+    Rule("account-roles", Severity.INFO, "A service account of your own may write logs.", PRACTICE, account_roles),
+    Rule("tensorboard", Severity.ERROR, "tensorboard is a TensorBoard of the job's region.", REST, tensorboard),
+    Rule("tensorboard-account", Severity.ERROR, "A job with a TensorBoard or an experiment has a service account.",
+         SDK, tensorboard_account),
+    Rule("experiment", Severity.WARNING, "experiment names a context, and stands without tensorboard.",
+         join(REST, SDK), experiment),
+    Rule("kms-key", Severity.ERROR, "The encryption key is a Cloud KMS key of the job's region.", SDK, kms_key),
+    Rule("persistent-resource", Severity.ERROR, "persistentResourceId is an id.",
+         join(SERVER, REST), persistent_resource),
+    Rule("reservation", Severity.ERROR, "reservationAffinity is complete.", join(RESERVATION_DOC, SDK), reservation),
+    Rule("reservation-region", Severity.WARNING, "The reservation is in the job's region.",
+         join(RESERVATION_DOC, LOCATIONS), reservation_region),
+)  # fmt: skip

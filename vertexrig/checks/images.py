@@ -1,0 +1,250 @@
+"""Container images: prebuilt ones by name, date and kind, custom ones by where they may stand."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from datetime import date
+
+from vertexrig.catalog import Catalog, Image
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.places import told
+from vertexrig.checks.sources import GCLOUD, IMAGES, POLICY, PRACTICE, REST, TPU_DOC, TRAIN_COMPUTE, WALKTHROUGH, join
+from vertexrig.errors import did_you_mean, nearest
+from vertexrig.finding import Severity
+from vertexrig.pools import has_gpu, running, tpu_name
+from vertexrig.spec import Document, Pool
+
+_LEGACY = re.compile(r"(?:[a-z]+\.)?gcr\.io/cloud-aiplatform/training/")
+_PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
+_REFERENCE = re.compile(
+    rf"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]+)?/)?{_PART}(?:/{_PART})*"
+    r"(?::[A-Za-z0-9_][A-Za-z0-9_.-]{0,127})?(?:@sha256:[0-9a-f]{64})?"
+)
+_LONGEST = 1000
+
+
+def _path(pool: Pool) -> str:
+    return f"{pool.program_path}.{'executorImageUri' if pool.python is not None else 'imageUri'}"
+
+
+def _bare(uri: str) -> str:
+    """A URI without its tag and digest."""
+    bare = uri.partition("@")[0]
+    head, slash, name = bare.rpartition("/")
+    return head + slash + name.partition(":")[0]
+
+
+def _in_repository(uri: str, catalog: Catalog) -> bool:
+    host, _, path = uri.partition("/")
+    repository = catalog.limits.text("images.repository")
+    return host in catalog.limits.names("images.hosts") and path.startswith(repository + "/")
+
+
+def _prebuilt(uri: str, catalog: Catalog) -> Image | None:
+    """The prebuilt image a URI means, whatever its tag."""
+    return catalog.image(f"{_bare(uri)}:{catalog.limits.text('images.tag')}") if _in_repository(uri, catalog) else None
+
+
+def _images(document: Document, context: Context) -> Iterator[tuple[Pool, Image]]:
+    """Running pools on prebuilt images."""
+    for pool in running(document):
+        image = _prebuilt(pool.image, context.catalog)
+        if image is not None:
+            yield pool, image
+
+
+def _needs(pool: Pool, catalog: Catalog) -> str:
+    """What the pool's machines compute on: "tpu", "gpu" or "cpu"."""
+    return "tpu" if tpu_name(pool, catalog) else "gpu" if has_gpu(pool, catalog) else "cpu"
+
+
+def _instead(image: Image, kind: str, catalog: Catalog, host: str) -> str:
+    other = catalog.find_image(image.framework, image.version, kind, image.python)
+    return f"write {other.uri(host)}" if other is not None else ""
+
+
+def image_missing(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        has_program = pool.container is not None or pool.python is not None
+        if has_program and not pool.image and not told(document, _path(pool)):
+            key = _path(pool).rpartition(".")[2]
+            yield Problem(_path(pool), f"{key} is required", f"write {key}")
+
+
+def image_form(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        uri = pool.image
+        if uri and (len(uri) > _LONGEST or not _REFERENCE.fullmatch(uri)):
+            text = f"{uri[:80]!r} is not the name of an image: HOST/PROJECT/REPOSITORY/IMAGE:TAG, in lower case"
+            fix = f"write {uri.partition('://')[2]}" if uri.startswith(("http://", "https://")) else ""
+            yield Problem(_path(pool), text, fix)
+
+
+def image_executor(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        uri = pool.image
+        if pool.python is None or not uri or len(uri) > _LONGEST or not _REFERENCE.fullmatch(uri):
+            continue
+        if not _in_repository(uri, context.catalog) and not _LEGACY.match(uri):
+            text = f"{uri} is not a prebuilt image, and executorImageUri takes no other"
+            yield Problem(_path(pool), text, "write the image under containerSpec.imageUri, with a command")
+
+
+def image_unknown(document: Document, context: Context) -> Iterator[Problem]:
+    catalog = context.catalog
+    for pool in document.pools:
+        uri = pool.image
+        if not _in_repository(uri, catalog) or _prebuilt(uri, catalog) is not None:
+            continue
+        name = _bare(uri).rpartition("/")[2]
+        if any(f"/{name}:" in known for known in catalog.limits.names("tpu.pod_base_images")):
+            continue
+        names = [image.name for image in catalog.images]
+        best = nearest(name, names)
+        host = uri.partition("/")[0]
+        fix = f"write {next(image for image in catalog.images if image.name == best).uri(host)}" if best else ""
+        text = f"{name!r} is not on the list of prebuilt images. {did_you_mean(name, names, most=6)}"
+        yield Problem(_path(pool), text, fix)
+
+
+def image_tag(document: Document, context: Context) -> Iterator[Problem]:
+    wanted = context.catalog.limits.text("images.tag")
+    for pool in document.pools:
+        uri = pool.image
+        if _in_repository(uri, context.catalog) and uri != f"{_bare(uri)}:{wanted}":
+            text = f"prebuilt images are used with the tag {wanted}, and no other"
+            yield Problem(_path(pool), text, f"write {_bare(uri)}:{wanted}")
+
+
+def image_legacy(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        if not _LEGACY.match(pool.image):
+            continue
+        name = _bare(pool.image).rpartition("/")[2]
+        known = next((image for image in context.catalog.images if image.name == name), None)
+        text = f"{pool.image} is an old address of the prebuilt images, no longer on their list"
+        host = context.catalog.host_for_region(context.region)
+        fix = f"write {known.uri(host)}" if known else f"take one of {host}/vertex-ai/training"
+        yield Problem(_path(pool), text, fix)
+
+
+def image_availability(document: Document, context: Context) -> Iterator[Problem]:
+    for pool, image in _images(document, context):
+        days = (context.today - date.fromisoformat(image.end_of_availability)).days
+        if days >= 0:
+            text = (
+                f"{image.name} passed its end of availability on {image.end_of_availability}, {days} days ago: "
+                "the service may refuse it, and it may no longer be there to download"
+            )
+            yield Problem(_path(pool), text, "use a newer prebuilt image, or an image of your own under containerSpec")
+
+
+def image_support(document: Document, context: Context) -> Iterator[Problem]:
+    for pool, image in _images(document, context):
+        days = (context.today - date.fromisoformat(image.end_of_support)).days
+        left = (date.fromisoformat(image.end_of_availability) - context.today).days
+        if days >= 0 and left > 0:
+            text = (
+                f"{image.name} passed its end of support on {image.end_of_support}, {days} days ago; "
+                f"it stays available until {image.end_of_availability}, {left} days from now"
+            )
+            yield Problem(_path(pool), text)
+
+
+def image_without_accelerator(document: Document, context: Context) -> Iterator[Problem]:
+    """A CPU image on a GPU or TPU machine, or a GPU image on a TPU machine: paid for, never used."""
+    for pool, image in _images(document, context):
+        needs = _needs(pool, context.catalog)
+        if needs == "cpu" or needs in image.kind or image.kind == "tpu":
+            continue
+        what = pool.accelerator_type or pool.machine_type
+        text = f"{image.name} has no {needs.upper()} support: {what} would be paid for and not used"
+        # PyTorch's CPU images are built with XLA, which also drives TPUs: listed as "CPU only", not proven.
+        unsure = needs == "tpu" and image.framework == "pytorch" and image.kind == "cpu"
+        fix = _instead(image, needs, context.catalog, pool.image.partition("/")[0])
+        yield Problem(_path(pool), text, fix, Severity.WARNING if unsure else None)
+
+
+def image_gpu_unused(document: Document, context: Context) -> Iterator[Problem]:
+    for pool, image in _images(document, context):
+        if image.kind == "gpu" and _needs(pool, context.catalog) == "cpu":
+            text = f"{image.name} is made for GPUs, and pool {pool.index} has none"
+            yield Problem(_path(pool), text, _instead(image, "cpu", context.catalog, pool.image.partition("/")[0]))
+
+
+def image_tpu_unused(document: Document, context: Context) -> Iterator[Problem]:
+    for pool, image in _images(document, context):
+        needs = _needs(pool, context.catalog)
+        if image.kind == "tpu" and needs != "tpu":
+            text = f"{image.name} is made for TPUs, and pool {pool.index} has none"
+            yield Problem(_path(pool), text, _instead(image, needs, context.catalog, pool.image.partition("/")[0]))
+
+
+def image_tpu_generation(document: Document, context: Context) -> Iterator[Problem]:
+    catalog, limits = context.catalog, context.catalog.limits
+    covered, without = limits.names("tpu.prebuilt_tensorflow_for"), limits.names("tpu.without_tensorflow")
+    for pool, image in _images(document, context):
+        name = tpu_name(pool, catalog).removesuffix("_POD")
+        if not name or image.kind != "tpu" or name in covered or image.framework not in ("tf", "pytorch"):
+            continue
+        if image.framework == "tf" and name in without:
+            text = f"TensorFlow is documented as not supported on {name}; JAX and PyTorch are"
+        else:
+            text = f"prebuilt TPU images are documented for {' and '.join(covered)}, not for {name}"
+        yield Problem(_path(pool), text, "use an image of your own under containerSpec")
+
+
+def image_hypertune(document: Document, context: Context) -> Iterator[Problem]:
+    if document.study is None:
+        return
+    for pool in running(document)[:1]:  # the chief reports
+        image = _prebuilt(pool.image, context.catalog)
+        if image is not None and not image.hypertune:
+            text = f"cloudml-hypertune is not on the list of packages of {image.name}, and trials report with it"
+            yield Problem(_path(pool), text, "add cloudml-hypertune to the trainer's requirements")
+        elif image is None and pool.container is not None and pool.image:
+            text = "trials report with cloudml-hypertune, which an image of your own must install"
+            yield Problem(_path(pool), text, "", Severity.INFO)
+
+
+def image_far(document: Document, context: Context) -> Iterator[Problem]:
+    if not context.region:
+        return
+    near = context.catalog.host_for_region(context.region)
+    for pool, _ in _images(document, context):
+        host = pool.image.partition("/")[0]
+        if host != near:
+            text = f"{host} is far from {context.region}: the same image comes faster from {near}"
+            yield Problem(_path(pool), text, f"write {near}/{pool.image.partition('/')[2]}")
+
+
+def image_arm(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in running(document):
+        if pool.machine_type.startswith("a4x-"):
+            text = "A4X machines are ARM: the image must be built for linux/arm64, where all others want linux/amd64"
+            yield Problem(_path(pool), text)
+
+
+RULES = (
+    Rule("image-missing", Severity.ERROR, "Every program names its image.", join(REST, GCLOUD), image_missing),
+    Rule("image-form", Severity.ERROR, "An image is named HOST/PATH:TAG.", REST, image_form),
+    Rule("image-executor", Severity.ERROR, "executorImageUri is a prebuilt image.", REST, image_executor),
+    Rule("image-unknown", Severity.WARNING, "A prebuilt image is on the list.", IMAGES, image_unknown),
+    Rule("image-tag", Severity.ERROR, "A prebuilt image has the tag latest.", IMAGES, image_tag),
+    Rule("image-legacy", Severity.WARNING, "A prebuilt image comes from its present host.", IMAGES, image_legacy),
+    Rule("image-availability", Severity.WARNING, "No prebuilt image is past its end of availability.",
+         join(IMAGES, POLICY), image_availability),
+    Rule("image-support", Severity.INFO, "No prebuilt image is past its end of support.",
+         join(IMAGES, POLICY), image_support),
+    Rule("image-accelerator", Severity.ERROR, "An image on a GPU or TPU machine can use it.",
+         join(IMAGES, WALKTHROUGH), image_without_accelerator),
+    Rule("image-gpu-unused", Severity.WARNING, "A GPU image is on a machine with GPUs.", IMAGES, image_gpu_unused),
+    Rule("image-tpu-unused", Severity.WARNING, "A TPU image is on a TPU machine.", IMAGES, image_tpu_unused),
+    Rule("image-tpu-generation", Severity.WARNING, "A prebuilt TPU image is on a TPU it was made for.",
+         TPU_DOC, image_tpu_generation),
+    Rule("image-hypertune", Severity.WARNING, "The image of a study has cloudml-hypertune.", IMAGES, image_hypertune),
+    Rule("image-far", Severity.INFO, "A prebuilt image comes from the host nearest to the region.", IMAGES, image_far),
+    Rule("image-arm", Severity.INFO, "The image is built for the machine's processor.",
+         join(TRAIN_COMPUTE, PRACTICE), image_arm),
+)  # fmt: skip

@@ -1,0 +1,61 @@
+"""The values every check works with: what it sees, what it says, and the row that registers it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass, field
+from datetime import date
+
+from vertexrig.catalog import Catalog
+from vertexrig.finding import Severity
+from vertexrig.spec import Document
+from vertexrig.trainer_source.model import TrainerSource
+
+
+@dataclass(frozen=True)
+class Context:
+    """What a check may know beside the document.
+
+    Args:
+        catalog: Machines, accelerators, regions, images, prices and limits.
+        region: The region the job will run in, "" if it is not known.
+        today: The day that end dates are held against.
+        trainer: The trainer's source as read, None if it is not at hand.
+    """
+
+    catalog: Catalog
+    region: str = ""
+    today: date = field(default_factory=date.today)
+    trainer: TrainerSource | None = None
+
+
+@dataclass(frozen=True)
+class Problem:
+    """One thing a check found: the path in API camelCase, the message, and what to write instead.
+
+    `severity` is the rule's own unless given here.
+    """
+
+    path: str
+    message: str
+    fix: str = ""
+    severity: Severity | None = None
+
+
+@dataclass(frozen=True)
+class Rule:
+    """One check: a row of a topic's `RULES` table.
+
+    Args:
+        id: What findings carry and what silences them.
+        severity: How much a finding of it matters, unless the problem says otherwise.
+        summary: What holds when nothing is found, in one sentence.
+        source: Where the rule comes from, with its date.
+        run: The function that looks.
+    """
+
+    id: str
+    severity: Severity
+    summary: str
+    source: str
+    run: Callable[[Document, Context], Iterable[Problem]]

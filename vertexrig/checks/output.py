@@ -1,0 +1,189 @@
+"""Findings as text for a person, as JSON for a program, as SARIF for a code host. Pure functions: nothing is printed.
+
+`text` shows each finding with the line it stands in, the way compilers do. `as_json` is the interface that stays:
+`{"findings": [{"file", "id", "severity", "path", "message", "fix", "source", "line"}]}`. `sarif` is SARIF 2.1.0.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import PurePath
+from typing import Any, Protocol, TextIO
+from urllib.parse import quote
+
+from vertexrig.checks._snippet import clean, snippet
+from vertexrig.finding import Finding, Severity
+
+SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
+DOCS = "docs/checks.md"
+"""The page that lists the rules, relative to the repository; each rule is an anchor in it."""
+
+_LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
+_COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.INFO: "\x1b[1;36m"}
+_DIM, _BOLD, _OFF = "\x1b[2m", "\x1b[1m", "\x1b[0m"
+_PLURAL = {Severity.ERROR: "errors", Severity.WARNING: "warnings", Severity.INFO: "infos"}
+
+
+class Described(Protocol):
+    """What SARIF and the reference page need of a rule; `checks.Rule` and `spec.ReadingRule` both have it."""
+
+    @property
+    def id(self) -> str: ...
+    @property
+    def severity(self) -> Severity: ...
+    @property
+    def summary(self) -> str: ...
+    @property
+    def source(self) -> str: ...
+
+
+def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether to colour what goes to `stream`: only on a terminal, never with NO_COLOR set or TERM=dumb."""
+    if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
+        return False
+    return stream.isatty()
+
+
+def text(
+    findings: Sequence[Finding], texts: Mapping[str, str] | None = None, *, files: int = 0, color: bool = False
+) -> str:
+    """Findings for a person: place, severity, id and message; the line itself; the fix; at the end the count.
+
+    Args:
+        findings: In the order to show them.
+        texts: The content of each file by the name the findings have, to show the lines from.
+        files: How many files were checked, for the last line; 0 leaves it out.
+        color: Use terminal colours.
+    """
+    lines = {name: content.splitlines() for name, content in (texts or {}).items()}
+    blocks = [_block(finding, lines.get(finding.file, ()), color) for finding in findings]
+    return "\n\n".join([*blocks, summary(findings, files=files)]) + "\n"
+
+
+def _block(finding: Finding, lines: Sequence[str], color: bool) -> str:
+    paint = _COLORS[finding.severity] if color else ""
+    bold, dim, off = (_BOLD, _DIM, _OFF) if color else ("", "", "")
+    place = ":".join(part for part in (clean(finding.file), str(finding.line or "")) if part)
+    head = f"{paint}{finding.severity.value}{off}[{finding.id}]: {bold}{clean(finding.message)}{off}"
+    shown = [f"{bold}{place}{off}: {head}" if place else head]
+    margin = "  "
+    if _in_sight(finding, lines):
+        number, source = str(finding.line), lines[(finding.line or 1) - 1]
+        margin = " " * (len(number) + 1)
+        line, marks = snippet(source, finding.path)
+        shown += [f"{dim}{margin}|{off}", f"{dim}{number} |{off} {line}", f"{dim}{margin}|{off} {paint}{marks}{off}"]
+    if finding.path:
+        shown.append(f"{dim}{margin}= at:{off}  {clean(finding.path)}")
+    if finding.fix:
+        shown.append(f"{dim}{margin}= fix:{off} {clean(finding.fix)}")
+    return "\n".join(shown)
+
+
+def _in_sight(finding: Finding, lines: Sequence[str]) -> bool:
+    """Whether the finding's line shows something of it: a key missing at the top of the file stands nowhere."""
+    if finding.line is None or not 0 < finding.line <= len(lines):
+        return False
+    return finding.line > 1 or not finding.path.isalnum() or finding.path in lines[0]
+
+
+def summary(findings: Iterable[Finding], *, files: int = 0) -> str:
+    """How many findings there are: `2 errors, 1 warning in 3 files`."""
+    found = [finding.severity for finding in findings]
+    counts = [(severity, found.count(severity)) for severity in Severity]
+    parts = [f"{count} {severity.value if count == 1 else _PLURAL[severity]}" for severity, count in counts if count]
+    where = "" if not files else " in 1 file" if files == 1 else f" in {files} files"
+    return (", ".join(parts) or "no findings") + where
+
+
+def as_json(findings: Iterable[Finding]) -> str:
+    """Findings as the JSON that stays the same between versions."""
+    rows = [
+        {
+            "file": finding.file,
+            "id": finding.id,
+            "severity": finding.severity.value,
+            "path": finding.path,
+            "message": finding.message,
+            "fix": finding.fix,
+            "source": finding.source,
+            "line": finding.line,
+        }
+        for finding in findings
+    ]
+    return _dump({"findings": rows})
+
+
+def sarif(findings: Iterable[Finding], rules: Iterable[Described], *, version: str = "") -> str:
+    """Findings as one SARIF 2.1.0 run, with every rule in its table.
+
+    SARIF's `helpUri` has to be absolute, so the way to `docs/checks.md` is a relative link in each rule's help text.
+
+    Args:
+        findings: What was found.
+        rules: The rules that were run; a finding of another id gets a row of its own.
+        version: The tool's version.
+    """
+    findings = list(findings)
+    table = {rule.id: _descriptor(rule) for rule in rules}
+    for finding in findings:
+        table.setdefault(finding.id, {"id": finding.id, "shortDescription": {"text": finding.id}})
+    index = {name: place for place, name in enumerate(table)}
+    driver: dict[str, Any] = {"name": "vertexrig", "rules": list(table.values())}
+    if version:
+        driver["version"] = version
+    run = {
+        "tool": {"driver": driver},
+        "columnKind": "unicodeCodePoints",
+        "results": [_result(finding, index[finding.id]) for finding in findings],
+    }
+    return _dump({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
+
+
+def _descriptor(rule: Described) -> dict[str, Any]:
+    link = f"{DOCS}#{rule.id}"
+    return {
+        "id": rule.id,
+        "shortDescription": {"text": rule.summary},
+        "help": {"text": f"{rule.summary} Source: {rule.source}", "markdown": f"{rule.summary} [{rule.id}]({link})"},
+        "defaultConfiguration": {"level": _LEVELS[rule.severity]},
+        "properties": {"source": rule.source, "docs": link},
+    }
+
+
+def _result(finding: Finding, index: int) -> dict[str, Any]:
+    message = f"{finding.message.rstrip('.')}. Fix: {finding.fix}" if finding.fix else finding.message
+    location: dict[str, Any] = {}
+    if finding.file:
+        place: dict[str, Any] = {"artifactLocation": {"uri": _uri(finding.file)}}
+        if finding.line is not None and finding.line > 0:
+            place["region"] = {"startLine": finding.line}
+        location["physicalLocation"] = place
+    if finding.path:
+        location["logicalLocations"] = [{"fullyQualifiedName": finding.path, "kind": "member"}]
+    return {
+        "ruleId": finding.id,
+        "ruleIndex": index,
+        "level": _LEVELS[finding.severity],
+        "message": {"text": message or finding.id},
+        "locations": [location] if location else [],
+        "properties": {"fix": finding.fix, "source": finding.source},
+    }
+
+
+def _uri(file: str) -> str:
+    """A file's name as a URI: absolute ones as file://, the others relative, so that a code host finds them."""
+    path = PurePath(file)
+    if path.is_absolute():
+        return "file://" + quote(path.as_posix(), errors="replace")
+    uri = quote(path.as_posix(), errors="replace")
+    return f"./{uri}" if ":" in uri.split("/")[0] else uri
+
+
+def _dump(value: Any) -> str:
+    shown = json.dumps(value, indent=2, ensure_ascii=False)
+    try:
+        shown.encode()
+    except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 cannot hold
+        shown = json.dumps(value, indent=2)
+    return shown + "\n"

@@ -1,0 +1,356 @@
+"""Parameters of a study: ids, value specs, scales, grids, conditions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any
+
+from vertexrig.checks._space import (
+    CONDITION_OF,
+    EPSILON,
+    OVERVIEW_DOC,
+    REST_STUDY,
+    Parameter,
+    parameters,
+    refused,
+    top_parameters,
+)  # fmt: skip
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.sources import WALKTHROUGH, join
+from vertexrig.finding import Severity
+from vertexrig.spec import Document
+
+_MOST_DISCRETE = 1000
+_WIDE = 1000  # a range over three powers of ten is nearly always meant logarithmically
+_SPECS = "doubleValueSpec, integerValueSpec, discreteValueSpec or categoricalValueSpec"
+
+
+def present(document: Document, context: Context) -> Iterator[Problem]:
+    """A study tunes at least one parameter."""
+    study = document.study
+    if study is not None and not study.get("parameters") and not refused(document, "studySpec.parameters"):
+        yield Problem("studySpec.parameters", "the study has no parameters to tune", "list at least one parameter")
+
+
+def ids(document: Document, context: Context) -> Iterator[Problem]:
+    """Every parameter has an id without white space."""
+    for parameter in parameters(document):
+        path = f"{parameter.path}.parameterId"
+        if not parameter.id:
+            if parameter.data and not refused(document, path):
+                yield Problem(path, "the parameter has no parameterId", "name it as the trainer's argument is named")
+        elif any(char.isspace() for char in parameter.id):
+            fix = "write " + "_".join(parameter.id.split()) if parameter.id.strip() else ""
+            yield Problem(path, f"{parameter.id!r} has white space in it; a parameterId has none", fix)
+
+
+def unique(document: Document, context: Context) -> Iterator[Problem]:
+    """No two parameters that can be active together have the same id."""
+    seen: dict[str, list[Parameter]] = {}
+    for parameter in parameters(document):
+        if not parameter.id:
+            continue
+        for other in seen.setdefault(parameter.id, []):
+            siblings = parameter.parent is not None and parameter.parent is other.parent
+            if not siblings and not parameter.excludes(other):  # siblings are condition-overlap's
+                yield Problem(
+                    f"{parameter.path}.parameterId",
+                    f"{parameter.id!r} is already the id of {other.path}; ids are unique",
+                    "rename one of them, or merge them",
+                )
+                break
+        seen[parameter.id].append(parameter)
+
+
+def value_spec(document: Document, context: Context) -> Iterator[Problem]:
+    """Every parameter has one value spec."""
+    for parameter in parameters(document):
+        if not parameter.kind and parameter.data and not refused(document, parameter.path):
+            message = f"{parameter.name} has no value spec: one of {_SPECS} belongs here"
+            yield Problem(parameter.path, message, "add the one that fits")
+
+
+def bounds(document: Document, context: Context) -> Iterator[Problem]:
+    """A DOUBLE or INTEGER parameter has both bounds, the smaller first."""
+    for parameter in parameters(document):
+        if parameter.kind not in {"DOUBLE", "INTEGER"} or refused(document, parameter.spec_path):
+            continue
+        low, high = parameter.bounds
+        missing = [name for name, value in (("minValue", low), ("maxValue", high)) if value is None]
+        if missing:
+            message = (
+                f"{parameter.name} has no {' and no '.join(missing)}; both bounds are required (absent is read as 0)"
+            )
+            yield Problem(parameter.spec_path, message, f"write {' and '.join(missing)}")
+        elif low > high:
+            message = f"{parameter.name} has minValue {low} above maxValue {high}"
+            yield Problem(f"{parameter.spec_path}.minValue", message, "swap them")
+
+
+def several_values(document: Document, context: Context) -> Iterator[Problem]:
+    """Every parameter has more than one value to try."""
+    grid = (document.study or {}).get("algorithm") == "GRID_SEARCH"
+    for parameter in parameters(document):
+        if parameter.kind == "DOUBLE":
+            low, high = parameter.bounds
+            one = low is not None and low == high
+        else:
+            one = parameter.size() == 1
+        if one and not refused(document, parameter.spec_path):
+            # In a grid one value is the plain way to hold a parameter where it is.
+            severity = Severity.INFO if grid else None
+            message = f"{parameter.name} can take one value only: there is nothing to tune"
+            yield Problem(parameter.spec_path, message, "pass it in args, or widen it", severity)
+
+
+def discrete(document: Document, context: Context) -> Iterator[Problem]:
+    """A DISCRETE parameter lists values, in increasing order, at least 1e-10 apart, at most 1,000."""
+    for parameter in parameters(document):
+        path = f"{parameter.spec_path}.values"
+        if parameter.kind != "DISCRETE" or refused(document, parameter.spec_path):
+            continue
+        values = parameter.values
+        if not values:
+            yield Problem(path, f"{parameter.name} lists no values", "list the values to try", Severity.ERROR)
+        if len(values) > _MOST_DISCRETE:
+            message = f"{parameter.name} lists {len(values):,} values; more than {_MOST_DISCRETE:,} are not supported"
+            yield Problem(path, message, "use integerValueSpec or doubleValueSpec, or list fewer")
+        for index, (left, right) in enumerate(pairwise(values), start=1):
+            if right - left < EPSILON:
+                wrong = (
+                    "equal" if left == right else "not in increasing order" if right < left else "less than 1e-10 apart"
+                )
+                message = f"{parameter.name} lists {left}, then {right}: they are {wrong}"
+                yield Problem(f"{path}[{index}]", message, f"write {_listed(sorted(set(values)))}")
+                break
+
+
+def discrete_boolean(document: Document, context: Context) -> Iterator[Problem]:
+    """A choice between true and false is a CATEGORICAL parameter of two texts."""
+    seen = set()
+    for found in document.findings:
+        path, marker, _ = found.path.partition(".discreteValueSpec.values[")
+        if found.id == "wrong-type" and marker and "is a boolean" in found.message and path not in seen:
+            seen.add(path)
+            fix = 'write categoricalValueSpec: {values: ["false", "true"]} and parse the text in the trainer'
+            yield Problem(f"{path}.discreteValueSpec", "discrete values are numbers: true and false do not fit", fix)
+
+
+def categorical(document: Document, context: Context) -> Iterator[Problem]:
+    """A CATEGORICAL parameter lists its values, each once."""
+    for parameter in parameters(document):
+        path = f"{parameter.spec_path}.values"
+        if parameter.kind != "CATEGORICAL" or refused(document, parameter.spec_path):
+            continue
+        if not parameter.values:
+            yield Problem(path, f"{parameter.name} lists no values", "list the values to try", Severity.ERROR)
+        seen: set[Any] = set()
+        for index, value in enumerate(parameter.values):
+            if value in seen:
+                yield Problem(f"{path}[{index}]", f"{parameter.name} lists {value!r} twice", "remove one of them")
+            seen.add(value)
+
+
+def default_value(document: Document, context: Context) -> Iterator[Problem]:
+    """No parameter has a default value: only the Vizier service takes one."""
+    for parameter in parameters(document):
+        if "defaultValue" in parameter.spec:
+            path = f"{parameter.spec_path}.defaultValue"
+            message = f"{parameter.name} has a defaultValue, which hyperparameter tuning jobs do not support"
+            yield Problem(path, message, "remove it; the trainer's argparse default serves runs outside a study")
+
+
+def scale_categorical(document: Document, context: Context) -> Iterator[Problem]:
+    """A CATEGORICAL parameter has no scale."""
+    for parameter in parameters(document):
+        if parameter.kind == "CATEGORICAL" and parameter.scale:
+            message = f"{parameter.name} is CATEGORICAL: texts have no scale such as {parameter.scale}"
+            yield Problem(f"{parameter.path}.scaleType", message, "remove scaleType")
+
+
+def scale_positive(document: Document, context: Context) -> Iterator[Problem]:
+    """A parameter on a logarithmic scale is strictly positive in its whole range."""
+    for parameter in parameters(document):
+        if parameter.scale not in {"UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"} or parameter.kind == "CATEGORICAL":
+            continue
+        low, _ = parameter.bounds
+        if low is not None and low <= 0:
+            message = f"{parameter.name} starts at {low}: {parameter.scale} needs every value above 0"
+            fix = "start above 0 (such as 0.0001), or use UNIT_LINEAR_SCALE"
+            yield Problem(f"{parameter.path}.scaleType", message, fix)
+
+
+def scale_set(document: Document, context: Context) -> Iterator[Problem]:
+    """A DOUBLE or INTEGER parameter says how it is scaled."""
+    for parameter in parameters(document):
+        if (
+            parameter.kind not in {"DOUBLE", "INTEGER"}
+            or parameter.scale
+            or refused(document, f"{parameter.path}.scaleType")
+        ):
+            continue
+        low, high = parameter.bounds
+        wide = low is not None and high is not None and low > 0 and high / low >= _WIDE
+        fix = "write scaleType: " + ("UNIT_LOG_SCALE" if wide else "UNIT_LINEAR_SCALE or UNIT_LOG_SCALE")
+        message = f"{parameter.name} has no scaleType, so its values are not scaled; the docs recommend one"
+        yield Problem(parameter.path, message, fix)
+
+
+def grid_double(document: Document, context: Context) -> Iterator[Problem]:
+    """A grid search has no DOUBLE parameter."""
+    if (document.study or {}).get("algorithm") != "GRID_SEARCH":
+        return
+    for parameter in parameters(document):
+        if parameter.kind == "DOUBLE":
+            message = f"{parameter.name} is DOUBLE: GRID_SEARCH takes INTEGER, CATEGORICAL and DISCRETE parameters only"
+            yield Problem(
+                parameter.spec_path, message, "list its values in a discreteValueSpec, or leave algorithm out"
+            )
+
+
+def grid_size(document: Document, context: Context) -> Iterator[Problem]:
+    """A grid search has as many trials as its grid has points."""
+    study, most = document.study or {}, document.data.get("maxTrialCount")
+    if study.get("algorithm") != "GRID_SEARCH" or not most or most < 0:
+        return
+    points = 1
+    for parameter in top_parameters(document):
+        count = parameter.combinations()
+        if count is None:
+            return  # what makes it uncountable is another rule's finding
+        points *= count
+    if points == most or refused(document, "studySpec.parameters"):
+        return
+    shown = f"{points:,}" if points < 10**15 else "more than 10^15"
+    if points > most:
+        message = f"the grid has {shown} combinations and maxTrialCount is {most:,}: the rest is never tried"
+    else:
+        message = f"the grid has only {shown} combinations and maxTrialCount is {most:,}"
+    yield Problem("maxTrialCount", message, f"write {points}" if points < 10**15 else "list fewer values")
+
+
+def condition_parent(document: Document, context: Context) -> Iterator[Problem]:
+    """A condition is written for its parent's kind, and a DOUBLE parameter has no conditions."""
+    for child in parameters(document):
+        condition, parent = child.condition, child.parent
+        if condition is None or parent is None or not parent.kind:
+            continue
+        if parent.kind == "DOUBLE":
+            message = f"{parent.name} is DOUBLE and cannot be a parent: parents are DISCRETE, INTEGER or CATEGORICAL"
+            yield Problem(condition.path, message, "make the parent discrete, or the child unconditional")
+        elif condition.field and condition.kind != parent.kind:
+            message = f"{condition.field} is for {condition.kind} parents, and {parent.name} is {parent.kind}"
+            yield Problem(f"{condition.path}.{condition.field}", message, f"write {CONDITION_OF[parent.kind]}")
+
+
+def condition_values(document: Document, context: Context) -> Iterator[Problem]:
+    """A condition names values that the parent can take."""
+    for child in parameters(document):
+        condition, parent = child.condition, child.parent
+        if condition is None or parent is None or parent.kind == "DOUBLE" or refused(document, condition.path):
+            continue
+        if not condition.values:
+            what = f"{condition.field} lists no values" if condition.field else "there is no condition"
+            fix = f"write {CONDITION_OF.get(parent.kind, 'parentCategoricalValues')}: {{values: [...]}}"
+            yield Problem(condition.path, f"{what}: {child.name} would never be active", fix)
+        elif condition.kind == parent.kind and not refused(document, parent.spec_path):
+            for index, value in enumerate(condition.values):
+                if not parent.has(value):
+                    path = f"{condition.path}.{condition.field}.values[{index}]"
+                    yield Problem(path, f"{parent.name} never is {value!r}; it is {_space(parent)}", "use one of those")
+
+
+def condition_overlap(document: Document, context: Context) -> Iterator[Problem]:
+    """Conditional parameters of the same name have conditions that never hold together."""
+    for parent in parameters(document):
+        seen: dict[str, list[Parameter]] = {}
+        for child in parent.children:
+            if not child.id:
+                continue
+            values = set(child.condition.values if child.condition else ())
+            for other in seen.setdefault(child.id, []):
+                both = values & set(other.condition.values if other.condition else ())
+                if both:
+                    shown = _listed(sorted(both, key=str))
+                    message = f"{child.name} is conditional twice for the same value of {parent.name}: {shown}"
+                    yield Problem(child.path, message, "give each value of the parent to one of the two")
+                    break
+            seen[child.id].append(child)
+
+
+def condition_spec(document: Document, context: Context) -> Iterator[Problem]:
+    """Every condition has a parameter to make active."""
+    for child in parameters(document):
+        if child.condition is not None and not child.data and not refused(document, child.condition.path):
+            yield Problem(
+                child.condition.path, "the condition has no parameterSpec", "add the parameter it makes active"
+            )
+
+
+def _listed(values: Any, most: int = 8) -> str:
+    shown = ", ".join(repr(value) for value in list(values)[:most])
+    return f"[{shown}{', …' if len(values) > most else ''}]"
+
+
+def _space(parameter: Parameter) -> str:
+    if parameter.kind == "INTEGER":
+        return f"between {parameter.bounds[0]} and {parameter.bounds[1]}"
+    return f"one of {_listed(parameter.values)}"
+
+
+_E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+RULES: tuple[Rule, ...] = (
+    Rule("parameter-missing", _E, "A study has at least one parameter.", REST_STUDY, present),
+    Rule("parameter-id", _E, "Every parameter has an id without white space.", REST_STUDY, ids),
+    Rule("parameter-duplicate", _E, "Parameters that can be active together have different ids.", REST_STUDY, unique),
+    Rule("parameter-type", _E, "Every parameter has a value spec.", REST_STUDY, value_spec),
+    Rule(
+        "parameter-bounds", _E, "DOUBLE and INTEGER parameters have both bounds, the smaller first.", REST_STUDY, bounds
+    ),
+    Rule("parameter-one-value", _W, "Every parameter has more than one value to try.", REST_STUDY, several_values),
+    Rule(
+        "discrete-values",
+        _W,
+        "Discrete values increase, 1e-10 apart or more, and are at most 1,000.",
+        REST_STUDY,
+        discrete,
+    ),
+    Rule(
+        "discrete-boolean",
+        _E,
+        "True and false are categorical texts, not discrete numbers.",
+        join(REST_STUDY, WALKTHROUGH),
+        discrete_boolean,
+    ),
+    Rule("categorical-values", _W, "A CATEGORICAL parameter lists its values, each once.", REST_STUDY, categorical),
+    Rule(
+        "parameter-default",
+        _E,
+        "No parameter has a defaultValue: tuning jobs do not support it.",
+        REST_STUDY,
+        default_value,
+    ),
+    Rule("scale-categorical", _E, "CATEGORICAL parameters have no scaleType.", REST_STUDY, scale_categorical),
+    Rule("scale-positive", _E, "Logarithmic scales have strictly positive ranges.", OVERVIEW_DOC, scale_positive),
+    Rule("scale-missing", _I, "DOUBLE and INTEGER parameters say their scaleType.", OVERVIEW_DOC, scale_set),
+    Rule("grid-double", _E, "A grid search has no DOUBLE parameter.", OVERVIEW_DOC, grid_double),
+    Rule("grid-size", _W, "A grid search has as many trials as its grid has points.", OVERVIEW_DOC, grid_size),
+    Rule(
+        "condition-parent",
+        _E,
+        "Conditions are written for the parent's kind, which is not DOUBLE.",
+        REST_STUDY,
+        condition_parent,
+    ),
+    Rule("condition-values", _E, "Conditions name values that the parent can take.", REST_STUDY, condition_values),
+    Rule(
+        "condition-overlap",
+        _E,
+        "Conditional parameters of one name have disjoint conditions.",
+        REST_STUDY,
+        condition_overlap,
+    ),
+    Rule("condition-spec", _E, "Every condition has a parameter to make active.", REST_STUDY, condition_spec),
+)

@@ -1,0 +1,233 @@
+"""What runs in a pool: module, arguments, command, environment."""
+
+from __future__ import annotations
+
+import re
+from collections import Counter
+from collections.abc import Iterator
+
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.places import told
+from vertexrig.checks.sources import (
+    ARGPARSE,
+    CONTAINER_SETTINGS,
+    DISTRIBUTED,
+    GCLOUD,
+    REST,
+    SDK,
+    SERVER,
+    TUNING_DOC,
+    WALKTHROUGH,
+    join,
+)  # fmt: skip
+from vertexrig.finding import Severity
+from vertexrig.spec import Document, Pool
+
+_MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
+_GLUED = re.compile(r"(--?[A-Za-z][\w.-]*)\s+(\S.*)", re.DOTALL)
+_REFERENCE = re.compile(r"(?<!\$)\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
+_SHELLS = {"sh", "bash", "dash", "zsh"}
+
+
+def _arg_path(pool: Pool, number: int) -> str:
+    return f"{pool.program_path}.args[{number}]"
+
+
+def _flag(arg: str) -> str:
+    """The flag an argument gives (`--epochs` of `--epochs=3`), "" if it gives none."""
+    found = _FLAG.fullmatch(arg.partition("=")[0])
+    return found[0] if found else ""
+
+
+def _in_shell(pool: Pool) -> bool:
+    """Whether the args are words for a shell, which has rules of its own."""
+    command = (pool.container or {}).get("command") or pool.args[:1]
+    return bool(command) and str(command[0]).rpartition("/")[2] in _SHELLS
+
+
+def module_missing(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        path = f"{pool.path}.pythonPackageSpec.pythonModule"
+        if pool.python is not None and not pool.module and not told(document, path):
+            yield Problem(path, "pythonModule is required: python -m runs it", "write pythonModule: trainer.task")
+
+
+def module_form(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        name = pool.module
+        if not name or (_MODULE.fullmatch(name) and not name.endswith(".py")):
+            continue
+        path = f"{pool.path}.pythonPackageSpec.pythonModule"
+        plain = name.removesuffix(".py").strip("/ ").replace("/", ".")
+        fix = f"write {plain}" if _MODULE.fullmatch(plain) else ""
+        # A dash cannot be imported, but python -m finds a file of that name.
+        dashed = bool(_MODULE.fullmatch(name.replace("-", "_"))) and not name.endswith(".py")
+        text = f"{name!r} is not a module: names joined by dots, such as trainer.task"
+        yield Problem(path, text, fix, Severity.WARNING if dashed else None)
+
+
+def arg_quotes(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        if _in_shell(pool):
+            continue
+        for number, arg in enumerate(pool.args):
+            flag, equals, value = arg.partition("=")
+            value = value if equals and _FLAG.fullmatch(flag) else arg
+            if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'" and not _is_list(value):
+                text = f"the quotes in {arg[:80]} reach the program as part of the value"
+                fixed = arg[: len(arg) - len(value)] + value[1:-1]
+                yield Problem(_arg_path(pool, number), text, f"write {fixed}")
+
+
+def _is_list(value: str) -> bool:
+    """Whether the quotes belong to several quoted items (`"a","b"`), which a program may want."""
+    return value[0] in value[1:-1]
+
+
+def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        if _in_shell(pool):
+            continue
+        for number, arg in enumerate(pool.args):
+            found = _GLUED.fullmatch(arg)
+            if found:
+                text = f"{arg[:80]!r} is one argument: the program sees a flag with a space in its name"
+                fix = f"write {found[1]}={found[2]}, or two items"
+                yield Problem(_arg_path(pool, number), text, fix, None if pool.python is not None else Severity.WARNING)
+
+
+def arg_blank(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        for number, arg in enumerate(pool.args):
+            if not arg.strip():
+                yield Problem(_arg_path(pool, number), "the argument is empty, and reaches the program so")
+            elif arg != arg.strip() and arg.strip().startswith("-"):
+                text = f"{arg[:80]!r} has space around it, which reaches the program"
+                yield Problem(_arg_path(pool, number), text, f"write {arg.strip()}")
+
+
+def arg_spellings(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        seen: dict[str, str] = {}
+        for number, arg in enumerate(pool.args):
+            flag = _flag(arg)
+            if not flag:
+                continue
+            first = seen.setdefault(flag.lstrip("-").replace("-", "_").casefold(), flag)
+            if first != flag:
+                text = f"{flag} and {first} are two spellings of one flag; a program knows one of them"
+                yield Problem(_arg_path(pool, number), text, "keep the spelling the program declares")
+
+
+def arg_repeated(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        seen = set()
+        for number, arg in enumerate(pool.args):
+            flag = _flag(arg)
+            if flag and flag in seen:
+                yield Problem(_arg_path(pool, number), f"{flag} is given more than once; most programs take the last")
+            seen.add(flag)
+
+
+def args_length(document: Document, context: Context) -> Iterator[Problem]:
+    most = context.catalog.limits.integer("args.max_chars")
+    for pool in document.pools:
+        length = sum(len(arg) for arg in pool.args)
+        if length > most:
+            text = f"the arguments have {length:,} characters together; {most:,} is the most"
+            yield Problem(f"{pool.program_path}.args", text, "put them into a file in Cloud Storage")
+
+
+def arg_commas(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        for number, arg in enumerate(pool.args):
+            if "," in arg and _flag(arg):
+                text = f"{arg[:80]} is well here; gcloud's --args would split it at the commas and replace all args"
+                yield Problem(_arg_path(pool, number), text)
+
+
+def command_alone(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        container = pool.container or {}
+        if len(container.get("command", ())) == 1 and not container.get("args"):
+            text = "command without args: the image's own CMD is ignored too"
+            yield Problem(f"{pool.program_path}.command", text, "write args if the command needs them")
+
+
+def env_name(document: Document, context: Context) -> Iterator[Problem]:
+    form = re.compile(context.catalog.limits.text("env.name_pattern"))
+    for pool in document.pools:
+        for number, variable in enumerate(pool.env):
+            name = str(variable.get("name", ""))
+            path = f"{pool.program_path}.env[{number}].name"
+            if not form.fullmatch(name) and not (not name and told(document, path)):
+                text = f"{name[:80]!r} is not a name for a variable: letters, digits and _, no digit first"
+                yield Problem(path, text if name else "a variable has no name")
+
+
+def env_twice(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        seen: set[str] = set()
+        for number, variable in enumerate(pool.env):
+            name = str(variable.get("name", ""))
+            if name and name in seen:
+                path = f"{pool.program_path}.env[{number}].name"
+                yield Problem(path, f"the variable {name} is given twice", "keep one")
+            seen.add(name)
+
+
+def env_count(document: Document, context: Context) -> Iterator[Problem]:
+    most = context.catalog.limits.integer("env.max")
+    for pool in document.pools:
+        if len(pool.env) > most:
+            yield Problem(f"{pool.program_path}.env", f"{len(pool.env)} variables are given; {most} is the most")
+
+
+_SERVICE_NAMES = {"TF_CONFIG", "CLUSTER_SPEC", "TPU_CONFIG", "TPU_NODE_NAME"}
+_SERVICE_PREFIXES = ("AIP_", "CLOUD_ML_", "CMLE_TRAINING_")
+
+
+def env_service_name(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        for number, variable in enumerate(pool.env):
+            name = str(variable.get("name", ""))
+            if name in _SERVICE_NAMES or name.startswith(_SERVICE_PREFIXES):
+                text = f"{name} is set by the service; which of the two values wins is not documented"
+                yield Problem(f"{pool.program_path}.env[{number}].name", text, "use another name")
+
+
+def env_reference(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        names = Counter(str(variable.get("name", "")) for variable in pool.env)
+        before: set[str] = set()
+        for number, variable in enumerate(pool.env):
+            before_now = set(before)
+            before.add(str(variable.get("name", "")))
+            for wanted in dict.fromkeys(_REFERENCE.findall(str(variable.get("value", "")))):
+                if wanted in names and wanted not in before_now:
+                    text = f"$({wanted}) stays as it is: {wanted} is defined further down"
+                    yield Problem(f"{pool.program_path}.env[{number}].value", text, f"move {wanted} up")
+
+
+RULES = (
+    Rule("module-missing", Severity.ERROR, "A Python program names its module.", REST, module_missing),
+    Rule("module-form", Severity.ERROR, "pythonModule is a dotted module name.", REST, module_form),
+    Rule("arg-quotes", Severity.WARNING, "No argument's value is wrapped in quotes.", WALKTHROUGH, arg_quotes),
+    Rule("arg-glued", Severity.ERROR, "A flag and its value are joined by = or are two items.", ARGPARSE, arg_glued),
+    Rule("arg-blank", Severity.WARNING, "No argument is empty or has space around it.", ARGPARSE, arg_blank),
+    Rule("arg-spellings", Severity.WARNING, "A flag is spelled in one way.", ARGPARSE, arg_spellings),
+    Rule("arg-repeated", Severity.INFO, "A flag is given once.", ARGPARSE, arg_repeated),
+    Rule("args-length", Severity.ERROR, "All arguments together have at most 100,000 characters.",
+         TUNING_DOC, args_length),
+    Rule("arg-commas", Severity.INFO, "Arguments with commas stand in the file, not in gcloud's --args.",
+         GCLOUD, arg_commas),
+    Rule("command-alone", Severity.INFO, "A command of one word comes with its args.",
+         CONTAINER_SETTINGS, command_alone),
+    Rule("env-name", Severity.ERROR, "Variables are named by C identifiers.", REST, env_name),
+    Rule("env-twice", Severity.ERROR, "Variables have different names.", join(SERVER, REST), env_twice),
+    Rule("env-count", Severity.ERROR, "There are at most 100 variables.", REST, env_count),
+    Rule("env-service-name", Severity.WARNING, "No variable has a name the service uses.",
+         join(DISTRIBUTED, SDK), env_service_name),
+    Rule("env-reference", Severity.WARNING, "$(NAME) refers to a variable above.", REST, env_reference),
+)  # fmt: skip

@@ -1,0 +1,64 @@
+"""Quota: what the job draws, and where that is more than a new project has."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.sources import QUOTAS, SERVER, join
+from vertexrig.finding import Severity
+from vertexrig.quota import Draw, draws
+from vertexrig.spec import Document
+
+
+def _name(draw: Draw) -> str:
+    return draw.metric or f"the {'preemptible ' if draw.preemptible else ''}training quota for {draw.item}"
+
+
+def _amount(draw: Draw) -> str:
+    return f"{draw.amount:,} {draw.unit.removesuffix('s') if draw.amount == 1 else draw.unit}"
+
+
+def quota_draw(document: Document, context: Context) -> Iterator[Problem]:
+    for draw in draws(document, context.catalog, context.region):
+        text = f"draws {_amount(draw)} of {_name(draw)} ({draw.sum})"
+        if context.region:
+            known = "not documented" if draw.default is None else f"{draw.default:,}"
+            text += f"; the default in {context.region} is {known}"
+        yield Problem(draw.path, text)
+
+
+def quota_zero(document: Document, context: Context) -> Iterator[Problem]:
+    for draw in draws(document, context.catalog, context.region):
+        if draw.default == 0:
+            text = f"{_name(draw)} is 0 in {context.region} until more is granted; the job draws {_amount(draw)}"
+            yield Problem(draw.path, text, "ask for quota first, or choose another region or accelerator")
+
+
+def quota_small(document: Document, context: Context) -> Iterator[Problem]:
+    for draw in draws(document, context.catalog, context.region):
+        if draw.default and draw.amount > draw.default and draw.unit != "GB":
+            text = (
+                f"draws {_amount(draw)} of {_name(draw)} ({draw.sum}); "
+                f"the default in {context.region} is {draw.default:,}"
+            )
+            yield Problem(draw.path, text, "ask for more quota, or use fewer replicas, accelerators or parallel trials")
+
+
+def quota_disk(document: Document, context: Context) -> Iterator[Problem]:
+    for draw in draws(document, context.catalog, context.region):
+        if draw.default and draw.amount > draw.default and draw.unit == "GB":
+            text = (
+                f"boot disks draw {draw.amount:,} GB of {draw.item} ({draw.sum}); "
+                f"the default in {context.region} is {draw.default:,} GB, over all running jobs"
+            )
+            yield Problem(draw.path, text, "write diskSpec.bootDiskType: pd-standard, or use fewer replicas")
+
+
+RULES = (
+    Rule("quota-draw", Severity.INFO, "What the job draws of each quota.", join(QUOTAS, SERVER), quota_draw),
+    Rule("quota-zero", Severity.WARNING, "No quota the job draws is 0 by default.", join(QUOTAS, SERVER), quota_zero),
+    Rule("quota-small", Severity.WARNING, "The job draws no more than the default quota.",
+         join(QUOTAS, SERVER), quota_small),
+    Rule("quota-disk", Severity.WARNING, "Boot disks draw no more than the default quota.", QUOTAS, quota_disk),
+)  # fmt: skip

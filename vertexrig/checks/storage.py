@@ -1,0 +1,145 @@
+"""Cloud Storage URIs: outputs and packages."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.places import told
+from vertexrig.checks.sources import PACKAGE_DOC, REST, WALKTHROUGH, join
+from vertexrig.finding import Severity
+from vertexrig.pools import job_part, running
+from vertexrig.spec import Document
+
+_BUCKET_RULES = "Cloud Storage bucket names as in github.com/UnitVectorY-Labs/gcpvalidate v0.1.1 (2026-01-01)"
+_BUCKET = re.compile(r"[a-z0-9](?:[a-z0-9_.-]*[a-z0-9])?")
+_IP = re.compile(r"[0-9]+(?:\.[0-9]+){3}")
+
+
+def bucket_problem(name: str) -> str:
+    """What is wrong with a bucket's name, "" if nothing is.
+
+    3 to 63 lowercase letters, digits, `-`, `_` and `.` (222 with dots), a letter or digit at both ends, no two dots in
+    a row, no IP address.
+    """
+    if not name:
+        return "no bucket is named"
+    if re.search(r"[{}<>\[\]$]", name):
+        return f"{name!r} is a placeholder, not a bucket"
+    if not _BUCKET.fullmatch(name) or ".." in name or _IP.fullmatch(name):
+        return f"{name!r} is no bucket name: lowercase letters, digits, -, _ and . with a letter or digit at both ends"
+    if not 3 <= len(name) <= (222 if "." in name else 63) or any(len(part) > 63 for part in name.split(".")):
+        return f"{name!r} is no bucket name: it has {len(name)} characters, of 3 to 63 (each part, if it has dots)"
+    return ""
+
+
+def uri_problem(uri: str) -> tuple[str, str]:
+    """What is wrong with a gs:// URI, and what to write instead; both "" if nothing is."""
+    if uri.startswith("gs://"):
+        return bucket_problem(uri[5:].partition("/")[0]), ""
+    text = f"{uri[:80]!r} is not a Cloud Storage URI: gs://BUCKET/PATH"
+    for prefix in ("/gcs/", "https://storage.googleapis.com/", "https://storage.cloud.google.com/"):
+        if uri.startswith(prefix):
+            return text, f"write gs://{uri.removeprefix(prefix)}"
+    if re.match(r"(?:gs|GS|Gs):/*", uri):
+        return text, "write gs://" + re.sub(r"^(?:gs|GS|Gs):/*", "", uri)
+    return text, ""
+
+
+def output_uri(document: Document, context: Context) -> Iterator[Problem]:
+    path = f"{document.job_path}baseOutputDirectory.outputUriPrefix"
+    uri = job_part(document, "baseOutputDirectory").get("outputUriPrefix")
+    if uri is not None:
+        text, fix = uri_problem(uri)
+        if text:
+            yield Problem(path, text, fix)
+    elif "baseOutputDirectory" in document.job and not told(document, path):
+        yield Problem(path, "baseOutputDirectory has no outputUriPrefix", "write outputUriPrefix: gs://BUCKET/PATH")
+
+
+_OUTPUTS = ("AIP_MODEL_DIR", "AIP_CHECKPOINT_DIR", "AIP_TENSORBOARD_LOG_DIR")
+
+
+def output_unset(document: Document, context: Context) -> Iterator[Problem]:
+    path = f"{document.job_path}baseOutputDirectory"
+    if "baseOutputDirectory" in document.job or not running(document) or told(document, path):
+        return
+    if context.trainer is not None and "AIP_MODEL_DIR" in context.trainer.environment:
+        return  # model-dir-unset says it
+    fix = "write baseOutputDirectory: {outputUriPrefix: gs://BUCKET/PATH}"
+    yield Problem(path, f"without a baseOutputDirectory the service sets none of {', '.join(_OUTPUTS)}", fix)
+
+
+def package_missing(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        path = f"{pool.path}.pythonPackageSpec.packageUris"
+        if pool.python is not None and not pool.package_uris and not told(document, path):
+            text = "packageUris is required: without a package there is no module to run"
+            yield Problem(path, text, "write packageUris with the gs:// URI of the trainer's sdist")
+
+
+def package_uri(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        for number, uri in enumerate(pool.package_uris):
+            text, fix = uri_problem(uri)
+            if text:
+                yield Problem(f"{pool.path}.pythonPackageSpec.packageUris[{number}]", text, fix)
+
+
+def package_form(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        for number, uri in enumerate(pool.package_uris):
+            if not uri.startswith("gs://") or uri.endswith(".tar.gz"):
+                continue
+            path = f"{pool.path}.pythonPackageSpec.packageUris[{number}]"
+            name = uri.rpartition("/")[2] or uri
+            if uri.endswith(".whl"):
+                text = f"{name} is a wheel: the documents name source distributions (.tar.gz) only, pip takes both"
+                yield Problem(path, text, "", Severity.INFO)
+            else:
+                text = f"{name!r} is not a package: a source distribution ends in .tar.gz, a wheel in .whl"
+                yield Problem(path, text, "write the URI of the file that setup.py sdist made")
+
+
+def package_count(document: Document, context: Context) -> Iterator[Problem]:
+    most = context.catalog.limits.integer("package_uris.max")
+    for pool in document.pools:
+        if len(pool.package_uris) > most:
+            text = f"{len(pool.package_uris)} packages are given; {most} is the most"
+            yield Problem(f"{pool.path}.pythonPackageSpec.packageUris", text)
+
+
+def _stray(text: str) -> str:
+    """What is wrong with the Cloud Storage place an argument or variable names, "" if it names none or a good one."""
+    flag, equals, value = text.partition("=")
+    value = value if equals and flag.startswith("-") else text
+    for prefix in ("gs://", "/gcs/"):
+        name = value.removeprefix(prefix).partition("/")[0]
+        if value.startswith(prefix):
+            # $(NAME) is filled in by the service
+            return "" if "$(" in name else bucket_problem(name)
+    return f"{value[:80]!r} is not a Cloud Storage URI: gs://BUCKET/PATH" if value.startswith("gs:") else ""
+
+
+def stray_uri(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in document.pools:
+        texts = [(f"args[{number}]", arg) for number, arg in enumerate(pool.args)]
+        texts += [(f"env[{number}].value", str(variable.get("value", ""))) for number, variable in enumerate(pool.env)]
+        for place, text in texts:
+            wrong = _stray(text)
+            if wrong:
+                yield Problem(f"{pool.program_path}.{place}", wrong)
+
+
+RULES = (
+    Rule("output-uri", Severity.ERROR, "outputUriPrefix is a gs:// URI.", join(REST, _BUCKET_RULES), output_uri),
+    Rule("output-unset", Severity.INFO, "A job says where its outputs go.", REST, output_unset),
+    Rule("package-missing", Severity.ERROR, "A Python program has packages.", REST, package_missing),
+    Rule("package-uri", Severity.ERROR, "Packages are gs:// URIs.",
+         join(REST, _BUCKET_RULES, WALKTHROUGH), package_uri),
+    Rule("package-form", Severity.WARNING, "Packages are source distributions.", PACKAGE_DOC, package_form),
+    Rule("stray-uri", Severity.WARNING, "gs:// URIs in arguments and variables name a bucket.",
+         join(_BUCKET_RULES, WALKTHROUGH), stray_uri),
+    Rule("package-count", Severity.ERROR, "There are at most 100 packages.", REST, package_count),
+)  # fmt: skip

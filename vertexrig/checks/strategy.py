@@ -1,0 +1,288 @@
+"""Distribution strategies of a TensorFlow trainer against its cluster.
+
+A trainer that chooses its strategy while running and contains the one its cluster needs gives nothing. Trainers that
+spread their work by other means (Horovod, JAX, PyTorch, Keras Tuner) are left alone.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+
+from vertexrig.checks._arguments import passed, trainer_pools
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.sources import DISTRIBUTED, PRACTICE, TPU_DOC, WALKTHROUGH, join
+from vertexrig.finding import Severity
+from vertexrig.pools import has_gpu, placeholder, tpu_name
+from vertexrig.spec import Document, Pool
+from vertexrig.trainer_source import DYNAMIC, TrainerSource
+
+_KERAS = "TensorFlow 2.21 with Keras 3.15, run 2026-11-20; keras-team/keras issue 20585"
+_FIRST_KERAS_3 = (2, 16)
+
+_MIRRORED, _MULTI, _SERVER = "MirroredStrategy", "MultiWorkerMirroredStrategy", "ParameterServerStrategy"
+_TPU, _ONE, _CENTRAL = "TPUStrategy", "OneDeviceStrategy", "CentralStorageStrategy"
+_CLUSTER = {_MULTI, _SERVER}
+_SEVERAL_GPUS = {_MIRRORED, _MULTI, _SERVER, _CENTRAL}
+# Packages that spread work over replicas or devices by means of their own.
+_OTHERS = frozenset(
+    {
+        "byteps",
+        "dask",
+        "deepspeed",
+        "horovod",
+        "jax",
+        "keras_tuner",
+        "kerastuner",
+        "mpi4py",
+        "ray",
+        "torch",
+        "torch_xla",
+    }
+)
+_FLAGS = ("strategy", "distribute", "distribution", "distribution_strategy", "distribute_strategy", "tf_strategy")
+_BY_NAME = {
+    "mirrored": _MIRRORED, "gpusonemachine": _MIRRORED, "multigpu": _MIRRORED, "onedevice": _ONE,
+    "cpu": _ONE, "multi": _MULTI, "multiworker": _MULTI,
+    "multiworkermirrored": _MULTI, "gpusmultiplemachines": _MULTI, "mwms": _MULTI, "ps": _SERVER,
+    "parameterserver": _SERVER, "parameterservers": _SERVER, "tpu": _TPU, "tpucaip": _TPU, "central": _CENTRAL,
+    "centralstorage": _CENTRAL,
+}  # fmt: skip
+
+
+@dataclass(frozen=True)
+class _Cluster:
+    """The replicas that run the trainer, by role, and what they carry."""
+
+    pools: tuple[Pool, ...]
+    workers: int
+    servers: int
+    tpu: bool
+    gpus: int
+
+    @property
+    def replicas(self) -> int:
+        """Replicas that train: the chief and the workers."""
+        chief = next((pool.replica_count for pool in self.pools if pool.index == 0), 0)
+        return chief + self.workers
+
+
+def _cluster(document: Document, context: Context, trainer: TrainerSource) -> _Cluster:
+    pools = tuple(pool for pool in trainer_pools(document, trainer) if not placeholder(pool))
+    counts = {pool.index: pool.replica_count for pool in pools}
+    gpus = max((pool.accelerator_count for pool in pools if has_gpu(pool, context.catalog)), default=0)
+    tpu = any(tpu_name(pool, context.catalog) for pool in pools)
+    return _Cluster(pools, counts.get(1, 0), counts.get(2, 0), tpu, gpus)
+
+
+def _subject(document: Document, context: Context) -> tuple[TrainerSource, _Cluster] | None:
+    """The trainer with its cluster; None if the trainer is not known, not readable or no plain TensorFlow program."""
+    trainer = context.trainer
+    if trainer is None or trainer.problems:
+        return None
+    packages = {item.module.split(".")[0] for item in trainer.imports}
+    if "tensorflow" not in packages or packages & _OTHERS:
+        return None
+    cluster = _cluster(document, context, trainer)
+    return (trainer, cluster) if cluster.pools else None
+
+
+def _names(trainer: TrainerSource) -> str:
+    return ", ".join(sorted(trainer.strategy_names)) or "no tf.distribute strategy"
+
+
+def cluster_strategy(document: Document, context: Context) -> Iterator[Problem]:
+    """A trainer on several replicas has a strategy that joins them."""
+    subject = _subject(document, context)
+    if subject is None or subject[1].tpu or subject[1].replicas < 2 or subject[0].strategy_names & _CLUSTER:
+        return
+    trainer, cluster = subject
+    message = f"{cluster.replicas} replicas train, and the trainer has {_names(trainer)}: each would train by itself"
+    severity = None if trainer.strategy_names else Severity.WARNING  # it may come from a library
+    pool = next((pool for pool in cluster.pools if pool.index == 1), cluster.pools[0])
+    fix = "use MultiWorkerMirroredStrategy when TF_CONFIG names workers, or run one replica"
+    yield Problem(pool.path, message, fix, severity)
+
+
+def server_strategy(document: Document, context: Context) -> Iterator[Problem]:
+    """Parameter servers are there for a trainer with ParameterServerStrategy."""
+    subject = _subject(document, context)
+    if subject is None or not subject[1].servers or _SERVER in subject[0].strategy_names:
+        return
+    trainer, cluster = subject
+    pool = next(pool for pool in cluster.pools if pool.index == 2)
+    message = f"{cluster.servers} replicas are parameter servers, and the trainer has {_names(trainer)}"
+    severity = None if trainer.strategy_names else Severity.WARNING
+    yield Problem(pool.path, message, "remove the pool, or use ParameterServerStrategy", severity)
+
+
+def server_pools(document: Document, context: Context) -> Iterator[Problem]:
+    """A trainer that knows ParameterServerStrategy only gets a chief, workers and parameter servers."""
+    subject = _subject(document, context)
+    if subject is not None and subject[0].strategy_names == {_SERVER}:
+        yield from _server_pools(document, subject[1], "the trainer knows ParameterServerStrategy only")
+
+
+def _server_pools(document: Document, cluster: _Cluster, who: str, path: str = "") -> Iterator[Problem]:
+    roles = (cluster.workers, "workers", 1), (cluster.servers, "parameter servers", 2)
+    missing = [f"{what} (pool {index})" for count, what, index in roles if not count]
+    if missing:
+        message = f"{who}, and the cluster has no {' and no '.join(missing)}"
+        yield Problem(path or f"{document.job_path}workerPoolSpecs", message, "add them, or choose another strategy")
+
+
+def worker_pools(document: Document, context: Context) -> Iterator[Problem]:
+    """A trainer that knows MultiWorkerMirroredStrategy only gets pools 0 and 1."""
+    subject = _subject(document, context)
+    if subject is not None and subject[0].strategy_names == {_MULTI} and not subject[1].workers and not subject[1].tpu:
+        message = (
+            "the trainer knows MultiWorkerMirroredStrategy only, and there is no pool 1: it runs as a single worker"
+        )
+        yield Problem(f"{document.job_path}workerPoolSpecs", message, "add workers as pool 1, or use MirroredStrategy")
+
+
+def tpu_strategy(document: Document, context: Context) -> Iterator[Problem]:
+    """A trainer on a TPU has TPUStrategy, and one that has nothing else gets a TPU."""
+    subject = _subject(document, context)
+    if subject is None:
+        return
+    trainer, cluster = subject
+    if cluster.tpu and _TPU not in trainer.strategy_names:
+        message = f"the job has a TPU, and the trainer has {_names(trainer)}: the TPU would stand idle"
+        fix = 'use tf.distribute.TPUStrategy with TPUClusterResolver(tpu="local")'
+        yield Problem(f"{cluster.pools[0].path}.machineSpec", message, fix)
+    elif not cluster.tpu and trainer.strategy_names == {_TPU}:
+        message = "the trainer knows TPUStrategy only, and the job has no TPU"
+        yield Problem(f"{cluster.pools[0].path}.machineSpec", message, "choose a TPU machine, or another strategy")
+
+
+def idle_gpus(document: Document, context: Context) -> Iterator[Problem]:
+    """A trainer on a machine with several GPUs has a strategy that uses them."""
+    subject = _subject(document, context)
+    if subject is None or subject[0].strategy_names & _SEVERAL_GPUS:
+        return
+    for pool in subject[1].pools:
+        if pool.accelerator_count > 1 and has_gpu(pool, context.catalog):
+            idle = (pool.accelerator_count - 1) * max(pool.replica_count, 1)
+            message = (
+                f"{pool.accelerator_count} GPUs, and the trainer has {_names(subject[0])}: {idle} would stand idle"
+            )
+            path = f"{pool.path}.machineSpec.acceleratorCount"
+            yield Problem(path, message, "use tf.distribute.MirroredStrategy, or write acceleratorCount: 1")
+
+
+def strategy_argument(document: Document, context: Context) -> Iterator[Problem]:
+    """The strategy that args name, or the trainer's default, fits the cluster."""
+    # Without the trainer's source the flag may mean something else.
+    severity = Severity.WARNING if context.trainer is None else None
+    for problem in _strategy_argument(document, context):
+        yield replace(problem, severity=problem.severity or severity)
+
+
+def _strategy_argument(document: Document, context: Context) -> Iterator[Problem]:
+    trainer = context.trainer
+    known = trainer if trainer is not None and not trainer.problems else None
+    source = known or TrainerSource("")
+    cluster = _cluster(document, context, source)
+    pool = next((pool for pool in cluster.pools if pool.index == 0), None)
+    chosen = _chosen(pool, known) if pool is not None else None
+    if pool is None or chosen is None:
+        return
+    path, shown, strategy = chosen
+    if strategy == _SERVER:
+        yield from _server_pools(document, cluster, f"{shown} needs workers and parameter servers", path)
+    elif strategy == _MULTI and not cluster.workers:
+        yield Problem(path, f"{shown} needs pools 0 and 1, and there is no pool 1", "add workers as pool 1")
+    elif strategy == _TPU and not cluster.tpu:
+        yield Problem(path, f"{shown} needs a TPU, and the job has none", "choose a TPU machine, or another strategy")
+    elif strategy != _TPU and cluster.tpu:
+        yield Problem(path, f"{shown} leaves the job's TPU idle", "choose the TPU strategy")
+    elif strategy not in _CLUSTER and cluster.replicas > 1:
+        message = f"{shown} joins no replicas: {cluster.replicas} of them would each train by themselves"
+        yield Problem(path, message, "choose the multi-worker strategy, or run one replica")
+    elif strategy == _ONE and cluster.gpus > (0 if "cpu" in shown.casefold() else 1):
+        count = f"{cluster.gpus} GPU{'s' if cluster.gpus > 1 else ''} a machine"
+        yield Problem(path, f"{shown} uses one device, and the job pays for {count}", "", Severity.WARNING)
+
+
+def _chosen(pool: Pool, trainer: TrainerSource | None) -> tuple[str, str, str] | None:
+    """Path, words for a message, and strategy of what the chief's args or the trainer's default choose."""
+    for item in passed(pool, trainer):
+        name = item.name.lstrip("-").replace("-", "_")
+        if name in _FLAGS and item.value:
+            if item.flag is not None and item.flag.choices and item.value not in item.flag.choices:
+                return None  # argument-parse says it
+            strategy = _strategy(item.value)
+            return (item.path, f"{item.name}={item.value}", strategy) if strategy else None
+    for name in _FLAGS if trainer is not None else ():
+        flag = trainer.flag(f"--{name}") if trainer is not None else None
+        if flag is not None and f"--{name}" in flag.names and isinstance(flag.default, str):
+            strategy = _strategy(flag.default)
+            path, shown = f"{pool.program_path}.args", f"--{name}={flag.default} ({flag.file}:{flag.line}, the default)"
+            return (path, shown, strategy) if strategy else None
+    return None
+
+
+def _strategy(value: str) -> str | None:
+    plain = "".join(char for char in value.casefold() if char.isalnum()).removesuffix("strategy")
+    return _BY_NAME.get(plain)
+
+
+def keras_3(document: Document, context: Context) -> Iterator[Problem]:
+    """A trainer with several workers uses Keras 2: Keras 3 trains under neither cluster strategy."""
+    subject = _subject(document, context)
+    if subject is None or subject[1].replicas < 2 or not subject[0].strategy_names & _CLUSTER:
+        return
+    trainer, cluster = subject
+    for pool in cluster.pools:
+        version = _tensorflow(pool, context)
+        if (version is not None and version < _FIRST_KERAS_3) or _keras_2(trainer, pool):
+            continue
+        place = trainer.keras.get("keras") or trainer.keras["tf.keras"]
+        image = f"TensorFlow {'.'.join(map(str, version))}" if version else "an image with TensorFlow 2.16 or newer"
+        message = (
+            f"{place.text} ({place.file}:{place.line}) is Keras 3 on {image}, which fails in fit() on several workers"
+        )
+        fix = "import tf_keras (and put it into requirements.txt), or also set TF_USE_LEGACY_KERAS=1 before tf.keras"
+        yield Problem(pool.program_path, message, fix, None if version else Severity.WARNING)
+        return
+
+
+def _keras_2(trainer: TrainerSource, pool: Pool) -> bool:
+    """Whether the trainer uses Keras 2, or no Keras."""
+    if "tf_keras" in trainer.keras or not trainer.keras:
+        return True
+    if "keras" in trainer.keras:  # the variable changes tf.keras only
+        return False
+    written = [str(item.get("value", "")) for item in pool.env if item.get("name") == "TF_USE_LEGACY_KERAS"]
+    return any(value in {"1", "true", "True", DYNAMIC} for value in [*written, trainer.legacy_keras])
+
+
+def _tensorflow(pool: Pool, context: Context) -> tuple[int, ...] | None:
+    """The TensorFlow version of a pool's image; None for an image the catalog does not know."""
+    image = context.catalog.image(pool.image)
+    if image is None or image.framework != "tf":
+        return None
+    parts = image.version.split(".")
+    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else None
+
+
+_E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+RULES: tuple[Rule, ...] = (
+    Rule("strategy-replicas", _E, "A trainer on several replicas has a strategy that joins them.",
+         DISTRIBUTED, cluster_strategy),
+    Rule("strategy-servers", _E, "Parameter servers are there for a trainer with ParameterServerStrategy.",
+         DISTRIBUTED, server_strategy),
+    Rule("strategy-server-pools", _E, "A trainer with ParameterServerStrategy only gets workers and parameter servers.",
+         DISTRIBUTED, server_pools),
+    Rule("strategy-worker-pools", _I, "A trainer with MultiWorkerMirroredStrategy only gets pools 0 and 1.",
+         DISTRIBUTED, worker_pools),
+    Rule("strategy-tpu", _E, "A trainer on a TPU has TPUStrategy, and one with nothing else gets a TPU.",
+         TPU_DOC, tpu_strategy),
+    Rule("idle-gpus", _W, "A trainer on a machine with several GPUs has a strategy that uses them.",
+         join(DISTRIBUTED, WALKTHROUGH), idle_gpus),
+    Rule("strategy-argument", _E, "The strategy that args name fits the cluster.",
+         join(DISTRIBUTED, WALKTHROUGH), strategy_argument),
+    Rule("keras-3-workers", _E, "A trainer with several workers uses Keras 2.", join(_KERAS, PRACTICE), keras_3),
+)  # fmt: skip

@@ -1,0 +1,361 @@
+"""Studies: metrics, trial counts, stopping. The parameters have a module of their own, joined in here."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from datetime import date
+from typing import Any
+
+from vertexrig.checks import parameters
+from vertexrig.checks._space import OVERVIEW_DOC, REST_JOB, REST_STUDY, refused
+from vertexrig.checks._space import parameters as all_parameters
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.sources import GCLOUD, REST, SDK, TUNING_DOC, join
+from vertexrig.errors import did_you_mean
+from vertexrig.finding import Severity
+from vertexrig.spec import Document
+
+_TRIALS_PER_PARAMETER = 10
+_STOPPING_SPECS = ("decayCurveStoppingSpec", "medianAutomatedStoppingSpec", "convexAutomatedStoppingSpec")
+
+
+def _metrics(document: Document) -> list[tuple[str, Mapping[str, Any]]]:
+    found = (document.study or {}).get("metrics", ())
+    return [(f"studySpec.metrics[{index}]", metric) for index, metric in enumerate(found)]
+
+
+def _objectives(document: Document) -> list[tuple[str, Mapping[str, Any]]]:
+    return [(path, metric) for path, metric in _metrics(document) if "safetyConfig" not in metric]
+
+
+def metrics_present(document: Document, context: Context) -> Iterator[Problem]:
+    """A study has a metric to optimise."""
+    if document.study is not None and not _metrics(document) and not refused(document, "studySpec.metrics"):
+        fix = "write metrics: [{metricId: accuracy, goal: MAXIMIZE}], with the tag the trainer reports"
+        yield Problem("studySpec.metrics", "the study has no metric to optimise", fix)
+
+
+def metric_ids(document: Document, context: Context) -> Iterator[Problem]:
+    """Every metric has an id without white space, used once."""
+    seen: dict[str, str] = {}
+    for path, metric in _metrics(document):
+        name, path = str(metric.get("metricId", "")), f"{path}.metricId"
+        if not name and not refused(document, path):
+            yield Problem(path, "the metric has no metricId", "write the tag the trainer reports")
+        elif any(char.isspace() for char in name):
+            fix = "write " + "_".join(name.split()) if name.strip() else ""
+            yield Problem(path, f"{name!r} has white space in it; a metricId has none", fix)
+        elif name in seen:
+            yield Problem(path, f"{name!r} is already the id of {seen[name]}; ids are unique", "remove one of them")
+        if name:
+            seen.setdefault(name, path.removesuffix(".metricId"))
+
+
+def metric_goal(document: Document, context: Context) -> Iterator[Problem]:
+    """Every metric says whether it is maximised or minimised."""
+    for path, metric in _metrics(document):
+        path = f"{path}.goal"
+        if metric.get("goal", "GOAL_TYPE_UNSPECIFIED") == "GOAL_TYPE_UNSPECIFIED" and not refused(document, path):
+            message = f"metric {str(metric.get('metricId', ''))!r} has no goal (unspecified means MAXIMIZE)"
+            yield Problem(path, message, "write MAXIMIZE or MINIMIZE")
+
+
+def several_objectives(document: Document, context: Context) -> Iterator[Problem]:
+    """A study has one objective, so that one trial is the best."""
+    found = _objectives(document)
+    if len(found) > 1:
+        names = ", ".join(str(metric.get("metricId", "?")) for _, metric in found[:8])
+        message = f"the study has {len(found)} objectives ({names}): there is no single best trial, only trade-offs"
+        yield Problem("studySpec.metrics", message, "keep one if the best trial is to be picked by itself")
+
+
+def safety(document: Document, context: Context) -> Iterator[Problem]:
+    """A safety metric stands beside an objective, and its fraction is between 0 and 1."""
+    safe = [(path, metric) for path, metric in _metrics(document) if "safetyConfig" in metric]
+    if safe and not _objectives(document):
+        message = "every metric is a safety metric (safetyConfig): a study needs an objective besides"
+        yield Problem(f"{safe[0][0]}.safetyConfig", message, "add a metric without safetyConfig")
+    for path, metric in safe:
+        fraction = metric["safetyConfig"].get("desiredMinSafeTrialsFraction")
+        if fraction is not None and not 0 <= fraction <= 1:
+            path = f"{path}.safetyConfig.desiredMinSafeTrialsFraction"
+            yield Problem(path, f"{fraction} is not a fraction between 0 and 1", "write a number between 0.0 and 1.0")
+
+
+def observation_noise(document: Document, context: Context) -> Iterator[Problem]:
+    """observationNoise is left out: only the Vizier service takes it."""
+    value = (document.study or {}).get("observationNoise", "OBSERVATION_NOISE_UNSPECIFIED")
+    if value != "OBSERVATION_NOISE_UNSPECIFIED":
+        message = f"observationNoise is {value}; hyperparameter tuning jobs do not support it"
+        yield Problem("studySpec.observationNoise", message, "remove it")
+
+
+def trial_count(document: Document, context: Context) -> Iterator[Problem]:
+    """The study says how many trials it runs."""
+    yield from _count(document, "maxTrialCount", "the number of trials")
+
+
+def parallel_count(document: Document, context: Context) -> Iterator[Problem]:
+    """The study says how many trials run at a time, not more than all of them."""
+    yield from _count(document, "parallelTrialCount", "the number of trials at a time")
+    most, parallel = document.data.get("maxTrialCount"), document.data.get("parallelTrialCount")
+    if document.study is not None and most and parallel and parallel > most > 0:
+        message = f"parallelTrialCount is {parallel:,} and there are only {most:,} trials"
+        yield Problem("parallelTrialCount", message, f"write {most} or less", Severity.WARNING)
+
+
+def _count(document: Document, name: str, what: str) -> Iterator[Problem]:
+    if document.study is None or refused(document, name):
+        return
+    count = document.data.get(name)
+    if count is None:
+        message = f"{name} is not set: the API requires {what}; gcloud takes 1 unless its flag says otherwise"
+        yield Problem(name, message, f"write {name}", Severity.WARNING)
+    elif count < 1:
+        took = "; gcloud silently makes it 1" if count == 0 else ""
+        yield Problem(name, f"{name} is {count}: {what} is 1 or more{took}", "write a number above 0")
+
+
+def trials_enough(document: Document, context: Context) -> Iterator[Problem]:
+    """There are ten trials for each parameter, as the docs recommend."""
+    study, most = document.study or {}, document.data.get("maxTrialCount")
+    count = len({parameter.id for parameter in all_parameters(document)})
+    if study.get("algorithm") == "GRID_SEARCH" or most is None or most < 1:
+        return  # a grid has a size of its own
+    if most < _TRIALS_PER_PARAMETER * count:
+        message = f"{most:,} trials for {count:,} parameters; the docs recommend ten for each parameter"
+        yield Problem(
+            "maxTrialCount", message, f"write {_TRIALS_PER_PARAMETER * count} or more, or tune fewer parameters"
+        )
+
+
+def parallel_blind(document: Document, context: Context) -> Iterator[Problem]:
+    """A Bayesian search runs at most a quarter of its trials at a time, so that most can learn from earlier ones."""
+    study = document.study or {}
+    most, parallel = document.data.get("maxTrialCount"), document.data.get("parallelTrialCount")
+    if study.get("algorithm") in {"GRID_SEARCH", "RANDOM_SEARCH"} or not most or not parallel or parallel < 2:
+        return
+    if parallel * 4 > most > 0:
+        message = (
+            f"{parallel:,} of {most:,} trials run at a time: the Bayesian search chooses most without earlier results"
+        )
+        fix = f"write {max(1, most // 4)} or less, or algorithm: RANDOM_SEARCH, which learns nothing anyway"
+        yield Problem("parallelTrialCount", message, fix)
+
+
+def failed_count(document: Document, context: Context) -> Iterator[Problem]:
+    """maxFailedTrialCount is between 0 and maxTrialCount."""
+    most, failed = document.data.get("maxTrialCount"), document.data.get("maxFailedTrialCount", 0)
+    if failed < 0:
+        yield Problem(
+            "maxFailedTrialCount", f"maxFailedTrialCount is {failed}: it cannot be below 0", "write 0 or more"
+        )
+    elif most is not None and failed > most > 0:
+        message = f"maxFailedTrialCount is {failed:,}, above maxTrialCount {most:,}"
+        yield Problem("maxFailedTrialCount", message, f"write {most} or less")
+
+
+def first_failure(document: Document, context: Context) -> Iterator[Problem]:
+    """The study says how many failed trials it bears."""
+    unset = document.data.get("maxFailedTrialCount", 0) == 0 and not refused(document, "maxFailedTrialCount")
+    if document.study is not None and unset and document.data.get("maxTrialCount", 0) > 1:
+        message = (
+            "maxFailedTrialCount is not set: if the first trial fails the whole study ends, later the service decides"
+        )
+        yield Problem("maxFailedTrialCount", message, "write how many failed trials the study may bear")
+
+
+def trial_timeout(document: Document, context: Context) -> Iterator[Problem]:
+    """Each trial has a time limit."""
+    path = "trialJobSpec.scheduling"
+    if document.study is None or document.job.get("scheduling", {}).get("timeout") or refused(document, path):
+        return
+    most = document.data.get("maxTrialCount")
+    times = f", {most:,} times" if most and most > 1 else ""
+    message = f"no timeout per trial: a trial that hangs is paid for 7 days{times}"
+    yield Problem(
+        f"{path}.timeout", message, 'write scheduling: {timeout: "3600s"} in trialJobSpec; it holds for each trial'
+    )
+
+
+def early_stopping(document: Document, context: Context) -> Iterator[Problem]:
+    """Early stopping has measurements to work with during each trial."""
+    found = next((name for name in _STOPPING_SPECS if name in (document.study or {})), None)
+    if found is not None and context.trainer is None:  # with a trainer at hand its source is read instead
+        message = (
+            f"{found} compares measurements made during a trial; a trainer that reports once, at its end, gives it none"
+        )
+        yield Problem(f"studySpec.{found}", message, "report the metric after each epoch")
+
+
+def convex_stopping(document: Document, context: Context) -> Iterator[Problem]:
+    """convexAutomatedStoppingSpec has counts that fit each other and names a parameter of the study."""
+    path = "studySpec.convexAutomatedStoppingSpec"
+    spec = (document.study or {}).get("convexAutomatedStoppingSpec", {})
+    for name in ("maxStepCount", "minStepCount", "minMeasurementCount"):
+        if spec.get(name, 0) < 0:
+            yield Problem(f"{path}.{name}", f"{name} is {spec[name]}: it cannot be below 0", "write 0 or more")
+    most, least = spec.get("maxStepCount", 0), spec.get("minStepCount", 0)
+    if 0 < most < least:
+        message = f"minStepCount {least} is above maxStepCount {most}: no trial would ever be stopped early"
+        yield Problem(
+            f"{path}.minStepCount", message, f"write {most // 10}, a tenth of maxStepCount, as is the default"
+        )
+    name, ids = spec.get("learningRateParameterName", ""), {parameter.id for parameter in all_parameters(document)}
+    if name and name not in ids:
+        message = f"{name!r} is not a parameter of this study. {did_you_mean(name, ids)}"
+        yield Problem(f"{path}.learningRateParameterName", message, "name a parameterId, or leave it out")
+
+
+def study_stopping(document: Document, context: Context) -> Iterator[Problem]:
+    """studyStoppingConfig has bounds that fit each other and can end the study."""
+    path = "studySpec.studyStoppingConfig"
+    config = (document.study or {}).get("studyStoppingConfig")
+    if config is None or refused(document, path):
+        return
+    for name in ("minNumTrials", "maxNumTrials", "maxNumTrialsNoProgress"):
+        if config.get(name, 0) < 0:
+            yield Problem(f"{path}.{name}", f"{name} is {config[name]}: it cannot be below 0", "write 0 or more")
+    least, most = config.get("minNumTrials", 0), config.get("maxNumTrials")
+    if most is not None and least > most >= 0:
+        message = f"minNumTrials {least} is above maxNumTrials {most}: the minimum wins, and the maximum never acts"
+        yield Problem(f"{path}.minNumTrials", message, f"write {most} or less")
+    shortest, longest = (_seconds(config, f"{name}imumRuntimeConstraint") for name in ("min", "max"))
+    if shortest is not None and longest is not None and shortest > longest:
+        message = f"the minimum runtime {shortest:g}s is above the maximum {longest:g}s"
+        yield Problem(f"{path}.minimumRuntimeConstraint.maxDuration", message, f"write {longest:g}s or less")
+    if not set(config) & {
+        "maximumRuntimeConstraint",
+        "maxNumTrials",
+        "maxNumTrialsNoProgress",
+        "maxDurationNoProgress",
+    }:
+        message = "nothing in studyStoppingConfig can stop the study: at least one condition turns it on"
+        fix = "add maxNumTrials, maximumRuntimeConstraint, maxNumTrialsNoProgress or maxDurationNoProgress"
+        yield Problem(path, message, fix, Severity.WARNING)
+
+
+def stopping_reached(document: Document, context: Context) -> Iterator[Problem]:
+    """The limits of studyStoppingConfig can be reached, and are not past already."""
+    path = "studySpec.studyStoppingConfig"
+    config = (document.study or {}).get("studyStoppingConfig") or {}
+    most = document.data.get("maxTrialCount") or 0
+    for name in ("minNumTrials", "maxNumTrials", "maxNumTrialsNoProgress"):
+        if config.get(name, 0) > most > 0:
+            message = f"{name} is {config[name]} and the study has only {most} trials: it never acts"
+            yield Problem(f"{path}.{name}", message, f"write less than {most}, or leave it out")
+    end = config.get("maximumRuntimeConstraint", {}).get("endTime", "")
+    if _past(end, context.today):
+        message = f"the study is to stop at {end}, which is past: it would stop at once"
+        yield Problem(f"{path}.maximumRuntimeConstraint.endTime", message, "write a later time, or a maxDuration")
+
+
+def stopping_single(document: Document, context: Context) -> Iterator[Problem]:
+    """Stopping without progress is used with one objective only."""
+    config = (document.study or {}).get("studyStoppingConfig") or {}
+    count = len(_objectives(document))
+    for name in ("maxNumTrialsNoProgress", "maxDurationNoProgress"):
+        if name in config and count > 1:
+            message = f"{name} works for single-objective studies only; this one has {count} objectives"
+            yield Problem(f"studySpec.studyStoppingConfig.{name}", message, "remove it, or keep one objective")
+
+
+def measurement_selection(document: Document, context: Context) -> Iterator[Problem]:
+    """A study with early stopping says which of a trial's measurements counts."""
+    study = document.study or {}
+    unset = study.get("measurementSelectionType", "MEASUREMENT_SELECTION_TYPE_UNSPECIFIED").endswith("UNSPECIFIED")
+    if (
+        unset
+        and any(name in study for name in _STOPPING_SPECS)
+        and not refused(document, "studySpec.measurementSelectionType")
+    ):
+        # The API's default is LAST_MEASUREMENT.
+        message = "measurementSelectionType is not set: the last measurement counts, even if an earlier one was better"
+        fix = "write BEST_MEASUREMENT if the trainer keeps its best epoch, else LAST_MEASUREMENT"
+        yield Problem("studySpec.measurementSelectionType", message, fix)
+
+
+def _seconds(config: Mapping[str, Any], name: str) -> float | None:
+    text = config.get(name, {}).get("maxDuration")
+    return float(text[:-1]) if isinstance(text, str) else None
+
+
+def _past(time: str, today: date) -> bool:
+    try:
+        return bool(time) and date.fromisoformat(time[:10]) < today
+    except ValueError:
+        return False
+
+
+_E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+RULES: tuple[Rule, ...] = (
+    Rule("metric-missing", _E, "A study has at least one metric.", REST_STUDY, metrics_present),
+    Rule("metric-id", _E, "Every metric has an id without white space, used once.", REST_STUDY, metric_ids),
+    Rule("metric-goal", _E, "Every metric says MAXIMIZE or MINIMIZE.", REST_STUDY, metric_goal),
+    Rule(
+        "several-objectives",
+        _I,
+        "A study has one objective, so that one trial is the best.",
+        REST_STUDY,
+        several_objectives,
+    ),
+    Rule(
+        "safety-metric",
+        _E,
+        "A safety metric stands beside an objective; its fraction is from 0 to 1.",
+        REST_STUDY,
+        safety,
+    ),
+    Rule(
+        "observation-noise",
+        _E,
+        "observationNoise is left out: tuning jobs do not support it.",
+        REST_STUDY,
+        observation_noise,
+    ),
+    Rule("max-trial-count", _E, "maxTrialCount is set and above 0.", join(REST_JOB, GCLOUD), trial_count),
+    Rule(
+        "parallel-trial-count",
+        _E,
+        "parallelTrialCount is set, above 0, and not above maxTrialCount.",
+        join(REST_JOB, GCLOUD),
+        parallel_count,
+    ),
+    Rule("trials-per-parameter", _W, "There are at least ten trials for each parameter.", TUNING_DOC, trials_enough),
+    Rule(
+        "parallel-trials-blind",
+        _W,
+        "A Bayesian search runs at most a quarter of its trials at a time.",
+        join(OVERVIEW_DOC, "the quarter is vertexrig's own rule of thumb"),
+        parallel_blind,
+    ),
+    Rule("max-failed-trial-count", _E, "maxFailedTrialCount is between 0 and maxTrialCount.", TUNING_DOC, failed_count),
+    Rule("first-failure", _I, "The study says how many failed trials it bears.", TUNING_DOC, first_failure),
+    Rule("trial-timeout", _W, "Each trial has a time limit.", join(TUNING_DOC, REST), trial_timeout),
+    Rule("early-stopping", _I, "Early stopping has measurements made during each trial.", REST_STUDY, early_stopping),
+    Rule("convex-stopping", _E, "convexAutomatedStoppingSpec fits itself and the study.", REST_STUDY, convex_stopping),
+    Rule("study-stopping", _E, "studyStoppingConfig fits itself and can end the study.", REST_STUDY, study_stopping),
+    Rule(
+        "study-stopping-reached",
+        _W,
+        "The limits of studyStoppingConfig can be reached and are not past.",
+        REST_STUDY,
+        stopping_reached,
+    ),
+    Rule(
+        "study-stopping-objectives",
+        _W,
+        "Stopping without progress is used with one objective only.",
+        REST_STUDY,
+        stopping_single,
+    ),
+    Rule(
+        "measurement-selection",
+        _I,
+        "A study with early stopping says which measurement of a trial counts.",
+        SDK,
+        measurement_selection,
+    ),
+    *parameters.RULES,
+)

@@ -1,0 +1,144 @@
+"""TPU jobs: how the slice is written, and what goes with it."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vertexrig.catalog import Machine
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.places import told
+from vertexrig.checks.sources import FLEX_DOC, SPOT_DOC, TPU_DOC, TRAIN_COMPUTE, TUNING_DOC
+from vertexrig.errors import nearest
+from vertexrig.finding import Severity
+from vertexrig.pools import machine_path, running, strategy, tpu_name
+from vertexrig.spec import Document, Pool
+
+
+def _tpus(document: Document, context: Context) -> Iterator[tuple[Pool, str, Machine | None]]:
+    """Running pools on TPUs: the pool, the TPU's name, and the machine's row if it is known."""
+    for pool in running(document):
+        name = tpu_name(pool, context.catalog)
+        if name:
+            yield pool, name, context.catalog.machines.get(pool.machine_type)
+
+
+def _is_pod(pool: Pool, name: str, row: Machine | None) -> bool:
+    """Whether the slice spans several VMs."""
+    topology = row.tpu_topologies.get(pool.tpu_topology) if row is not None else None
+    return name.endswith("_POD") or (topology is not None and topology.vms > 1)
+
+
+def topology_missing(document: Document, context: Context) -> Iterator[Problem]:
+    for pool, _, row in _tpus(document, context):
+        path = machine_path(pool, "tpuTopology")
+        if row is not None and row.tpu_topologies and not pool.tpu_topology and not told(document, path):
+            choices = ", ".join(row.tpu_topologies)
+            fix = f"write tpuTopology: {next(iter(row.tpu_topologies))}"
+            yield Problem(path, f"{row.name} is chosen together with a tpuTopology: {choices}", fix)
+
+
+def topology_unknown(document: Document, context: Context) -> Iterator[Problem]:
+    for pool, _, row in _tpus(document, context):
+        wanted = pool.tpu_topology
+        if row is None or not wanted or not row.tpu_topologies or wanted in row.tpu_topologies:
+            continue
+        best = nearest(wanted, row.tpu_topologies)
+        text = f"{wanted!r} is not a topology of {row.name}: the choices are {', '.join(row.tpu_topologies)}"
+        yield Problem(machine_path(pool, "tpuTopology"), text, f"write {best}" if best else "")
+
+
+def topology_on_machine(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in running(document):
+        row = context.catalog.machines.get(pool.machine_type)
+        if row is None or not pool.tpu_topology or row.tpu_topologies:
+            continue
+        is_tpu = tpu_name(pool, context.catalog)
+        how = "acceleratorType and acceleratorCount choose its slice" if is_tpu else "it has no TPU"
+        text = f"{row.name} takes no tpuTopology: {how}"
+        yield Problem(machine_path(pool, "tpuTopology"), text, "remove tpuTopology")
+
+
+def accelerator_fields(document: Document, context: Context) -> Iterator[Problem]:
+    for pool, name, row in _tpus(document, context):
+        if row is None or not row.tpu or not (pool.accelerator_type or pool.accelerator_count):
+            continue
+        key = "acceleratorType" if pool.accelerator_type else "acceleratorCount"
+        # Documented examples for v5e omit the name TPU_V5_LITEPOD, though the API has it: warn only.
+        unsure = name == "TPU_V5E" and pool.accelerator_type in ("TPU_V5_LITEPOD", "")
+        text = f"{row.name} is chosen by machineType and tpuTopology: acceleratorType and acceleratorCount are left out"
+        fix = "remove acceleratorType and acceleratorCount"
+        yield Problem(machine_path(pool, key), text, fix, Severity.WARNING if unsure else None)
+
+
+def one_pool(document: Document, context: Context) -> Iterator[Problem]:
+    pools = running(document)
+    found = next(_tpus(document, context), None)
+    if found is not None and len(pools) > 1:
+        text = f"a TPU job has exactly one worker pool; this one has {len(pools)}"
+        yield Problem(f"{document.job_path}workerPoolSpecs", text, "keep one pool; the slice makes the VMs")
+
+
+def one_replica(document: Document, context: Context) -> Iterator[Problem]:
+    for pool, _, _ in _tpus(document, context):
+        if pool.replica_count > 1:
+            text = f"a TPU pool has one replica, even for a slice of many hosts; replicaCount is {pool.replica_count}"
+            yield Problem(f"{pool.path}.replicaCount", text, "write replicaCount: 1 and choose a larger slice")
+
+
+def in_study(document: Document, context: Context) -> Iterator[Problem]:
+    if document.kind != "HyperparameterTuningJob":
+        return
+    for pool, name, _ in _tpus(document, context):
+        text = f"hyperparameter tuning jobs cannot use TPUs, and pool {pool.index} asks for {name}"
+        yield Problem(machine_path(pool, "machineType"), text, "tune on GPUs or CPUs, then train on the TPU")
+
+
+def spot_pod(document: Document, context: Context) -> Iterator[Problem]:
+    if strategy(document) != "SPOT":
+        return
+    for pool, name, row in _tpus(document, context):
+        if _is_pod(pool, name, row):
+            path = f"{document.job_path}scheduling.strategy"
+            yield Problem(path, "Spot VMs are not supported for TPU pods", "use STANDARD, or a slice of one host")
+
+
+def flex_start(document: Document, context: Context) -> Iterator[Problem]:
+    if strategy(document) == "FLEX_START" and next(_tpus(document, context), None) is not None:
+        path = f"{document.job_path}scheduling.strategy"
+        yield Problem(path, "FLEX_START is for L4, A100, H100, H200 and B200 GPUs, not for TPUs", "use STANDARD")
+
+
+def v5e_environment(document: Document, context: Context) -> Iterator[Problem]:
+    wanted = context.catalog.limits.table("tpu.v5e_tensorflow_env")
+    for pool, name, _ in _tpus(document, context):
+        given = {str(variable.get("name", "")) for variable in pool.env}
+        missing = [f"{key}={value}" for key, value in wanted.items() if key not in given]
+        if name == "TPU_V5E" and missing:
+            text = f"TensorFlow on v5e needs {' and '.join(missing)} in its environment"
+            yield Problem(f"{pool.program_path}.env", text, "write them under env, or set them in the image")
+
+
+def pod_command(document: Document, context: Context) -> Iterator[Problem]:
+    for pool, name, row in _tpus(document, context):
+        if _is_pod(pool, name, row) and pool.container is not None and pool.container.get("command"):
+            text = "on an image made from tf-tpu-pod-base, command replaces the entry point that starts every host"
+            yield Problem(f"{pool.program_path}.command", text, "use args instead, if the image is one of those")
+
+
+RULES = (
+    Rule("tpu-topology-missing", Severity.ERROR, "A v5e, v6e or 7x machine is given with its tpuTopology.",
+         TRAIN_COMPUTE, topology_missing),
+    Rule("tpu-topology", Severity.ERROR, "tpuTopology is one the machine type has.", TRAIN_COMPUTE, topology_unknown),
+    Rule("tpu-topology-machine", Severity.ERROR, "tpuTopology stands only with machines that take one.",
+         TRAIN_COMPUTE, topology_on_machine),
+    Rule("tpu-accelerator-fields", Severity.ERROR, "With tpuTopology no acceleratorType or Count is given.",
+         TRAIN_COMPUTE, accelerator_fields),
+    Rule("tpu-one-pool", Severity.ERROR, "A TPU job has one worker pool.", TRAIN_COMPUTE, one_pool),
+    Rule("tpu-one-replica", Severity.ERROR, "A TPU pool has one replica.", TRAIN_COMPUTE, one_replica),
+    Rule("tpu-in-study", Severity.ERROR, "No study runs on TPUs.", TUNING_DOC, in_study),
+    Rule("tpu-spot-pod", Severity.ERROR, "No TPU pod runs on Spot VMs.", SPOT_DOC, spot_pod),
+    Rule("tpu-flex-start", Severity.ERROR, "No TPU is asked for with FLEX_START.", FLEX_DOC, flex_start),
+    Rule("tpu-v5e-environment", Severity.INFO, "TensorFlow on v5e finds its PJRT settings.", TPU_DOC, v5e_environment),
+    Rule("tpu-pod-command", Severity.INFO, "A TPU pod on tf-tpu-pod-base keeps the image's entry point.",
+         TPU_DOC, pod_command),
+)  # fmt: skip

@@ -1,0 +1,458 @@
+"""The trainer's source against the job and its study: flags, types, metrics.
+
+Where the source does not say something plainly, nothing is found: a wrong alarm costs more here than a missed one.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+
+from vertexrig.checks._arguments import Passed, is_choice, is_number, nearest_option, parses, passed, trainer_pools
+from vertexrig.checks._space import Parameter, parameters
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.sources import DISTRIBUTED, PACKAGE_DOC, REST, TUNING_DOC, join
+from vertexrig.errors import did_you_mean, nearest
+from vertexrig.finding import Severity
+from vertexrig.spec import Document
+from vertexrig.trainer_source import DEFAULT_METRIC, Flag, TrainerSource
+
+_ARGPARSE = join("Python's argparse, run 2026-11-20", TUNING_DOC)
+_FLOATS = "kuds/mesozoic-labs pulls 127 and 197, python-aiplatform issue 866 (read 2026-11-20)"
+_HYPERTUNE = "cloudml-hypertune 0.1.0.dev6, hypertune.py, read 2026-11-20"
+_OUTPUT = REST
+
+_FALSE = {"false", "0", "no", "n", "off", ""}
+_MANY = 10_000
+
+
+def _once(problems: Iterable[Problem]) -> Iterator[Problem]:
+    """Each message once: pools of one job mostly share their args."""
+    seen: set[str] = set()
+    for problem in problems:
+        if problem.message not in seen:
+            seen.add(problem.message)
+            yield problem
+
+
+def _all_passed(document: Document, trainer: TrainerSource) -> Iterator[Passed]:
+    for pool in trainer_pools(document, trainer):
+        yield from passed(pool, trainer)
+
+
+def _tuned(document: Document, trainer: TrainerSource) -> Iterator[tuple[Parameter, Flag]]:
+    """The study's parameters with the flag of the trainer that takes each one."""
+    if trainer_pools(document, trainer):
+        for parameter in parameters(document):
+            flag = trainer.flag(f"--{parameter.id}") if parameter.id else None
+            if flag is not None:
+                yield parameter, flag
+
+
+def _place(flag: Flag) -> str:
+    return f"{flag.file}:{flag.line}"
+
+
+def _options(trainer: TrainerSource) -> list[str]:
+    return sorted({name for flag in trainer.flags for name in flag.names if name.startswith("--")})
+
+
+def unreadable(document: Document, context: Context) -> Iterator[Problem]:
+    """Every file of the trainer parses."""
+    trainer = context.trainer
+    for problem in trainer.problems if trainer is not None else ():
+        if not problem.message.startswith(("there is no module", "no module was named")):
+            place = f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: " if problem.file else ""
+            severity = None if "syntax" in problem.message else Severity.WARNING
+            yield Problem(_program(document), f"the trainer: {place}{problem.message}", "correct the trainer", severity)
+
+
+def module_found(document: Document, context: Context) -> Iterator[Problem]:
+    """The module that is run, and the trainer's own modules it imports, are in the trainer."""
+    trainer = context.trainer
+    if trainer is None:
+        return
+    for problem in trainer.problems:
+        if problem.message.startswith("there is no module"):
+            path = _program(document)
+            best = problem.message.partition("Did you mean '")[2].rstrip("'?")
+            field = ".pythonModule" if path.endswith("pythonPackageSpec") else ""
+            yield Problem(
+                path + field,
+                problem.message,
+                f"write {best}" if best else "name the module to run, such as trainer.task",
+            )
+    for item in trainer.imports:
+        if item.kind == "missing" and not item.caught:
+            message = f"{item.file}:{item.line} imports {item.module}, which is not in the trainer"
+            yield Problem(_program(document), message, "add the module to the package, or correct the import")
+
+
+def _program(document: Document) -> str:
+    pool = next((pool for pool in document.pools if not pool.empty), None)
+    return pool.program_path if pool is not None else f"{document.job_path}workerPoolSpecs"
+
+
+def argument_known(document: Document, context: Context) -> Iterator[Problem]:
+    """Every argument of the job is one the trainer takes."""
+    trainer = context.trainer
+    if trainer is None or not trainer.flags_complete:
+        return
+    yield from _once(_unknown_arguments(document, trainer))
+
+
+def _unknown_arguments(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
+    strict = trainer.parsers == {"argparse"} and not trainer.tolerates_unknown
+    strict = strict and not any(flag.positional for flag in trainer.flags)
+    for item in _all_passed(document, trainer):
+        if item.name and item.flag is None:
+            yield _unknown(trainer, item.path, item.name, "the argument")
+        elif not item.name and strict:
+            message = f"the argument {item.value!r} stands alone, and the trainer takes no positional arguments"
+            yield Problem(item.path, message, "give it to a flag: --flag=value")
+
+
+def parameter_known(document: Document, context: Context) -> Iterator[Problem]:
+    """Every parameter of the study is a flag of the trainer."""
+    trainer = context.trainer
+    if trainer is None or not trainer.flags_complete or not trainer_pools(document, trainer):
+        return
+    for parameter in parameters(document):
+        if parameter.id and trainer.flag(f"--{parameter.id}") is None:
+            yield _unknown(trainer, f"{parameter.path}.parameterId", f"--{parameter.id}", "the tuned parameter")
+
+
+def _unknown(trainer: TrainerSource, path: str, name: str, what: str) -> Problem:
+    options = _options(trainer)
+    best = nearest_option(name, options)
+    shown = best.removeprefix("--") if best and path.endswith("parameterId") else best
+    fix = f"write {shown}, or declare {name} in the trainer" if best else f"declare {name} in the trainer, or remove it"
+    shown_options = ", ".join(options[:12]) + (f", … ({len(options)} in all)" if len(options) > 12 else "")
+    hint = f"Did you mean {best!r}?" if best else f"It has {shown_options or 'none'}."
+    if not trainer.parsers:
+        return Problem(path, f"the trainer reads no arguments: {what} {name} has no effect", fix, Severity.WARNING)
+    if trainer.tolerates_unknown:
+        message = f"the trainer has no flag {name} and ignores what it does not know: {what} has no effect"
+        return Problem(path, f"{message}. {hint}", fix, Severity.WARNING)
+    return Problem(path, f"the trainer has no flag {name} and would stop. {hint}", fix)
+
+
+def required_passed(document: Document, context: Context) -> Iterator[Problem]:
+    """Every argument the trainer requires is passed, by args or by the study."""
+    trainer = context.trainer
+    if trainer is None:
+        return
+    always = {parameter.id for parameter in parameters(document) if parameter.parent is None}
+    sometimes = {parameter.id for parameter in parameters(document)} - always
+    yield from _once(_missing(document, trainer, always, sometimes))
+
+
+def _missing(document: Document, trainer: TrainerSource, always: set[str], sometimes: set[str]) -> Iterator[Problem]:
+    for pool in trainer_pools(document, trainer):
+        items = list(passed(pool, trainer))
+        given = {id(item.flag) for item in items if item.flag is not None}
+        tuned = {id(trainer.flag(f"--{name}")) for name in always if name}
+        values = [item for item in items if not item.name]
+        for flag in trainer.flags:
+            if not flag.required or id(flag) in given | tuned or (flag.positional and values):
+                continue
+            name, path = flag.names[0] if flag.positional else _long(flag), f"{pool.program_path}.args"
+            if any(trainer.flag(f"--{other}") is flag for other in sometimes if other):
+                message = f"the trainer requires {name} ({_place(flag)}), and only a conditional parameter passes it"
+                yield Problem(path, message, f"give {name} a default in the trainer", Severity.WARNING)
+            else:
+                message = f"the trainer requires {name} ({_place(flag)}), and nothing passes it"
+                yield Problem(
+                    path, message, f"add {name}=... to args" if not flag.positional else f"add a value for {name}"
+                )
+
+
+def _long(flag: Flag) -> str:
+    return next((name for name in flag.names if name.startswith("--")), flag.names[0])
+
+
+def metric_reported(document: Document, context: Context) -> Iterator[Problem]:
+    """Every metric of the study is one the trainer reports."""
+    trainer = context.trainer
+    if trainer is None or not trainer.metrics_complete or not trainer_pools(document, trainer):
+        return
+    for index, metric in enumerate((document.study or {}).get("metrics", ())):
+        name = str(metric.get("metricId", ""))
+        if not name or name in trainer.metric_ids:
+            continue
+        path = f"studySpec.metrics[{index}].metricId"
+        if not trainer.metrics:
+            message = f"the trainer reports no metric at all, so no trial would have {name!r}"
+            fix = f'call HyperTune().report_hyperparameter_tuning_metric(hyperparameter_metric_tag="{name}", ...)'
+        elif trainer.metric_ids == {DEFAULT_METRIC}:
+            message = f"the trainer reports without a tag, which makes the metric {DEFAULT_METRIC!r}, not {name!r}"
+            fix = f'pass hyperparameter_metric_tag="{name}"'
+        else:
+            message = f"the trainer never reports {name!r}. {did_you_mean(name, trainer.metric_ids)}"
+            best = nearest(name, trainer.metric_ids) or next(iter(sorted(trainer.metric_ids)))
+            fix = f"write {best}, or report {name} in the trainer"
+        yield Problem(path, message, fix)
+
+
+def float_text(document: Document, context: Context) -> Iterator[Problem]:
+    """A DISCRETE parameter, which may arrive as "128.0", goes to a flag that takes such text."""
+    trainer = context.trainer
+    for parameter, flag in _tuned(document, trainer) if trainer is not None else ():
+        if parameter.kind != "DISCRETE" or flag.takes_float_text is not False or not parameter.values:
+            continue
+        if all(float(value).is_integer() for value in parameter.values):
+            text = str(float(parameter.values[0]))
+            message = f"{parameter.name} may arrive as {text!r}, which {_typed(flag)} ({_place(flag)}) refuses"
+            fix = "parse it with type=lambda text: int(float(text)), or use an integerValueSpec or categoricalValueSpec"
+            yield Problem(parameter.spec_path, message, fix)
+
+
+def parameter_parses(document: Document, context: Context) -> Iterator[Problem]:
+    """Every value of a parameter is one its flag's type can read."""
+    trainer = context.trainer
+    for parameter, flag in _tuned(document, trainer) if trainer is not None else ():
+        if flag.takes_value is False or flag.bool_trap:
+            continue  # told by flag-takes-no-value and boolean-flag
+        if parameter.kind == "DOUBLE" and flag.takes_float_text is False:
+            message = f"{parameter.name} is DOUBLE, and {_typed(flag)} ({_place(flag)}) refuses a number such as '0.5'"
+            yield Problem(parameter.spec_path, message, "declare it type=float, or use an integerValueSpec")
+            continue
+        wrong = [value for value in parameter.values if not parses(str(value), flag)]
+        if parameter.kind == "DISCRETE":
+            wrong = [value for value in wrong if not float(value).is_integer()]
+        if wrong:
+            message = f"{parameter.name} can be {wrong[0]!r}, which {_typed(flag)} ({_place(flag)}) refuses"
+            yield Problem(f"{parameter.spec_path}.values", message, "correct the value, or the flag's type")
+
+
+def _typed(flag: Flag) -> str:
+    return f"{_long(flag)} type={flag.type}"
+
+
+def parameter_choices(document: Document, context: Context) -> Iterator[Problem]:
+    """Every value of a parameter is among its flag's choices."""
+    trainer = context.trainer
+    for parameter, flag in _tuned(document, trainer) if trainer is not None else ():
+        if flag.choices is None:
+            continue
+        shown, path = ", ".join(flag.choices[:12]), parameter.spec_path
+        if parameter.kind == "DOUBLE":
+            message = f"{parameter.name} is DOUBLE, and the trainer takes only {shown} ({_place(flag)})"
+            yield Problem(path, message, "list the choices in a discreteValueSpec")
+            continue
+        wrong = next((value for value in _listed(parameter) if not is_choice(str(value), flag)), None)
+        if wrong is not None:
+            message = f"{parameter.name} can be {wrong!r}, and the trainer takes only {shown} ({_place(flag)})"
+            best = nearest(str(wrong), flag.choices)
+            yield Problem(path, message, f"write {best}" if best else "use the trainer's choices")
+
+
+def _listed(parameter: Parameter) -> Iterable[object]:
+    low, high = parameter.bounds if parameter.kind == "INTEGER" else (None, None)
+    if low is None or high is None:
+        return parameter.values
+    return range(low, min(high, low + _MANY) + 1)
+
+
+def boolean_flag(document: Document, context: Context) -> Iterator[Problem]:
+    """No value is passed to a `type=bool` flag, which takes every text but the empty one for true."""
+    trainer = context.trainer
+    if trainer is None:
+        return
+    for parameter, flag in _tuned(document, trainer):
+        if flag.bool_trap:
+            message = (
+                f"{_long(flag)} type=bool ({_place(flag)}) reads every value as True, so {parameter.name} has no effect"
+            )
+            yield Problem(
+                parameter.path, message, 'parse it with type=lambda text: text.lower() in ("1", "true", "yes")'
+            )
+    yield from _once(_false_arguments(document, trainer))
+
+
+def _false_arguments(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
+    for item in _all_passed(document, trainer):
+        if item.flag and item.flag.bool_trap and item.value and item.value.casefold() in _FALSE:
+            message = f"{item.name} type=bool ({_place(item.flag)}) reads {item.value!r} as True"
+            yield Problem(item.path, message, f'leave it out, write "{item.name}=", or parse the text in the trainer')
+
+
+def flag_without_value(document: Document, context: Context) -> Iterator[Problem]:
+    """A flag that takes no value (`store_true`) is given none."""
+    trainer = context.trainer
+    if trainer is None:
+        return
+    for parameter, flag in _tuned(document, trainer):
+        if flag.takes_value is False:
+            message = f"{_long(flag)} is {flag.action} ({_place(flag)}) and refuses the value a study passes"
+            yield Problem(parameter.path, message, 'declare it with a value: choices=["false", "true"]')
+    yield from _once(_given_anyway(document, trainer))
+
+
+def _given_anyway(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
+    for item in _all_passed(document, trainer):
+        if item.flag and item.joined and item.flag.takes_value is False:
+            message = f"{item.name} is {item.flag.action} ({_place(item.flag)}) and takes no value"
+            off = (item.value or "").casefold() in _FALSE
+            yield Problem(item.path, message, f"remove {item.name}" if off else f"write {item.name} alone")
+
+
+def argument_parses(document: Document, context: Context) -> Iterator[Problem]:
+    """Every value in args is one its flag can read."""
+    if context.trainer is not None:
+        yield from _once(_unparsed(document, context.trainer))
+
+
+def _unparsed(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
+    for item in _all_passed(document, trainer):
+        flag = item.flag
+        if flag is None or flag.takes_value is False:
+            continue
+        where = f"({_place(flag)})"
+        if item.value is None:
+            if flag.takes_value and flag.nargs not in {"?", "*", "dynamic"}:
+                yield Problem(item.path, f"{item.name} {where} needs a value", f"write {item.name}=...")
+        elif any(char in "\"'" for char in item.value):
+            continue  # quotes are literal, which a rule of its own says
+        elif flag.choices is not None and not is_choice(item.value, flag) and flag.type != "dynamic":
+            message = (
+                f"{item.name} is {item.value!r}, and the trainer takes only {', '.join(flag.choices[:12])} {where}"
+            )
+            best = nearest(item.value, flag.choices)
+            yield Problem(item.path, message, f"write {item.name}={best}" if best else "use one of those")
+        elif not parses(item.value, flag):
+            yield Problem(
+                item.path, f"{item.name} is {item.value!r}, which type={flag.type} {where} refuses", _number(item.value)
+            )
+
+
+def _number(text: str) -> str:
+    if is_number(text) and float(text) == float(text) and float(text).is_integer():
+        return f"write {int(float(text))}"
+    return "write a number"
+
+
+def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
+    """No parameter of the study also stands in args."""
+    trainer = context.trainer
+    ids = {parameter.id: parameter for parameter in parameters(document) if parameter.id}
+    if not ids:
+        return
+    seen = set()
+    for pool in document.pools:
+        for item in passed(pool, trainer):
+            name = item.name.removeprefix("--")
+            names = {name} | {option.removeprefix("--") for option in (item.flag.names if item.flag else ())}
+            both = next((other for other in names if other in ids), None) if item.name.startswith("-") else None
+            if both is not None and both not in seen:
+                seen.add(both)
+                message = (
+                    f"{item.name} stands in args and is tuned as {ids[both].path}; which one wins is not documented"
+                )
+                yield Problem(item.path, message, f"remove {item.name} from args")
+
+
+def model_dir_used(document: Document, context: Context) -> Iterator[Problem]:
+    """The trainer saves its model where AIP_MODEL_DIR says."""
+    trainer = context.trainer
+    if trainer is None or trainer.problems or not trainer.environment_complete or not trainer_pools(document, trainer):
+        return
+    if "AIP_MODEL_DIR" not in trainer.environment:
+        message = "the trainer never reads AIP_MODEL_DIR: a model saved to a local folder is lost when the job ends"
+        path = f"{document.job_path}baseOutputDirectory"
+        yield Problem(path, message, 'save to os.environ.get("AIP_MODEL_DIR", "model")')
+
+
+def model_dir_set(document: Document, context: Context) -> Iterator[Problem]:
+    """A trainer that reads AIP_MODEL_DIR gets it: the job has a baseOutputDirectory."""
+    trainer = context.trainer
+    if trainer is None or not trainer_pools(document, trainer) or "AIP_MODEL_DIR" not in trainer.environment:
+        return
+    if not document.job.get("baseOutputDirectory", {}).get("outputUriPrefix"):
+        place = trainer.environment["AIP_MODEL_DIR"]
+        message = (
+            f"the trainer reads AIP_MODEL_DIR ({place.file}:{place.line}), which is set only with a baseOutputDirectory"
+        )
+        fix = "write baseOutputDirectory: {outputUriPrefix: gs://BUCKET/PATH}"
+        yield Problem(f"{document.job_path}baseOutputDirectory", message, fix)
+
+
+def early_stopping_reports(document: Document, context: Context) -> Iterator[Problem]:
+    """A study that stops trials early gets a measurement after each epoch."""
+    trainer, study = context.trainer, document.study or {}
+    found = next((name for name in study if name.endswith("StoppingSpec")), None)
+    if trainer is None or found is None or not trainer.metrics_complete or not trainer_pools(document, trainer):
+        return
+    for metric in study.get("metrics", ()):
+        reports = [report for report in trainer.metrics if report.tag == metric.get("metricId")]
+        if reports and all(report.repeated is False for report in reports):
+            message = (
+                f"{found} compares measurements made during a trial, and the trainer reports {reports[0].tag!r} once"
+            )
+            place = f"{reports[0].file}:{reports[0].line}"
+            yield Problem(
+                f"studySpec.{found}", f"{message} ({place})", "report it after each epoch, in a Keras callback"
+            )
+
+
+def tf_config_needed(document: Document, context: Context) -> Iterator[Problem]:
+    """A job of one replica, which has no TF_CONFIG, has a trainer that does without it."""
+    trainer = context.trainer
+    place = trainer.environment_needed.get("TF_CONFIG") if trainer is not None else None
+    pools = trainer_pools(document, trainer) if trainer is not None else []
+    if place is None or not pools or sum(pool.replica_count for pool in document.pools) != 1:
+        return
+    if any(item.get("name") == "TF_CONFIG" for item in pools[0].env):
+        return
+    message = f'{place.file}:{place.line} needs os.environ["TF_CONFIG"], which the service does not set for one replica'
+    yield Problem(pools[0].program_path, message, 'use os.environ.get("TF_CONFIG")')
+
+
+_E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
+
+RULES: tuple[Rule, ...] = (
+    Rule(
+        "trainer-unreadable", _E, "Every file of the trainer parses.", "Python's own parser, run 2026-11-20", unreadable
+    ),
+    Rule(
+        "trainer-module",
+        _E,
+        "The module that is run and the trainer's own modules it imports are there.",
+        PACKAGE_DOC,
+        module_found,
+    ),
+    Rule("argument-unknown", _E, "Every argument is one the trainer takes.", _ARGPARSE, argument_known),
+    Rule("parameter-unknown", _E, "Every tuned parameter is a flag of the trainer.", _ARGPARSE, parameter_known),
+    Rule("argument-required", _E, "Every argument the trainer requires is passed.", _ARGPARSE, required_passed),
+    Rule("metric-unreported", _E, "Every metric of the study is one the trainer reports.", _HYPERTUNE, metric_reported),
+    Rule("discrete-float-text", _W, 'A DISCRETE parameter\'s flag takes text such as "128.0".', _FLOATS, float_text),
+    Rule("parameter-parse", _E, "A parameter's values are ones its flag's type can read.", _ARGPARSE, parameter_parses),
+    Rule("parameter-choices", _E, "A parameter's values are among its flag's choices.", _ARGPARSE, parameter_choices),
+    Rule(
+        "boolean-flag",
+        _E,
+        "No false value is passed to a type=bool flag, which reads it as true.",
+        "Python's argparse, run 2026-11-20: bool('False') is True",
+        boolean_flag,
+    ),
+    Rule(
+        "flag-takes-no-value",
+        _E,
+        "A flag that takes no value (store_true) is given none.",
+        _ARGPARSE,
+        flag_without_value,
+    ),
+    Rule("argument-parse", _E, "A flag in args has a value that it can read.", _ARGPARSE, argument_parses),
+    Rule("argument-and-parameter", _W, "No tuned parameter also stands in args.", TUNING_DOC, passed_twice),
+    Rule("model-dir-unread", _W, "The trainer saves where AIP_MODEL_DIR says.", _OUTPUT, model_dir_used),
+    Rule(
+        "model-dir-unset", _W, "A trainer that reads AIP_MODEL_DIR has a baseOutputDirectory.", _OUTPUT, model_dir_set
+    ),
+    Rule(
+        "early-stopping-reports",
+        _W,
+        "A study that stops trials early has a trainer that reports during each trial.",
+        "hypertune issue 5; REST reference v1 of StudySpec and its types (copy of 2026-08-22)",
+        early_stopping_reports,
+    ),
+    Rule("tf-config-needed", _E, "A trainer on one replica does without TF_CONFIG.", DISTRIBUTED, tf_config_needed),
+)

@@ -1,0 +1,68 @@
+"""`vertexrig catalog`: the tables of machines, accelerators, regions, images and prices."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from vertexrig.catalog import Catalog, load
+from vertexrig.cli import options
+from vertexrig.config import DEFAULT_NAME
+from vertexrig.errors import UsageError
+
+# table -> the columns its text form shows; JSON has them all
+COLUMNS = {
+    "machines": ("name", "family", "vcpus", "memory_gb", "accelerators", "tpu_topologies", "date"),
+    "accelerators": ("name", "kind", "max_per_vm", "retired", "flex_start", "quota", "date"),
+    "regions": ("name", "location", "gcloud", "training", "date"),
+    "images": ("short_name", "kind", "python", "repository_path", "end_of_support", "end_of_availability"),
+    "prices": ("item", "kind", "usd_per_hour", "basis", "date"),
+    "quotas": ("key", "metric", "date"),
+    "limits": ("key", "value", "date"),
+    "sources": ("key", "title", "date"),
+}
+
+
+@click.command("catalog")
+@click.argument("table", type=click.Choice(list(COLUMNS)))
+@click.argument("pattern", required=False)
+@options.file_option
+@options.format_option("text", "json")
+def command(table: str, pattern: str | None, file: Path | None, format_: str) -> None:
+    """Print a TABLE of the catalog, each row with its source and date; with PATTERN only rows that contain it.
+
+    Rows of the project's own overlay file are included.
+    """
+    catalog = load() if file is None and not Path(DEFAULT_NAME).is_file() else _project(file)
+    rows = catalog.rows(table)
+    if pattern:
+        rows = [row for row in rows if pattern.casefold() in json.dumps(row).casefold()]
+        if not rows:
+            raise UsageError(f"no row of {table} contains {pattern!r}")
+    if format_ == "json":
+        click.echo(json.dumps({table: rows}, indent=2))
+        return
+    columns = COLUMNS[table]
+    click.echo(options.table(columns, [[_cell(row.get(column)) for column in columns] for row in rows]))
+
+
+def _project(file: Path | None) -> Catalog:
+    return options.workspace(file).catalog
+
+
+def _cell(value: object) -> str:
+    if value is None:
+        return ""
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, dict):
+        return ", ".join(f"{key} {_counts(item)}".strip() for key, item in value.items())
+    if isinstance(value, (list, tuple)):
+        return ", ".join(str(item) for item in value)
+    return str(value)
+
+
+def _counts(value: object) -> str:
+    return "/".join(str(item) for item in value) if isinstance(value, (list, tuple)) else ""

@@ -1,0 +1,83 @@
+"""`vertexrig explain`: the cluster a job makes, what its replicas are told, its quota and its price."""
+
+from __future__ import annotations
+
+import shutil
+import sys
+from datetime import date
+from pathlib import Path
+
+import click
+
+from vertexrig import explain, explain_text, spec
+from vertexrig.cli import options, targets
+from vertexrig.finding import Severity
+
+_PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤", "+"), "─": "-", "│": "|", "×": "x", "…": "."})
+
+
+@click.command("explain")
+@click.argument("target", metavar="NAME | FILE")
+@options.file_option
+@options.set_option
+@options.templates_option
+@click.option("--replica", help="Show everything this replica finds in its environment, such as workerpool1-0.")
+@click.option(
+    "--kind", type=click.Choice(list(targets.KINDS)), help="Take a file for this kind; by default its keys decide."
+)
+@click.option("--region", help="Region the job runs in; the project's by default.")
+@options.format_option("text", "json")
+def command(
+    target: str,
+    file: Path | None,
+    overrides: tuple[str, ...],
+    templates: Path | None,
+    replica: str | None,
+    kind: str | None,
+    region: str | None,
+    format_: str,
+) -> None:
+    """Show what job or sweep NAME, or any YAML FILE that gcloud would take, makes on Vertex AI.
+
+    A picture of the worker pools, then what runs in them, the environment of the replicas, the quota that is drawn and
+    an estimate of the price. Nothing is checked: `vertexrig check` does that. `-` reads stdin.
+    """
+    is_file = targets.is_file(target)
+    workspace = targets.workspace(file, overrides, None if is_file else target, templates, needed=not is_file)
+    topology = ""
+    if is_file:
+        document = spec.parse(targets.read(target), file=target, kind=targets.kind(kind))
+        options.note(f"{target}: taken for a {document.kind}")
+    else:
+        rendered = workspace.renderer.render(target)
+        topology = rendered.view.topology
+        document = spec.parse(rendered.text, file=target, kind=targets.kind(rendered.kind))
+    place = region or workspace.loaded.project.region
+    found = explain.explain(
+        document, workspace.catalog, region=place, name="stdin" if target == "-" else target, topology=topology
+    )
+    errors = sum(finding.severity is Severity.ERROR for finding in document.findings)
+    if errors:
+        what = "error" if errors == 1 else "errors"
+        options.note(
+            f"{target}: {errors} {what} in reading; what was refused is left out. `vertexrig check {target}` shows it"
+        )
+    one = found.replica(replica) if replica else None
+    if format_ == "json":
+        click.echo(explain.to_json(explain.data(found) if one is None else explain.replica_data(found, one)))
+    elif one is not None:
+        click.echo(_printable(explain_text.replica_text(found, one)), nl=False)
+    else:
+        width = shutil.get_terminal_size().columns
+        text = explain_text.text(found, width=min(width, 120), today=date.today().isoformat())
+        click.echo(_printable(text), nl=False)
+
+
+def _printable(text: str) -> str:
+    """The text with what stdout cannot encode replaced: boxes are drawn with +, - and | then."""
+    encoding = getattr(sys.stdout, "encoding", None) or "utf-8"
+    try:
+        text.encode(encoding)
+    except UnicodeEncodeError:
+        return text.translate(_PLAIN).encode(encoding, "backslashreplace").decode(encoding)
+    return text

@@ -1,0 +1,70 @@
+"""Options that several verbs share, and what they make of a project."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Sequence
+from pathlib import Path
+from typing import Any, TypeVar
+
+import click
+
+from vertexrig import config
+from vertexrig.workspace import Workspace
+
+F = TypeVar("F", bound=Callable[..., Any])
+
+file_option = click.option(
+    "--file",
+    "file",
+    type=click.Path(path_type=Path),
+    help="Project file; by default vertexrig.yaml here or in a folder above.",
+)
+set_option = click.option(
+    "--set",
+    "overrides",
+    multiple=True,
+    metavar="KEY=VALUE",
+    help="Override a key of the job or sweep, or, with its whole path, any key of the project file.",
+)
+templates_option = click.option(
+    "--templates", type=click.Path(path_type=Path), help="Folder of templates that replace ours file by file."
+)
+info_option = click.option("--info", is_flag=True, help="Show findings of severity info, too.")
+
+
+def format_option(*names: str) -> Callable[[F], F]:
+    """`--format`, with the given names; the first is the default."""
+    return click.option("--format", "format_", type=click.Choice(names), default=names[0], show_default=True)
+
+
+def workspace(
+    file: Path | None,
+    overrides: Sequence[str] = (),
+    target: str | None = None,
+    templates: Path | None = None,
+) -> Workspace:
+    """The project that a command's options name."""
+    return Workspace(config.load(file, overrides=overrides, target=target), templates=templates)
+
+
+def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Rows as aligned columns; numbers to the right."""
+    cells = [[("" if cell is None else str(cell)) for cell in row] for row in rows]
+    names = list(headings)
+    widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
+    right = [
+        bool(cells) and all(row[i].replace(".", "").replace(",", "").isdigit() or not row[i] for row in cells)
+        for i in range(len(names))
+    ]
+
+    def line(row: list[str]) -> str:
+        parts = (cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True))
+        return "  ".join(parts).rstrip()
+
+    return "\n".join([line(names), "  ".join("-" * width for width in widths), *map(line, cells)])
+
+
+def note(*words: object) -> None:
+    """A message to the person, on stderr."""
+    print(*words, file=sys.stderr)

@@ -1,0 +1,66 @@
+"""`vertexrig package`: the trainer's folder as a package that a container can install."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import click
+
+from vertexrig import package
+from vertexrig.cli import options
+from vertexrig.project import Job
+
+
+@click.command("package")
+@click.argument("name", required=False)
+@options.file_option
+@options.set_option
+@click.option("--trainer", type=click.Path(path_type=Path), help="Trainer folder; the project's by default.")
+@click.option("--tf-version", help="TensorFlow of the image, such as 2.17, in place of the job's.")
+@click.option("--output-dir", type=click.Path(path_type=Path), help="Where to; build/packages by default.")
+@click.option("--wheel", is_flag=True, help="Build a wheel too, for containers that reach no package index.")
+@click.option(
+    "--verify/--no-verify", default=True, show_default=True, help="Install it in a clean place and import it."
+)
+@options.format_option("text", "json")
+def command(
+    name: str | None,
+    file: Path | None,
+    overrides: tuple[str, ...],
+    trainer: Path | None,
+    tf_version: str | None,
+    output_dir: Path | None,
+    wheel: bool,
+    verify: bool,
+    format_: str,
+) -> None:
+    """Build the trainer's source package for the image of job NAME (or for trainer.image) and print its path.
+
+    The file's name carries a hash of the sources, so a second build of the same sources does nothing.
+    """
+    workspace = options.workspace(file, overrides, name)
+    project = workspace.loaded.project
+    module = project.trainer.module
+    if name is not None:
+        found = workspace.loaded.runnable(name)
+        job = found if isinstance(found, Job) else project.jobs[found.job]
+        module = job.module or module
+    built = package.build(
+        trainer or workspace.loaded.path(project.trainer.path),
+        output_dir or workspace.loaded.path("build/packages"),
+        tf_version=tf_version or workspace.renderer.tf_version(name),
+        module=module,
+        verify=verify,
+        wheel=wheel,
+    )
+    for warning in built.warnings:
+        options.note(f"warning: {warning}")
+    options.note("built" if built.fresh else "nothing has changed since it was built")
+    if format_ == "json":
+        paths = {"path": str(built.path), "wheel": str(built.wheel) if built.wheel else None}
+        click.echo(json.dumps({**paths, "version": built.id.version, "digest": built.id.digest, "fresh": built.fresh}))
+    else:
+        click.echo(built.path)
+        if built.wheel:
+            click.echo(built.wheel)

@@ -1,0 +1,138 @@
+"""`vertexrig rehearse`: a job's or sweep's YAML, run on this machine."""
+
+from __future__ import annotations
+
+import json
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vertexrig.cli import options
+from vertexrig.errors import JobFailedError
+
+if TYPE_CHECKING:
+    from vertexrig.local.runner import Control, Line
+    from vertexrig.rehearse import Rehearsal
+
+
+@click.command("rehearse")
+@click.argument("name")
+@options.file_option
+@options.set_option
+@options.templates_option
+@click.option("--trials", type=click.IntRange(min=1), help="For a sweep: this many trials instead of max_trial_count.")
+@click.option("--seed", type=int, default=0, show_default=True, help="For a sweep: what its search starts from.")
+@options.format_option("text", "json")
+@click.option("--quiet", "-q", is_flag=True, help="Do not show what the replicas print.")
+def command(
+    name: str,
+    file: Path | None,
+    overrides: tuple[str, ...],
+    templates: Path | None,
+    trials: int | None,
+    seed: int,
+    format_: str,
+    quiet: bool,
+) -> None:
+    """Run job or sweep NAME on this machine from its rendered YAML, as Vertex AI would: the package installed into its
+    own environment, every replica a process with the service's environment, gs:// mapped to .vertexrig/gs/.
+
+    What the replicas print goes to stderr, a summary to stdout; the exit code is 0 only if the job succeeded.
+    """
+    from vertexrig.local.runner import Control
+    from vertexrig.rehearse import Watcher, rehearse
+
+    workspace = options.workspace(file, overrides, name, templates)
+    trial_of: dict[str, str] = {}
+
+    def line(job: str, one: Line) -> None:
+        who = f"trial {trial_of.get(job, '?')} {one.task}" if job else one.task
+        options.note(f"{who} | {one.text}")
+
+    def trial(record: Mapping[str, Any]) -> None:
+        trial_of[str(record.get("customJob", "")).rpartition("/")[2]] = str(record.get("id", ""))
+        if record.get("state") in ("SUCCEEDED", "INFEASIBLE"):
+            options.note(f"{name}: {_trial(record)}")
+
+    watcher = Watcher(
+        line=(lambda job, one: None) if quiet else line,
+        state=lambda state: options.note(f"{name}: {state.removeprefix('JOB_STATE_')}"),
+        trial=trial,
+    )
+    control = Control()
+    with _cancelling(control):
+        done = rehearse(workspace, name, watcher=watcher, control=control, trials=trials, seed=seed)
+    click.echo(json.dumps(_plain(done), indent=2) if format_ == "json" else _text(done))
+    if done.succeeded:
+        options.note(f"on Vertex AI: {workspace.renderer.render(name).shell_command(f'build/jobs/{name}.yaml')}")
+        return
+    if done.traceback:
+        options.note(f"\n{done.failed_replica or name} ended with:\n{done.traceback}\n")
+    if done.hint:
+        options.note(f"hint: {done.hint}")
+    raise JobFailedError(f"{name} failed: {done.error or done.state}")
+
+
+@contextmanager
+def _cancelling(control: Control) -> Iterator[None]:
+    """SIGINT and SIGTERM cancel the job and wait for its processes to end, then interrupt."""
+    interrupted = []
+
+    def stop(number: int, _: object) -> None:
+        interrupted.append(number)
+        control.cancel()
+
+    before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+        control.close()
+    if interrupted:
+        raise KeyboardInterrupt
+
+
+def _plain(done: Rehearsal) -> dict[str, object]:
+    return {
+        "name": done.name,
+        "state": done.state,
+        "error": done.error or None,
+        "metrics": dict(done.metrics),
+        "model": str(done.model) if done.model else None,
+        "output": str(done.output) if done.output else None,
+        "seconds": round(done.seconds, 1),
+        "stand_ins": list(done.stand_ins),
+        "hint": done.hint or None,
+        "trials": list(done.trials),
+    }
+
+
+def _text(done: Rehearsal) -> str:
+    rows = [("state", done.state.removeprefix("JOB_STATE_")), ("seconds", f"{done.seconds:.1f}")]
+    rows += [(name, f"{value:.4f}") for name, value in done.metrics.items()]
+    if done.model:
+        rows.append(("model", str(done.model)))
+    elif done.output:
+        rows.append(("output", str(done.output)))
+    rows += [("stand-in", sentence) for sentence in done.stand_ins]
+    width = max(len(name) for name, _ in rows)
+    text = "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
+    if done.trials:
+        text += "\n\n" + options.table(done.trials[0], [[_short(cell) for cell in row.values()] for row in done.trials])
+    return text
+
+
+def _trial(record: Mapping[str, Any]) -> str:
+    values = ", ".join(f"{own['parameterId']}={_short(own.get('value'))}" for own in record.get("parameters", ()))
+    metrics = (record.get("finalMeasurement") or {}).get("metrics", ())
+    result = ", ".join(f"{own['metricId']} {_short(own.get('value'))}" for own in metrics)
+    return f"trial {record.get('id')} {record.get('state')}: {result or record.get('infeasibleReason', '')} ({values})"
+
+
+def _short(value: object) -> str:
+    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

@@ -1,0 +1,89 @@
+"""What only the local Vertex has: its status, and faults on demand. `vertexrig local` calls it."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from vertexrig.errors import UsageError
+from vertexrig.local import http
+from vertexrig.local.http import Endpoint, endpoint, in_thread, invalid, not_found
+from vertexrig.local.jobs.manager import Jobs
+from vertexrig.local.jobs.resources import CUSTOM_JOBS, TUNING_JOBS, Json
+from vertexrig.local.jobs.settings import Fault
+
+
+class Admin:
+    """Handlers of the local Vertex's own API.
+
+    Args:
+        jobs: Custom jobs.
+        about: Facts for the status page.
+        stop: Ends the server.
+    """
+
+    def __init__(self, jobs: Jobs, about: Mapping[str, object], stop: Callable[[], None]) -> None:
+        self.jobs, self.about, self.stop = jobs, about, stop
+
+    def table(self) -> list[Endpoint]:
+        """The routes, below the mount."""
+        return [
+            endpoint("GET", "/v1/status", self.status),
+            endpoint("POST", "/v1/stop", self.end),
+            endpoint("POST", "/v1/faults", self.faults),
+            endpoint("DELETE", "/v1/faults", self.no_faults),
+            endpoint("POST", "/v1/jobs/{id}(?::|%3A)kill", self.kill),
+            endpoint("POST", "/v1/jobs/{id}(?::|%3A)preempt", self.preempt),
+        ]
+
+    async def status(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /v1/status."""
+
+        def work() -> Json:
+            store = self.jobs.store
+            faults = [{"kind": f.kind, "pattern": f.pattern, "times": f.times} for f in self.jobs.settings.faults]
+            counts = {kind: store.count(kind) for kind in (CUSTOM_JOBS, TUNING_JOBS)}
+            return {**self.about, "queue": self.jobs.queue.state(), "faults": faults, **counts}
+
+        return JSONResponse(await in_thread(work))
+
+    async def end(self, request: Request, path: Mapping[str, str]) -> Response:
+        """POST /v1/stop."""
+        await http.read_body(request)
+        self.stop()
+        return JSONResponse({})
+
+    async def faults(self, request: Request, path: Mapping[str, str]) -> Response:
+        """POST /v1/faults with `{"fault": "quota:NVIDIA_L4:1"}`."""
+        body = await http.read_json(request)
+        try:
+            self.jobs.settings.faults.append(Fault.parse(str(body.get("fault", ""))))
+        except UsageError as error:
+            raise invalid(str(error)) from None
+        return JSONResponse({})
+
+    async def no_faults(self, request: Request, path: Mapping[str, str]) -> Response:
+        """DELETE /v1/faults."""
+        self.jobs.settings.faults.clear()
+        return JSONResponse({})
+
+    async def kill(self, request: Request, path: Mapping[str, str]) -> Response:
+        """POST /v1/jobs/ID:kill with `{"replica": "workerpool1-0"}`."""
+        replica = str((await http.read_json(request)).get("replica", ""))
+        await in_thread(self.jobs.fault, await in_thread(self._find, path["id"]), kill=replica or "workerpool0-0")
+        return JSONResponse({})
+
+    async def preempt(self, request: Request, path: Mapping[str, str]) -> Response:
+        """POST /v1/jobs/ID:preempt."""
+        await http.read_body(request)
+        await in_thread(self.jobs.fault, await in_thread(self._find, path["id"]), preempt=True)
+        return JSONResponse({})
+
+    def _find(self, job: str) -> str:
+        """A custom job's name by its id or display name, whichever runs."""
+        for stored in reversed(self.jobs.store.unfinished(CUSTOM_JOBS)):
+            if job in (stored.name.rpartition("/")[2], stored.body.get("displayName")):
+                return stored.name
+        raise not_found(f"No unfinished CustomJob has the id or display name {job[:200]!r}.")

@@ -1,0 +1,73 @@
+"""What a trainer's last words usually mean: well-known causes of failed jobs, and what to do about each.
+
+The causes are those that users of Vertex AI report most; the words are the ones their trainers end with.
+"""
+
+from __future__ import annotations
+
+import re
+
+# (words in the output, what they mean and what to do); the first that fits counts
+HINTS: tuple[tuple[str, str], ...] = (
+    (
+        r"invalid int value: '[0-9]+\.0'",
+        "Vertex AI sends DISCRETE parameters as floating-point text such as 128.0: parse with int(float(text)), not type=int",
+    ),
+    (
+        r"unrecognized arguments|no such option|Unknown command line flag",
+        "an argument or a study's parameterId is not a flag of the trainer: `vertexrig check` names the nearest one",
+    ),
+    (
+        r"the following arguments are required",
+        "a required flag is passed neither by args nor by the study: add it to args, or give it a default",
+    ),
+    (
+        r"PerReplica|Attempt to convert a value \(PerReplica",
+        "Keras 3 does not train under MultiWorkerMirroredStrategy: use tf-keras (import tf_keras, TF_USE_LEGACY_KERAS=1)",
+    ),
+    (
+        r"MergeV2Checkpoints|checkpoint.*\.tmp.*No such file|_temp.*part-0000",
+        "two processes saved to one place: only the chief writes to AIP_MODEL_DIR, every other worker to a local temporary folder",
+    ),
+    (
+        r"KeyError: 'TF_CONFIG'",
+        "TF_CONFIG is not set on a single-replica job: read it with os.environ.get",
+    ),
+    (
+        r"KeyError: '(master|chief)'",
+        "the first replica is called chief or master, and a cluster has only one of the two keys: accept both",
+    ),
+    (
+        r"Collective ops must be configured at program startup",
+        "create the distribution strategy before anything else touches TensorFlow",
+    ),
+    (
+        r"Please provide a TPU Name",
+        "on a TPU VM the resolver takes tpu='local'",
+    ),
+    (
+        r"aren't enough elements in this dataset for each shard|fewer files than workers",
+        "there are fewer files than workers: shard by element instead of by file",
+    ),
+    (
+        r"No module named '?(?P<module>[\w.]+)",
+        "the image does not have that module: name its distribution in the trainer's requirements, or correct the import",
+    ),
+    (
+        r"ResolutionImpossible|conflicting dependencies",
+        "the package's requirements contradict what the image has: do not pin tensorflow or protobuf",
+    ),
+    (
+        r"out of memory|OOM when allocating|MemoryError",
+        "use a machine type with more memory, or a smaller batch",
+    ),
+    (
+        r"Permission denied|403 |does not have storage\.",
+        "the job's service account may not do this: it needs the role on the bucket or resource named above",
+    ),
+)
+
+
+def hint(text: str) -> str:
+    """What the end of a failed replica's output most likely means, "" if it is none of the well-known causes."""
+    return next((words for pattern, words in HINTS if re.search(pattern, text)), "")

@@ -1,0 +1,313 @@
+"""What every local API shares: Google-style errors, bounded bodies, routing on the raw path, and the loopback guard."""
+
+from __future__ import annotations
+
+import errno
+import json
+import logging
+import re
+import sqlite3
+from collections.abc import Awaitable, Callable, Mapping, Sequence
+from dataclasses import dataclass
+from functools import partial
+from typing import Any, TypeVar
+from urllib.parse import unquote
+
+import anyio.to_thread
+from starlette.requests import ClientDisconnect, Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Mount
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+_LOG = logging.getLogger(__name__)
+
+JSON_LIMIT = 4 * 1024 * 1024
+"""Most bytes of a JSON body that are read."""
+
+LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
+"""Host names and peer addresses that are this machine."""
+
+Json = dict[str, Any]
+Handler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
+T = TypeVar("T")
+
+# code -> (google.rpc status, `reason` of the older JSON APIs)
+STATUSES: dict[int, tuple[str, str]] = {
+    304: ("FAILED_PRECONDITION", "notModified"),
+    400: ("INVALID_ARGUMENT", "invalid"),
+    401: ("UNAUTHENTICATED", "required"),
+    403: ("PERMISSION_DENIED", "forbidden"),
+    404: ("NOT_FOUND", "notFound"),
+    405: ("UNIMPLEMENTED", "httpMethodNotAllowed"),
+    409: ("ALREADY_EXISTS", "conflict"),
+    410: ("NOT_FOUND", "gone"),
+    412: ("FAILED_PRECONDITION", "conditionNotMet"),
+    413: ("INVALID_ARGUMENT", "uploadTooLarge"),
+    416: ("OUT_OF_RANGE", "requestedRangeNotSatisfiable"),
+    499: ("CANCELLED", "clientClosedRequest"),
+    500: ("INTERNAL", "backendError"),
+    503: ("UNAVAILABLE", "backendError"),
+}
+
+
+class ApiError(Exception):
+    """An error answer to a client.
+
+    Args:
+        code: HTTP status, a key of `STATUSES`.
+        message: One sentence for the caller.
+        status: google.rpc status name when it differs from the usual one of `code`.
+        reason: `reason` of the older JSON APIs when it differs.
+        details: Entries of `error.details`, such as a BadRequest with field violations.
+    """
+
+    def __init__(
+        self,
+        code: int,
+        message: str,
+        *,
+        status: str | None = None,
+        reason: str | None = None,
+        details: Sequence[Json] = (),
+    ) -> None:
+        self.code, self.message, self.details = code, message, list(details)
+        usual = STATUSES.get(code, ("UNKNOWN", "unknown"))
+        self.status, self.reason = status or usual[0], reason or usual[1]
+        super().__init__(message)
+
+    def body(self) -> Json:
+        """The error as the Google APIs write it."""
+        error: Json = {
+            "code": self.code,
+            "message": self.message,
+            "status": self.status,
+            "errors": [{"message": self.message, "domain": "global", "reason": self.reason}],
+        }
+        if self.details:
+            error["details"] = self.details
+        return {"error": error}
+
+    def response(self) -> Response:
+        """The error as an HTTP answer; 304 has no body by definition."""
+        return Response(status_code=304) if self.code == 304 else JSONResponse(self.body(), status_code=self.code)
+
+
+def not_found(message: str) -> ApiError:
+    """A 404."""
+    return ApiError(404, message)
+
+
+def invalid(message: str) -> ApiError:
+    """A 400 INVALID_ARGUMENT."""
+    return ApiError(400, message)
+
+
+async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
+    """Run blocking work (SQLite, files) off the event loop."""
+    return await anyio.to_thread.run_sync(partial(function, *args, **kwargs))
+
+
+async def read_body(request: Request, limit: int = JSON_LIMIT) -> bytes:
+    """The whole body, refused with 413 once it is longer than `limit` bytes."""
+    parts, size = [], 0
+    async for chunk in request.stream():
+        size += len(chunk)
+        if size > limit:
+            raise ApiError(413, f"Request payload size exceeds the limit: {limit} bytes.")
+        parts.append(chunk)
+    return b"".join(parts)
+
+
+def parse_json(body: bytes) -> Json:
+    """A JSON object from bytes; empty bytes are an empty object.
+
+    Raises:
+        ApiError: 400, for anything that is not one JSON object of valid Unicode and finite numbers.
+    """
+    if not body.strip():
+        return {}
+    try:
+        value = json.loads(body.decode("utf-8"), parse_constant=_refuse_constant)
+        # Lone surrogates and 1e999 parse, but no database and no answer can hold them.
+        json.dumps(value, ensure_ascii=False, allow_nan=False).encode("utf-8")
+    except RecursionError:
+        raise invalid("Invalid JSON payload received. The message is nested too deeply.") from None
+    except ValueError as error:
+        raise invalid(f"Invalid JSON payload received. {error}") from None
+    if not isinstance(value, dict):
+        raise invalid("Invalid JSON payload received. Root element must be a message.")
+    return value
+
+
+def _refuse_constant(text: str) -> object:
+    raise ValueError(f"Unexpected token: {text}")
+
+
+async def read_json(request: Request, limit: int = JSON_LIMIT) -> Json:
+    """The body as a JSON object; see `read_body` and `parse_json` for what is refused."""
+    return parse_json(await read_body(request, limit))
+
+
+def query_int(request: Request, name: str, *, default: int, low: int = 0, high: int = 2**63 - 1) -> int:
+    """An integer query parameter; 400 when it is not one or lies outside `low`..`high`."""
+    text = request.query_params.get(name)
+    if text is None or text == "":
+        return default
+    if not re.fullmatch(r"-?[0-9]{1,19}", text) or not low <= int(text) <= high:
+        raise invalid(f"Invalid value for parameter '{name}': {text[:80]!r}. Expected an integer of {low} to {high}.")
+    return int(text)
+
+
+def query_bool(request: Request, name: str) -> bool:
+    """A boolean query parameter; absent is false."""
+    text = request.query_params.get(name, "false").lower()
+    if text not in ("true", "false", "1", "0", ""):
+        raise invalid(f"Invalid value for parameter '{name}': {text[:80]!r}. Expected true or false.")
+    return text in ("true", "1")
+
+
+@dataclass(frozen=True)
+class Endpoint:
+    """One row of an API's routing table.
+
+    Args:
+        method: HTTP method.
+        pattern: Matched in full against the undecoded path below the mount, since object names may hold `%2F`.
+        handler: Called with the request and the pattern's decoded named groups.
+    """
+
+    method: str
+    pattern: re.Pattern[str]
+    handler: Handler
+
+
+@dataclass(frozen=True)
+class Coverage:
+    """One row of an API's coverage table.
+
+    Args:
+        method: The API's own method name, such as `storage.objects.get`.
+        state: `served`, `approximated` or `not served`.
+        note: What differs from the service, in one sentence.
+    """
+
+    method: str
+    state: str
+    note: str = ""
+
+
+def endpoint(method: str, pattern: str, handler: Handler) -> Endpoint:
+    """A row of a routing table; `{name}` stands for one path segment, `{name*}` for the rest of the path."""
+    regex = re.sub(r"\{(\w+)\*\}", r"(?P<\1>.+)", pattern)
+    return Endpoint(method, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+?)", regex)), handler)
+
+
+class Api:
+    """An ASGI application that routes by a table and turns every failure into a Google-style error.
+
+    Args:
+        table: Tried in order; the first row whose pattern and method fit is called.
+    """
+
+    def __init__(self, table: Sequence[Endpoint]) -> None:
+        self.table = tuple(table)
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one ASGI request."""
+        request = Request(scope, receive)
+        response = await self.answer(request)
+        await response(scope, receive, send)
+
+    async def answer(self, request: Request) -> Response:
+        """The response to one request; never raises."""
+        raw = request.scope.get("raw_path") or request.scope["path"].encode()
+        try:
+            path = raw.decode("ascii").split("?", 1)[0][len(request.scope.get("root_path", "")) :]
+            return await self.dispatch(request, path)
+        except ApiError as error:
+            return error.response()
+        except ClientDisconnect:
+            return ApiError(499, "The client closed the connection.").response()
+        except UnicodeError:
+            return invalid("The path is not valid UTF-8.").response()
+        except (OSError, sqlite3.Error) as error:
+            return _trouble(error).response()
+        except Exception:
+            _LOG.exception("%s %s failed", request.method, request.url.path)
+            return ApiError(500, "Internal error of the local Vertex; its log has the traceback.").response()
+
+    async def dispatch(self, request: Request, path: str) -> Response:
+        """Call the row that fits `path`, the undecoded path below the mount."""
+        known = False
+        for row in self.table:
+            match = row.pattern.fullmatch(path)
+            if match is None:
+                continue
+            known = True
+            if row.method == request.method:
+                values = {k: unquote(v, errors="strict") for k, v in match.groupdict().items() if v is not None}
+                return await row.handler(request, values)
+        if known:
+            raise ApiError(405, f"Method {request.method} is not allowed here.")
+        raise not_found(f"The local Vertex does not serve {request.method} {path[:200]}.")
+
+
+def _trouble(error: Exception) -> ApiError:
+    """The server's own failure, such as a full disk: said in words, since the person at the client owns the disk."""
+    numbers = (errno.ENOSPC, errno.EDQUOT)
+    full = (isinstance(error, OSError) and error.errno in numbers) or "disk is full" in str(error)
+    return ApiError(
+        503, f"No space left on the local Vertex's disk: {error}" if full else f"Local storage failed: {error}"
+    )
+
+
+def mount(prefix: str, table: Sequence[Endpoint]) -> BaseRoute:
+    """An API's table under a path prefix."""
+    return Mount(prefix, app=Api(table))
+
+
+class LoopbackGuard:
+    """Refuse what does not come from this machine's own programs.
+
+    The server runs code and has no authentication, so a request must come from a loopback address, name a loopback
+    host (else a web page could reach it by DNS rebinding), and must not be sent by a page of another origin.
+
+    Args:
+        app: The application behind the guard.
+        hosts: Host names that are answered.
+    """
+
+    def __init__(self, app: ASGIApp, hosts: frozenset[str] = LOOPBACK) -> None:
+        self.app, self.hosts = app, hosts
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer or refuse one ASGI request."""
+        refusal = self.refusal(scope) if scope["type"] in ("http", "websocket") else None
+        if refusal is None:
+            await self.app(scope, receive, send)
+        elif scope["type"] == "http":
+            await ApiError(403, refusal).response()(scope, receive, send)
+        else:
+            await send({"type": "websocket.close", "code": 1008})
+
+    def refusal(self, scope: Scope) -> str | None:
+        """Why a request is refused, or None."""
+        headers = [(k.decode("latin-1").lower(), v.decode("latin-1")) for k, v in scope["headers"]]
+        hosts = [value for key, value in headers if key == "host"]
+        peer = (scope.get("client") or ("127.0.0.1", 0))[0]
+        if peer not in LOOPBACK and not peer.startswith("127."):
+            return f"The local Vertex answers this machine only, not {peer}."
+        if len(hosts) != 1 or host_name(hosts[0]) not in self.hosts:
+            return f"The local Vertex answers to {', '.join(sorted(self.hosts))}, not to host {', '.join(hosts)!r}."
+        for key, value in headers:
+            if key == "origin" and value.lower() not in (f"http://{hosts[0].lower()}", f"https://{hosts[0].lower()}"):
+                return f"Requests of the web page {value!r} are refused."
+            if key == "sec-fetch-site" and value not in ("same-origin", "none"):
+                return "Requests of another site's page are refused."
+        return None
+
+
+def host_name(header: str) -> str:
+    """The host of a Host header, without its port and brackets, in lower case."""
+    match = re.fullmatch(r"\[([0-9a-fA-F:.]+)\](?::\d+)?|([^:\[\]]+)(?::\d+)?", header.strip())
+    return (match.group(1) or match.group(2)).lower() if match else ""

@@ -1,0 +1,77 @@
+"""A tuning job run in this process, without a server: for rehearsals."""
+
+from __future__ import annotations
+
+import shutil
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any
+
+from vertexrig.local.jobs import resources
+from vertexrig.local.jobs.manager import Jobs
+from vertexrig.local.jobs.resources import Json
+from vertexrig.local.jobs.settings import Settings
+from vertexrig.local.jobs.studies import Studies
+from vertexrig.local.runner import Control, Line, new_job_id
+from vertexrig.local.store import Store
+
+_LOOK_EVERY = 0.1
+
+
+class _Teller:
+    """A sink that hands each line on, with the trial's job that said it."""
+
+    def __init__(self, on_line: Callable[[str, Line], None] | None) -> None:
+        self.on_line = on_line
+
+    def write(self, job: str, lines: Iterable[Line]) -> None:
+        for line in lines if self.on_line is not None else ():
+            self.on_line(job, line)  # type: ignore[misc]
+
+
+def run_study(
+    data: Mapping[str, Any],
+    *,
+    settings: Settings,
+    on_line: Callable[[str, Line], None] | None = None,
+    on_trial: Callable[[Json], None] | None = None,
+    control: Control | None = None,
+) -> Json:
+    """Run a HyperparameterTuningJob to its end.
+
+    Args:
+        data: The job, canonical (`spec.Document.data`), with maxTrialCount and parallelTrialCount.
+        settings: Folder, slots, seed, how trials run.
+        on_line: Called with the resource name of a trial's job and a line of its output, from several threads.
+        on_trial: Called with a trial's record at each change, from the study's thread.
+        control: Cancels the study from another thread.
+
+    Returns:
+        The resource as the API would show it: state, error, trials.
+
+    Raises:
+        ApiError: 400, if the study cannot be searched.
+    """
+    key = new_job_id()
+    root = settings.root.absolute()
+    place = root / "rehearsals" / key  # apart from a server's store, which would take these jobs for its own
+    store = Store(place)
+    jobs = Jobs(replace(settings, root=root), store, _Teller(on_line))
+    studies = Studies(jobs, on_trial)
+    parent = resources.parent_name(settings.run.project, settings.run.region)
+    own = control or Control()
+    try:
+        name = str(studies.add(parent, dict(data))["name"])
+        asked = False
+        while not studies.wait(name, _LOOK_EVERY):
+            if own.cancelled and not asked:
+                asked = True
+                studies.cancel(name)
+        return studies.get(name)
+    finally:
+        studies.close()
+        jobs.close()
+        store.close()
+        shutil.rmtree(place, ignore_errors=True)
+        if control is None:
+            own.close()

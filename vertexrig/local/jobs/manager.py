@@ -1,0 +1,316 @@
+"""Custom jobs from their creation to their end: stored, queued, run, taken up again after a kill of the server."""
+
+from __future__ import annotations
+
+import shutil
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import replace
+from typing import Any, Protocol
+
+from vertexrig.errors import VertexrigError
+from vertexrig.local.http import ApiError, not_found
+from vertexrig.local.jobs import resources, validation
+from vertexrig.local.jobs.queue import Queue
+from vertexrig.local.jobs.resources import CUSTOM_JOBS, TERMINAL, Json
+from vertexrig.local.jobs.settings import Settings
+from vertexrig.local.runner import Control, JobError, Line, run_job
+from vertexrig.local.runner import policy as rules
+from vertexrig.local.runner.lines import SERVICE
+from vertexrig.local.runner.run import job_folder
+from vertexrig.local.store import Store, Stored
+from vertexrig.spec import Document
+
+QUEUED, PENDING, RUNNING, CANCELLING = (
+    "JOB_STATE_QUEUED",
+    "JOB_STATE_PENDING",
+    "JOB_STATE_RUNNING",
+    "JOB_STATE_CANCELLING",
+)
+CANCELLED, FAILED = "JOB_STATE_CANCELLED", "JOB_STATE_FAILED"
+
+
+class Sink(Protocol):
+    """Where log lines of jobs go."""
+
+    def write(self, job: str, lines: Iterable[Line]) -> None:
+        """Take lines of the job of this resource name; they are kept when this returns."""
+
+
+class Jobs:
+    """The custom jobs of a local Vertex.
+
+    Args:
+        settings: See `Settings`.
+        store: Where jobs are kept.
+        sink: Takes their output.
+    """
+
+    def __init__(self, settings: Settings, store: Store, sink: Sink) -> None:
+        self.settings, self.store, self.sink = settings, store, sink
+        self.queue = Queue(settings.slots, self._run)
+        self._controls: dict[str, Control] = {}
+        self._lock = threading.Lock()
+        self._listeners: list[Callable[[str, str], None]] = []
+        self._closing = False
+
+    def listen(self, listener: Callable[[str, str], None]) -> None:
+        """Have `listener(name, state)` called at every change of a job's state, in the job's thread."""
+        self._listeners.append(listener)
+
+    # what clients ask for
+
+    def create(self, parent: str, body: Mapping[str, Any]) -> Json:
+        """Accept a CustomJob, or raise the service's 400 (or 429, by a fault on demand)."""
+        region = parent.rpartition("/")[2]
+        outer, job = validation.custom_job(body, region, checks=self.settings.checks)
+        refuse_for_quota(self.settings, job, region)
+        return self.add(parent, outer, job)
+
+    def add(
+        self,
+        parent: str,
+        outer: Mapping[str, Any],
+        job: Mapping[str, Any],
+        hidden: Mapping[str, Any] | None = None,
+        study: str = "",
+    ) -> Json:
+        """Keep a job and line it up.
+
+        Args:
+            parent: Where it belongs.
+            outer: displayName, labels and the like.
+            job: Its canonical spec.
+            hidden: `trial` of a study's job, `pipeline` of a pipeline's.
+            study: The tuning job whose trial it runs.
+        """
+        hidden = dict(hidden or {})
+        name = resources.new_name(parent, CUSTOM_JOBS)
+        fields = {**outer, "jobSpec": resources.rest_form("CustomJobSpec", job)}
+        made = resources.new_body(name, QUEUED, fields)
+        with self.store.database.transaction():
+            self.store.add(CUSTOM_JOBS, parent, name, made, {**hidden, "spec": dict(job)})
+            if study:
+                self.store.adopt(study, str(hidden["trial"]), name)
+        self._line_up(name, job)
+        return made
+
+    def get(self, name: str) -> Json:
+        """A job's body, or 404."""
+        return self._stored(name).body
+
+    def cancel(self, name: str) -> None:
+        """Begin to cancel a job; one that has ended stays as it is."""
+        body = self._stored(name).body
+        if body["state"] in TERMINAL:
+            return
+        if self.queue.withdraw(name):
+            self._end(name, CANCELLED, JobError(rules.CANCELLED, "CANCELED"))
+            return
+        self.store.change(name, lambda own, _: _cancelling(own))
+        control = self._controls.get(name)
+        if control is not None:
+            control.cancel()
+
+    def delete(self, name: str) -> None:
+        """Forget a job that has ended; 400 for one that has not."""
+        body = self._stored(name).body
+        if body["state"] not in TERMINAL:
+            message = f"CustomJob {name} is in state {body['state']} and cannot be deleted. Cancel it first."
+            raise ApiError(400, message, status="FAILED_PRECONDITION")
+        self.store.remove(name)
+        shutil.rmtree(job_folder(self.settings.root, resources.last_part(name)), ignore_errors=True)
+
+    def fault(self, name: str, *, kill: str = "", preempt: bool = False) -> None:
+        """Kill a replica of a running job, or take its machines away."""
+        body = self._stored(name).body
+        control = self._controls.get(name)
+        if control is None or body["state"] != RUNNING:
+            raise ApiError(400, f"{name} is not running: its state is {body['state']}.", status="FAILED_PRECONDITION")
+        if kill:
+            known = _replicas(self._stored(name).hidden["spec"])
+            if kill not in known:
+                raise ApiError(400, f"{name} has no replica {kill!r}. Its replicas: {', '.join(known)}.")
+            control.kill(kill)
+        if preempt:
+            control.preempt()
+
+    # life of the server
+
+    def recover(self) -> None:
+        """Take up what a server that was killed left behind: jobs start again as after the loss of a worker."""
+        for stored in self.store.unfinished(CUSTOM_JOBS):
+            state, job = stored.body["state"], stored.hidden["spec"]
+            if state == CANCELLING:
+                self._end(stored.name, CANCELLED, JobError(rules.CANCELLED, "CANCELED"))
+            elif state == RUNNING and (job.get("scheduling") or {}).get("disableRetries"):
+                message = (
+                    "Internal error occurred for the current attempt: the server stopped, and disableRetries is set"
+                )
+                self._end(stored.name, FAILED, JobError(rules.INTERNAL, message))
+            else:
+                if state == RUNNING:
+                    self._say(
+                        stored.name,
+                        "The local Vertex was stopped while the job ran; its replicas start again.",
+                        "WARNING",
+                    )
+                    self.store.change(
+                        stored.name, lambda own, _: resources.move(own, PENDING, running=RUNNING, ended=False)
+                    )
+                self._line_up(stored.name, job)
+
+    def close(self) -> None:
+        """Stop every process; jobs that ran go on with the next server."""
+        with self._lock:
+            self._closing = True
+            controls = list(self._controls.values())
+        for control in controls:
+            control.suspend()
+        self.queue.close()
+
+    # the life of one job
+
+    def _stored(self, name: str) -> Stored:
+        stored = self.store.get(name)
+        if stored is None or f"/{CUSTOM_JOBS}/" not in name:
+            raise not_found(f"The CustomJob does not exist: {name}")
+        return stored
+
+    def _line_up(self, name: str, job: Mapping[str, Any]) -> None:
+        self.queue.submit(name, len(_replicas(job)))
+
+    def _run(self, name: str) -> None:
+        """Run a job to its end; whatever happens, it gets a last state."""
+        control = Control()
+        with self._lock:
+            if self._closing:
+                return
+            self._controls[name] = control
+        try:
+            self._run_with(name, control)
+        except Exception as error:  # a mistake of ours must not leave a job running for ever
+            message = f"Internal error occurred for the current attempt: {error}"
+            self._end_surely(name, JobError(rules.INTERNAL, message))
+            if not isinstance(error, (VertexrigError, OSError, sqlite3.Error)):
+                raise
+        finally:
+            with self._lock:
+                self._controls.pop(name, None)
+            control.close()
+
+    def _run_with(self, name: str, control: Control) -> None:
+        stored = self.store.get(name)
+        if stored is None or stored.body["state"] in TERMINAL:
+            return
+        if stored.body["state"] == CANCELLING:
+            control.cancel()
+        region, job = resources.location_of(name), stored.hidden["spec"]
+        if self.settings.strike("stockout", job, region):
+            message = rules.stockout_message(region)
+            self._say(name, message, "ERROR")
+            self._end(name, FAILED, JobError(rules.RESOURCE_EXHAUSTED, message))
+            return
+        options = replace(
+            self.settings.run, job_id=resources.last_part(name), display_name=stored.body.get("displayName", ""),
+            project_number=name.split("/")[1], region=region, trial=str(stored.hidden.get("trial", "")),
+        )  # fmt: skip
+        with _Batch(self.sink, name) as batch:
+            result = run_job(
+                job, root=self.settings.root, control=control, options=options, on_line=batch.add,
+                on_state=lambda state: self._to(name, state), on_pause=batch.flush,
+            )  # fmt: skip
+        if result.state != "SUSPENDED":
+            self._end(name, result.state, result.error)
+
+    def _to(self, name: str, state: str) -> None:
+        def edit(body: Json, _: Json) -> bool:
+            if body["state"] == CANCELLING or body["state"] in TERMINAL:
+                return False
+            return resources.move(body, state, running=RUNNING, ended=False)
+
+        self.store.change(name, edit)
+        self._tell(name, state)
+
+    def _end(self, name: str, state: str, error: JobError | None) -> None:
+        status = {"code": error.code, "message": error.message} if error else None
+
+        def edit(body: Json, _: Json) -> bool:
+            return body["state"] in TERMINAL or resources.move(body, state, running=RUNNING, ended=True, error=status)
+
+        self.store.change(name, edit)
+        self._tell(name, state)
+
+    def _end_surely(self, name: str, error: JobError) -> None:
+        """Let a job fail, also when the disk is full: then as soon as there is room."""
+        while True:
+            try:
+                return self._end(name, FAILED, error)
+            except (sqlite3.Error, OSError):
+                if self._closing:
+                    return None  # the next server takes the job up
+                time.sleep(1.0)
+
+    def _tell(self, name: str, state: str) -> None:
+        for listener in self._listeners:
+            listener(name, state)
+
+    def _say(self, name: str, text: str, severity: str) -> None:
+        self.sink.write(name, [Line(time.time(), SERVICE, severity, text)])
+
+
+class _Batch:
+    """Hands lines on in portions: before each wait for more, and whenever many have gathered."""
+
+    _MOST = 1000
+
+    def __init__(self, sink: Sink, name: str) -> None:
+        self.sink, self.name = sink, name
+        self.lines: list[Line] = []
+
+    def add(self, line: Line) -> None:
+        self.lines.append(line)
+        if len(self.lines) >= self._MOST:
+            self.flush()
+
+    def flush(self) -> None:
+        if self.lines:
+            lines, self.lines = self.lines, []
+            self.sink.write(self.name, lines)
+
+    def __enter__(self) -> _Batch:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.flush()
+
+
+def refuse_for_quota(settings: Settings, job: Mapping[str, Any], region: str) -> None:
+    """Raise the service's 429 if a fault on demand says that there is no quota for a job."""
+    found = settings.strike("quota", job, region)
+    if found:
+        metric = f"custom_model_training_{quota_name(found)}"
+        message = f"The following quota metrics exceed quota limits: aiplatform.googleapis.com/{metric}"
+        raise ApiError(429, message, status="RESOURCE_EXHAUSTED", reason="rateLimitExceeded")
+
+
+def quota_name(name: str) -> str:
+    """How quota metrics name a machine or accelerator: `nvidia_l4_gpus`, `tpu_v3`, `cpus`."""
+    from vertexrig.catalog import load
+
+    accelerator = load().accelerators.get(name)
+    if accelerator is not None:
+        return accelerator.quota or name.lower()
+    return "cpus"
+
+
+def _cancelling(body: Json) -> bool:
+    return body["state"] in TERMINAL or resources.move(body, CANCELLING, running=RUNNING, ended=False)
+
+
+def _replicas(job: Mapping[str, Any]) -> list[str]:
+    from vertexrig import cluster
+
+    return [replica.name for replica in cluster.replicas(Document("CustomJobSpec", dict(job)).pools)]

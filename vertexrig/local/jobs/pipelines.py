@@ -1,0 +1,158 @@
+"""Training pipelines with a custom task, as the SDK's CustomTrainingJob and CustomPythonPackageTrainingJob make them.
+
+A pipeline runs one custom job; when that succeeds and a model is to be uploaded, a Model resource stands for what lies
+in the job's model directory. Datasets and AutoML are not served.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vertexrig.local.http import ApiError, invalid, not_found
+from vertexrig.local.jobs import resources, validation
+from vertexrig.local.jobs.manager import Jobs, refuse_for_quota
+from vertexrig.local.jobs.resources import MODELS, PIPELINES, TERMINAL, Json
+from vertexrig.local.runner.environment import local_path
+
+CUSTOM_TASK = "custom_task_1.0.0.yaml"
+_STATES = {
+    "JOB_STATE_QUEUED": "PIPELINE_STATE_PENDING", "JOB_STATE_PENDING": "PIPELINE_STATE_PENDING",
+    "JOB_STATE_RUNNING": "PIPELINE_STATE_RUNNING", "JOB_STATE_SUCCEEDED": "PIPELINE_STATE_SUCCEEDED",
+    "JOB_STATE_FAILED": "PIPELINE_STATE_FAILED", "JOB_STATE_CANCELLING": "PIPELINE_STATE_CANCELLING",
+    "JOB_STATE_CANCELLED": "PIPELINE_STATE_CANCELLED",
+}  # fmt: skip
+_ENDED = frozenset({"PIPELINE_STATE_SUCCEEDED", "PIPELINE_STATE_FAILED", "PIPELINE_STATE_CANCELLED"})
+_FIELDS = {
+    "displayName", "trainingTaskDefinition", "trainingTaskInputs", "modelToUpload", "labels", "encryptionSpec",
+    "modelId", "parentModel", "inputDataConfig",
+}  # fmt: skip
+
+
+class Pipelines:
+    """The training pipelines and models of a local Vertex.
+
+    Args:
+        jobs: Runs their custom jobs.
+    """
+
+    def __init__(self, jobs: Jobs) -> None:
+        self.jobs, self.store = jobs, jobs.store
+        jobs.listen(self._changed)
+
+    def create(self, parent: str, body: Mapping[str, Any]) -> Json:
+        """Accept a TrainingPipeline whose task is a custom one.
+
+        Raises:
+            ApiError: 400, for other tasks and for what is wrong with its inputs.
+        """
+        fields = {key: body[key] for key in body if key in _FIELDS}
+        definition = str(fields.get("trainingTaskDefinition", ""))
+        if not definition.endswith(CUSTOM_TASK):
+            raise invalid(f"The local Vertex runs custom tasks ({CUSTOM_TASK}), not {definition[:200]!r}.")
+        if fields.get("inputDataConfig"):
+            raise invalid("The local Vertex does not serve managed datasets (input_data_config).")
+        name, model = fields.get("displayName"), fields.get("modelToUpload")
+        labels = fields.get("labels") or {}
+        if not isinstance(name, str) or not name:
+            raise validation.found_errors([("display_name", "Display name is required.")])
+        if not isinstance(labels, dict) or not (model is None or isinstance(model, dict)):
+            raise invalid("Invalid value at 'training_pipeline': labels and model_to_upload are messages.")
+        region = parent.rpartition("/")[2]
+        job = validation.training_inputs(fields.get("trainingTaskInputs"), region, checks=self.jobs.settings.checks)
+        refuse_for_quota(self.jobs.settings, job, region)
+        pipeline = resources.new_name(parent, PIPELINES)
+        made = resources.new_body(pipeline, "PIPELINE_STATE_PENDING", fields)
+        with self.store.database.transaction():
+            self.store.add(PIPELINES, parent, pipeline, made)
+            outer = {"displayName": f"{name[:100]}-custom-job", **({"labels": labels} if labels else {})}
+            child = self.jobs.add(parent, outer, job, {"pipeline": pipeline})["name"]
+
+            def note(own: Json, hidden: Json) -> None:
+                own["trainingTaskMetadata"] = {"backingCustomJob": child}
+                hidden["job"] = child
+
+            return self.store.change(pipeline, note) or made
+
+    def get(self, name: str) -> Json:
+        """A pipeline or model by name, or 404."""
+        stored = self.store.get(name)
+        if stored is None or not (f"/{PIPELINES}/" in name or f"/{MODELS}/" in name):
+            raise not_found(f"The {'Model' if '/models/' in name else 'TrainingPipeline'} does not exist: {name}")
+        return stored.body
+
+    def cancel(self, name: str) -> None:
+        """Begin to cancel a pipeline's job."""
+        self.get(name)
+        stored = self.store.get(name)
+        if stored is not None and stored.body["state"] not in _ENDED:
+            self.jobs.cancel(stored.hidden["job"])
+
+    def delete(self, name: str) -> None:
+        """Forget a pipeline that has ended, or a model."""
+        body = self.get(name)
+        if f"/{PIPELINES}/" in name and body["state"] not in _ENDED:
+            message = f"TrainingPipeline {name} is in state {body['state']} and cannot be deleted. Cancel it first."
+            raise ApiError(400, message, status="FAILED_PRECONDITION")
+        self.store.remove(name)
+
+    def recover(self) -> None:
+        """Bring pipelines up to date with their jobs after a kill; call it before `Jobs.recover`."""
+        for stored in self.store.unfinished(PIPELINES):
+            job = self.store.get(str(stored.hidden.get("job", "")))
+            if job is None:
+                self._move(
+                    stored.name, "PIPELINE_STATE_FAILED", {"code": 13, "message": "The pipeline's CustomJob is gone."}
+                )
+            else:
+                self._changed(job.name, job.body["state"])
+
+    def _changed(self, name: str, state: str) -> None:
+        """A custom job changed; its pipeline follows."""
+        stored = self.store.get(name)
+        pipeline = str(stored.hidden.get("pipeline", "")) if stored else ""
+        if not pipeline or stored is None:
+            return
+        error = stored.body.get("error")
+        if state == "JOB_STATE_SUCCEEDED":
+            error = self._upload(pipeline, stored.hidden["spec"])
+            if error:
+                self._move(pipeline, "PIPELINE_STATE_FAILED", error)
+                return
+        if error and state in TERMINAL and error.get("code") != 1:
+            error = {**error, "message": f"Training failed with:\n{error['message']}"}
+        self._move(pipeline, _STATES[state], error if state in TERMINAL else None)
+
+    def _move(self, pipeline: str, state: str, error: Mapping[str, Any] | None) -> None:
+        def edit(body: Json, _: Json) -> bool:
+            if body["state"] in _ENDED:
+                return True
+            return resources.move(body, state, running="PIPELINE_STATE_RUNNING", ended=state in _ENDED, error=error)
+
+        self.store.change(pipeline, edit)
+
+    def _upload(self, pipeline: str, job: Mapping[str, Any]) -> Json | None:
+        """Make the Model of a pipeline that wants one; an error if there is nothing to upload."""
+        stored = self.store.get(pipeline)
+        wanted = stored.body.get("modelToUpload") if stored else None
+        if not stored or not wanted or wanted.get("name"):
+            return None
+        base = str((job.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
+        uri = f"{base}/model" if base else ""
+        folder = local_path(uri, self.jobs.settings.root) if uri else None
+        if folder is None or not any(path.is_file() for path in folder.rglob("*")):
+            message = (
+                f'There are no files under "{uri}" to copy.'
+                if uri
+                else "There is no output directory to take a model from."
+            )
+            return {"code": 3, "message": message}
+        parent = pipeline.rpartition(f"/{PIPELINES}/")[0]
+        name = resources.new_name(parent, MODELS)
+        fields = {"versionId": "1", "versionAliases": ["default"], "artifactUri": uri, "trainingPipeline": pipeline}
+        body = resources.new_body(name, "", {**wanted, **fields})
+        del body["state"]
+        with self.store.database.transaction():
+            self.store.add(MODELS, parent, name, body)
+            self.store.change(pipeline, lambda own, _: own.update(modelToUpload={**wanted, "name": name, **fields}))
+        return None

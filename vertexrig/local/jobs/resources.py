@@ -1,0 +1,101 @@
+"""Resource names, times and bodies of jobs, as the service writes them."""
+
+from __future__ import annotations
+
+import re
+import zlib
+from collections.abc import Mapping
+from datetime import datetime, timezone
+from typing import Any
+
+from vertexrig import messages
+from vertexrig.local.http import invalid
+from vertexrig.local.runner import new_job_id
+
+Json = dict[str, Any]
+
+CUSTOM_JOBS, TUNING_JOBS = "customJobs", "hyperparameterTuningJobs"
+PIPELINES, MODELS, OPERATIONS = "trainingPipelines", "models", "operations"
+
+TERMINAL = frozenset({"JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED", "JOB_STATE_EXPIRED"})
+
+_PROJECT = re.compile(r"[a-z0-9][a-z0-9:.-]{0,62}")
+_LOCATION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
+
+
+def now() -> str:
+    """The present time in RFC 3339, in microseconds."""
+    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def seconds_of(time: str) -> float:
+    """Seconds since 1970 of a time of `now`."""
+    return datetime.strptime(time, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc).timestamp()
+
+
+def project_number(project: str) -> str:
+    """The number of a project: itself, or twelve digits that are always the same for one id."""
+    return project if project.isdigit() else str(100_000_000_000 + zlib.crc32(project.encode()) * 200)
+
+
+def parent_name(project: str, location: str) -> str:
+    """`projects/NUMBER/locations/LOCATION`.
+
+    Raises:
+        ApiError: 400, for what is no project or location.
+    """
+    if not _PROJECT.fullmatch(project):
+        raise invalid(f"Invalid resource name: {project[:80]!r} is no project id.")
+    if not _LOCATION.fullmatch(location):
+        raise invalid(f"Invalid resource name: {location[:80]!r} is no location.")
+    return f"projects/{project_number(project)}/locations/{location}"
+
+
+def new_name(parent: str, kind: str) -> str:
+    """A new resource's name, with a numeric id."""
+    return f"{parent}/{kind}/{new_job_id()}"
+
+
+def last_part(name: str) -> str:
+    """The id in a resource name."""
+    return name.rpartition("/")[2]
+
+
+def location_of(name: str) -> str:
+    """The location in a resource name."""
+    return name.split("/")[3]
+
+
+def rest_form(kind: str, data: Mapping[str, Any]) -> Json:
+    """Canonical data as REST writes it: int64 as text, enums as names."""
+    from google.protobuf import json_format
+
+    result: Json = json_format.MessageToDict(messages.to_message(kind, dict(data)))
+    return result
+
+
+def new_body(name: str, state: str, fields: Mapping[str, Any]) -> Json:
+    """The body of a new resource: its name, state and times around what the client gave."""
+    time = now()
+    return {"name": name, **fields, "state": state, "createTime": time, "updateTime": time}
+
+
+def move(body: Json, state: str, *, running: str, ended: bool, error: Mapping[str, Any] | None = None) -> bool:
+    """Set a resource's state with its times; returns `ended`, for `Store.change`.
+
+    Args:
+        body: Changed in place.
+        state: The new state.
+        running: The state that sets `startTime`.
+        ended: Whether it is the last one.
+        error: google.rpc.Status of a job that did not succeed.
+    """
+    time = now()
+    body["state"], body["updateTime"] = state, time
+    if state == running:
+        body.setdefault("startTime", time)
+    if ended:
+        body["endTime"] = time
+    if error:
+        body["error"] = dict(error)
+    return ended

@@ -1,0 +1,298 @@
+"""Tuning jobs: each a study run by the engine, its trials run as custom jobs of the same local Vertex."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vertexrig.errors import VertexrigError
+from vertexrig.local.http import ApiError, not_found
+from vertexrig.local.jobs import resources, validation
+from vertexrig.local.jobs.manager import CANCELLED, CANCELLING, FAILED, PENDING, RUNNING, Jobs, refuse_for_quota
+from vertexrig.local.jobs.resources import TERMINAL, TUNING_JOBS, Json
+from vertexrig.local.runner import policy as rules
+from vertexrig.local.runner.run import metric_file
+from vertexrig.local.store import Stored, Trials
+from vertexrig.local.study import Engine, Handle, Outcome, StudyRun, Trial
+
+_LOOK_EVERY = 0.2
+"""Seconds between two looks at the metric files; the end of a trial is told at once."""
+
+
+@dataclass(frozen=True)
+class _Handle:
+    custom_job: str
+    metric_file: Path
+
+
+class _Executor:
+    """Runs trials as custom jobs (`vertexrig.local.study.Executor`)."""
+
+    def __init__(self, jobs: Jobs, study: Stored) -> None:
+        self.jobs, self.study = jobs, study
+
+    def start(self, trial: Trial, args: list[str]) -> _Handle:
+        """Start a trial's job, or find the one that was started before the server was killed."""
+        name = self.jobs.store.child(self.study.name, trial.id)
+        if not name or self.jobs.store.get(name) is None:
+            body, data = self.study.body, self.study.hidden["spec"]
+            outer = {
+                "displayName": f"{body['displayName'][:100]}-trial-{trial.id}",
+                "labels": dict(body.get("labels") or {}),
+            }
+            job = with_arguments(data["trialJobSpec"], args)
+            parent = self.study.name.rpartition(f"/{TUNING_JOBS}/")[0]
+            hidden = {"trial": trial.id, "study": self.study.name}
+            name = str(
+                self.jobs.add(parent, {k: v for k, v in outer.items() if v}, job, hidden, self.study.name)["name"]
+            )
+        return _Handle(name, metric_file(self.jobs.settings.root.absolute(), resources.last_part(name)))
+
+    def poll(self, handle: Handle) -> Outcome | None:
+        """How a trial's job ended."""
+        stored = self.jobs.store.get(handle.custom_job)
+        if stored is None:
+            return Outcome(False, "The trial's CustomJob was deleted.")
+        state = stored.body["state"]
+        if state not in TERMINAL:
+            return None
+        return Outcome(state == "JOB_STATE_SUCCEEDED", str((stored.body.get("error") or {}).get("message", "")))
+
+    def stop(self, handle: Handle) -> None:
+        """Cancel a trial's job."""
+        self.jobs.cancel(handle.custom_job)
+
+
+@dataclass(frozen=True)
+class _Told:
+    """A store of trials (`vertexrig.local.study.Store`) that tells of each change."""
+
+    trials: Trials
+    on_trial: Callable[[Json], None] | None
+
+    def load(self) -> list[Json]:
+        return self.trials.load()
+
+    def save(self, record: Json) -> None:
+        self.trials.save(record)
+        if self.on_trial is not None:
+            self.on_trial(record)
+
+
+class Studies:
+    """The tuning jobs of a local Vertex.
+
+    Args:
+        jobs: Runs their trials.
+        on_trial: Called with a trial's record at each change, in the study's thread.
+    """
+
+    def __init__(self, jobs: Jobs, on_trial: Callable[[Json], None] | None = None) -> None:
+        self.jobs, self.store, self.on_trial = jobs, jobs.store, on_trial
+        self._runs: dict[str, StudyRun] = {}
+        self._threads: dict[str, threading.Thread] = {}
+        self._wakes: dict[str, threading.Event] = {}
+        self._lock = threading.Lock()
+        self._closing = False
+        jobs.listen(self._changed)
+
+    # what clients ask for
+
+    def create(self, parent: str, body: Mapping[str, Any]) -> Json:
+        """Accept a HyperparameterTuningJob, or raise the service's 400."""
+        settings, region = self.jobs.settings, parent.rpartition("/")[2]
+        data = validation.tuning_job(body, region, checks=settings.checks)
+        return self.add(parent, data)
+
+    def add(self, parent: str, data: Mapping[str, Any]) -> Json:
+        """Keep a tuning job, canonical and checked, and start it; 400 for a study that cannot be searched."""
+        settings, region = self.jobs.settings, parent.rpartition("/")[2]
+        if not data.get("trialJobSpec") or not data.get("studySpec"):
+            raise validation.found_errors(
+                [("study_spec" if data.get("trialJobSpec") else "trial_job_spec", "It is required.")]
+            )
+        self._try(data)
+        refuse_for_quota(settings, data["trialJobSpec"], region)
+        name = resources.new_name(parent, TUNING_JOBS)
+        made = resources.new_body(name, PENDING, resources.rest_form("HyperparameterTuningJob", data))
+        self.store.add(TUNING_JOBS, parent, name, made, {"spec": dict(data)})
+        self._start(name)
+        return made
+
+    def _try(self, data: Mapping[str, Any]) -> None:
+        """Refuse what the engine cannot search."""
+        counts = (int(data.get("maxTrialCount", 0)), int(data.get("parallelTrialCount", 0)))
+        names = ("max_trial_count", "parallel_trial_count")
+        wrong = [(name, "It must be at least 1.") for name, count in zip(names, counts, strict=True) if count < 1]
+        if wrong:
+            raise validation.found_errors(wrong)
+        try:
+            Engine(data["studySpec"], seed=self.jobs.settings.seed)
+        except VertexrigError as error:
+            raise validation.found_errors([("study_spec", str(error))]) from None
+        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+            raise validation.found_errors([("study_spec", f"It cannot be searched: {error}")]) from None
+
+    def get(self, name: str) -> Json:
+        """A tuning job's body with its trials, or 404."""
+        return self.shown(self._stored(name))
+
+    def shown(self, stored: Stored) -> Json:
+        """A stored tuning job as clients see it."""
+        trials = [
+            {k: v for k, v in record.items() if k != "failed"} for record in self.store.trials(stored.name).load()
+        ]
+        return {**stored.body, "trials": trials} if trials else stored.body
+
+    def cancel(self, name: str) -> None:
+        """Begin to cancel a tuning job and its trials."""
+        if self._stored(name).body["state"] in TERMINAL:
+            return
+        self._move(name, CANCELLING)
+        run = self._runs.get(name)
+        if run is not None:
+            run.cancel()
+            self._wake(name)
+
+    def delete(self, name: str) -> None:
+        """Forget a tuning job that has ended; its custom jobs stay."""
+        body = self._stored(name).body
+        if body["state"] not in TERMINAL:
+            message = (
+                f"HyperparameterTuningJob {name} is in state {body['state']} and cannot be deleted. Cancel it first."
+            )
+            raise ApiError(400, message, status="FAILED_PRECONDITION")
+        self.store.remove(name)
+
+    def wait(self, name: str, timeout: float) -> bool:
+        """Wait for a tuning job's end for at most `timeout` seconds; whether it is over."""
+        thread = self._threads.get(name)
+        if thread is not None:
+            thread.join(timeout)
+        return bool(self._stored(name).body["state"] in TERMINAL)
+
+    # life of the server
+
+    def recover(self) -> None:
+        """Go on with the studies of a server that was killed; call it after `Jobs.recover`."""
+        for stored in self.store.unfinished(TUNING_JOBS):
+            self._start(stored.name)
+
+    def close(self) -> None:
+        """Break off; the next server goes on. Call it before `Jobs.close`."""
+        with self._lock:
+            self._closing = True
+            threads = list(self._threads.values())
+        for name in list(self._wakes):
+            self._wake(name)
+        for thread in threads:
+            thread.join(10)
+
+    # the life of one study
+
+    def _stored(self, name: str) -> Stored:
+        stored = self.store.get(name)
+        if stored is None or f"/{TUNING_JOBS}/" not in name:
+            raise not_found(f"The HyperparameterTuningJob does not exist: {name}")
+        return stored
+
+    def _changed(self, name: str, state: str) -> None:
+        """A custom job changed; wake its study if a trial has ended."""
+        if state in TERMINAL:
+            stored = self.store.get(name)
+            study = str(stored.hidden.get("study", "")) if stored else ""
+            if study:
+                self._wake(study)
+
+    def _wake(self, name: str) -> None:
+        wake = self._wakes.get(name)
+        if wake is not None:
+            wake.set()
+
+    def _start(self, name: str) -> None:
+        with self._lock:
+            if self._closing:
+                return
+            self._wakes[name] = threading.Event()
+            thread = self._threads[name] = threading.Thread(
+                target=self._work, args=(name,), name=f"study {name}", daemon=True
+            )
+        thread.start()
+
+    def _work(self, name: str) -> None:
+        try:
+            while not self._tried(name):
+                time.sleep(1.0)
+        except Exception as error:  # a mistake of ours must not leave a study running for ever
+            self._move(
+                name,
+                FAILED,
+                {"code": rules.INTERNAL, "message": f"Internal error occurred for the current attempt: {error}"},
+            )
+            if not isinstance(error, VertexrigError):
+                raise
+        finally:
+            with self._lock:
+                for table in (self._runs, self._threads, self._wakes):
+                    table.pop(name, None)
+
+    def _tried(self, name: str) -> bool:
+        """Run a study to its end; False if the disk was full, after which it goes on from what is stored."""
+        try:
+            self._study(name)
+        except (sqlite3.Error, OSError):
+            return self._closing
+        return True
+
+    def _study(self, name: str) -> None:
+        stored = self._stored(name)
+        data, wake = stored.hidden["spec"], self._wakes[name]
+        trials = _Told(self.store.trials(name), self.on_trial)
+        settings = self.jobs.settings
+        created = resources.seconds_of(stored.body["createTime"])
+        engine = Engine(
+            data["studySpec"], seed=settings.seed, strict=settings.strict, trials=trials.load(), created=created
+        )
+        run = self._runs[name] = StudyRun(
+            engine, _Executor(self.jobs, stored), trials, name=name,
+            max_trial_count=int(data["maxTrialCount"]), parallel_trial_count=int(data["parallelTrialCount"]),
+            max_failed_trial_count=int(data.get("maxFailedTrialCount", 0)),
+        )  # fmt: skip
+        if self._stored(name).body["state"] == CANCELLING:
+            run.cancel()
+        else:
+            self._move(name, RUNNING)
+        while not run.step():
+            wake.wait(_LOOK_EVERY)
+            wake.clear()
+            if self._closing:
+                return
+        assert run.result is not None
+        code = {FAILED: rules.INTERNAL, CANCELLED: rules.CANCELLED}.get(run.result.state)
+        message = "CANCELED" if run.result.state == CANCELLED else run.result.message
+        self._move(name, run.result.state, {"code": code, "message": message} if code else None)
+
+    def _move(self, name: str, state: str, error: Mapping[str, Any] | None = None) -> None:
+        def edit(body: Json, _: Json) -> bool:
+            if body["state"] in TERMINAL or (body["state"] == CANCELLING and state == RUNNING):
+                return body["state"] in TERMINAL
+            return resources.move(body, state, running=RUNNING, ended=state in TERMINAL, error=error)
+
+        self.store.change(name, edit)
+
+
+def with_arguments(job: Mapping[str, Any], args: Sequence[str]) -> Json:
+    """A trial's CustomJobSpec: the given one with the trial's values after each pool's own arguments."""
+    pools = []
+    for pool in job.get("workerPoolSpecs", ()):
+        pool = dict(pool)
+        for key in ("pythonPackageSpec", "containerSpec"):
+            if pool.get(key):
+                pool[key] = {**pool[key], "args": [*pool[key].get("args", ()), *args]}
+        pools.append(pool)
+    return {**job, "workerPoolSpecs": pools}

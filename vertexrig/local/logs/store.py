@@ -1,0 +1,227 @@
+"""Log entries of jobs in SQLite: appended by the runner, read in order, queried by the Logging API."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime
+from pathlib import Path
+from typing import Any
+from urllib.parse import quote
+
+from vertexrig.local.http import Json
+from vertexrig.local.logs import times
+from vertexrig.local.logs.query import SEVERITIES, Node, bounds, matches
+from vertexrig.local.sqlite import Database
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS entries (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER NOT NULL, insert_id TEXT NOT NULL, job_id TEXT NOT NULL,
+  task_name TEXT NOT NULL, entry TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS entries_by_job ON entries (job_id COLLATE NOCASE, time, insert_id);
+CREATE INDEX IF NOT EXISTS entries_by_time ON entries (time, insert_id);
+"""
+
+TEXT_LIMIT = 100_000
+"""Most characters of one entry's text; a longer line becomes several entries, since the service takes 256 KiB each."""
+
+
+@dataclass(frozen=True)
+class Line:
+    """What a replica said.
+
+    Args:
+        job_id: The CustomJob's numeric id.
+        task_name: The replica, such as `workerpool0-0`, or `service` for what the service itself says.
+        severity: A name of the Logging API, such as INFO or ERROR.
+        payload: Text, or a JSON object (its `message` is what gcloud shows).
+        timestamp: When; None is now.
+        labels: More labels of the entry.
+    """
+
+    job_id: str
+    task_name: str
+    severity: str
+    payload: str | Mapping[str, Any]
+    timestamp: datetime | None = None
+    labels: Mapping[str, str] = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Entry:
+    """A stored entry: its number in order of arrival, and its body as the API shows it."""
+
+    id: int
+    body: Json
+
+    @property
+    def task_name(self) -> str:
+        """The replica that said it."""
+        return str(self.body["resource"]["labels"].get("task_name", ""))
+
+    @property
+    def severity(self) -> str:
+        """Its severity."""
+        return str(self.body.get("severity", "DEFAULT"))
+
+    @property
+    def message(self) -> str:
+        """What gcloud would show: the text, or the `message` of a JSON payload, or that payload."""
+        payload = self.body.get("jsonPayload")
+        if payload is None:
+            return str(self.body.get("textPayload", ""))
+        return str(payload["message"]) if "message" in payload else json.dumps(payload, ensure_ascii=False)
+
+
+class LogStore:
+    """Log entries of all jobs. Safe to use from many threads; what `append` returned from survives a kill.
+
+    Args:
+        root: The local Vertex's folder.
+        project: The project that entries of jobs belong to.
+    """
+
+    def __init__(self, root: Path, project: str = "local-project") -> None:
+        self.project = project
+        self.database = Database(root / "logs" / "logs.sqlite3", SCHEMA)
+
+    def close(self) -> None:
+        """Close the file."""
+        self.database.close()
+
+    def append(
+        self,
+        job_id: str,
+        task_name: str,
+        severity: str,
+        payload: str | Mapping[str, Any],
+        timestamp: datetime | None = None,
+        labels: Mapping[str, str] | None = None,
+    ) -> None:
+        """Store one line of a replica; see `Line` for the arguments."""
+        self.append_all([Line(job_id, task_name, severity, payload, timestamp, labels or {})])
+
+    def append_all(self, lines: Iterable[Line]) -> None:
+        """Store lines in one transaction: much faster than one by one for a program that prints a lot."""
+        with self.database.transaction():
+            for line in lines:
+                for payload in _pieces(line.payload):
+                    self._insert(self._body(line, payload), line.timestamp)
+
+    def _body(self, line: Line, payload: str | Mapping[str, Any]) -> Json:
+        labels = {"job_id": line.job_id, "project_id": self.project, "task_name": line.task_name}
+        name = "textPayload" if isinstance(payload, str) else "jsonPayload"
+        body: Json = {
+            "logName": f"projects/{self.project}/logs/{quote(line.task_name, safe='')}",
+            "resource": {"type": "ml_job", "labels": labels},
+            "severity": line.severity if line.severity in SEVERITIES else "DEFAULT",
+            name: payload if isinstance(payload, str) else dict(payload),
+        }
+        return {**body, "labels": dict(line.labels)} if line.labels else body
+
+    def _insert(self, body: Json, timestamp: datetime | int | None) -> None:
+        """Store an entry under a new insertId, or its own. Called in a transaction."""
+        now = time.time_ns()
+        when = now if timestamp is None else timestamp if isinstance(timestamp, int) else times.of_datetime(timestamp)
+        labels = body["resource"].get("labels", {})
+        connection = self.database.connection
+        values = (when, str(labels.get("job_id", "")), str(labels.get("task_name", "")))
+        cursor = connection.execute("INSERT INTO entries VALUES (NULL, ?, '', ?, ?, '')", values)
+        # Fixed width, so that ids sort as text the way they were made: gcloud goes on after the last one it saw.
+        insert_id = str(body.get("insertId") or f"{cursor.lastrowid:016d}")
+        full = {**body, "insertId": insert_id, "timestamp": times.text(when), "receiveTimestamp": times.text(now)}
+        text = json.dumps(full)
+        connection.execute(
+            "UPDATE entries SET insert_id = ?, entry = ? WHERE id = ?", (insert_id, text, cursor.lastrowid)
+        )
+
+    def write(self, bodies: Iterable[tuple[Json, int | None]]) -> None:
+        """Store entries of clients: (body, timestamp in ns or None for now), all or none."""
+        with self.database.transaction():
+            for body, timestamp in bodies:
+                self._insert(body, timestamp)
+
+    def read(self, job_id: str, *, task_name: str | None = None, after: int = 0, limit: int = 1000) -> list[Entry]:
+        """A job's entries in order of arrival.
+
+        Args:
+            job_id: The job.
+            task_name: Only this replica's.
+            after: Only those that came after the entry of this id; 0 is the beginning.
+            limit: At most so many.
+        """
+        chosen = "" if task_name is None else "AND task_name = ? "
+        values = (job_id, after) if task_name is None else (job_id, after, task_name)
+        sql = f"SELECT id, entry FROM entries WHERE job_id = ? COLLATE NOCASE AND id > ? {chosen}ORDER BY id LIMIT ?"
+        return [Entry(row["id"], json.loads(row["entry"])) for row in self.database.rows(sql, *values, limit)]
+
+    def query(
+        self, node: Node, *, descending: bool = False, after: tuple[int, str, int] | None = None, limit: int = 1000
+    ) -> tuple[list[Json], tuple[int, str, int] | None]:
+        """Entries that pass a filter, ordered by time, then insertId.
+
+        Args:
+            node: A parsed filter.
+            descending: Newest first.
+            after: Where the page before ended.
+            limit: At most so many.
+
+        Returns:
+            The entries, and where to go on if there may be more.
+        """
+        found: list[Json] = []
+        for place, body in self._rows(node, descending, after):
+            if matches(node, body):
+                found.append(body)
+                if len(found) == limit:
+                    return found, place
+        return found, None
+
+    def _rows(
+        self, node: Node, descending: bool, after: tuple[int, str, int] | None
+    ) -> Iterator[tuple[tuple[int, str, int], Json]]:
+        """Entries within the filter's bounds, read in batches so that the lock is never held for long."""
+        demanded, batch = bounds(node), 500
+        order, compare = ("DESC", "<") if descending else ("ASC", ">")
+        conditions: list[str] = []
+        values: list[object] = []
+        if demanded.job_id is not None:
+            conditions, values = ["job_id = ? COLLATE NOCASE"], [demanded.job_id]
+        for bound, operator in ((demanded.first, ">="), (demanded.last, "<=")):
+            if bound is not None:
+                conditions.append(f"time {operator} ?")
+                # SQLite holds 64 bits: a bound beyond the year 2262 is as good as that year.
+                values.append(max(-(2**63), min(bound, 2**63 - 1)))
+        while True:
+            more = [f"(time, insert_id, id) {compare} (?, ?, ?)"] if after else []
+            where = " AND ".join([*conditions, *more]) or "1"
+            sorting = f"time {order}, insert_id {order}, id {order}"
+            sql = f"SELECT * FROM entries WHERE {where} ORDER BY {sorting} LIMIT {batch}"
+            rows = self.database.rows(sql, *values, *(after or ()))
+            for row in rows:
+                after = (row["time"], row["insert_id"], row["id"])
+                yield after, json.loads(row["entry"])
+            if len(rows) < batch:
+                return
+
+    def log_names(self) -> list[str]:
+        """Every log's name."""
+        rows = self.database.rows("SELECT DISTINCT json_extract(entry, '$.logName') AS name FROM entries ORDER BY name")
+        return [row["name"] for row in rows]
+
+    def delete(self, job_id: str) -> None:
+        """Forget a job's entries."""
+        with self.database.transaction() as connection:
+            connection.execute("DELETE FROM entries WHERE job_id = ? COLLATE NOCASE", (job_id,))
+
+
+def _pieces(payload: str | Mapping[str, Any]) -> list[str | Mapping[str, Any]]:
+    """A payload that can be stored: text cut to pieces of the limit, and a JSON object only if it is one."""
+    if isinstance(payload, str):
+        # Lone surrogates (from os.fsdecode) cannot be stored as UTF-8.
+        text = payload.encode("utf-8", errors="replace").decode()
+        return [text[start : start + TEXT_LIMIT] for start in range(0, len(text), TEXT_LIMIT)] or [""]
+    return [payload]

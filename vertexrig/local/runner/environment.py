@@ -1,0 +1,126 @@
+"""What a replica finds in its environment on this machine, and where the paths of the cloud lie on it."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterable, Mapping
+from pathlib import Path
+
+from vertexrig.spec import Pool
+
+# What a program needs of the machine it runs on. All else of the user's environment stays outside, as in the cloud.
+# fmt: off
+_PASSED = frozenset({
+    "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "CUDA_VISIBLE_DEVICES", "CUDA_HOME",
+    "KERAS_HOME", "TFDS_DATA_DIR", "HF_HOME",
+})
+_PASSED_PREFIXES = ("LC_", "TF_CPP_", "OMP_", "NVIDIA_")
+_PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
+_CREDENTIALS = frozenset({
+    "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_OAUTH_ACCESS_TOKEN", "BOTO_CONFIG",
+})
+# fmt: on
+
+_GS = re.compile(r"gs://(?=[a-z0-9])")
+_GCS = re.compile(r"(?:(?<=^)|(?<=[=,:;\"'\s]))/gcs/(?=[a-z0-9])")
+_BUCKET_PATH = re.compile(r"gs://([a-z0-9][a-z0-9._-]*)(/[^\s\"',;]*)?")
+
+
+def bucket_folder(root: Path) -> Path:
+    """Where buckets lie: `<root>/gs/<bucket>/<object>`."""
+    return root / "gs"
+
+
+def local_path(uri: str, root: Path) -> Path:
+    """The file of a gs:// URI or a /gcs/ path; any other text is taken for a local path."""
+    return Path(map_paths(uri, bucket_folder(root)))
+
+
+def map_paths(text: str, buckets: Path | str) -> str:
+    """`gs://` and `/gcs/` paths in an argument or value, pointed at the folder that holds the buckets.
+
+    A `/gcs/` in the middle of another path is left alone.
+    """
+    folder = f"{buckets}/".replace("\\", "\\\\")
+    return _GCS.sub(folder, _GS.sub(folder, text))
+
+
+def absent(texts: Iterable[str], root: Path) -> list[str]:
+    """The gs:// URIs among arguments whose bucket is not here, each once."""
+    found: dict[str, None] = {}
+    for text in texts:
+        for match in _BUCKET_PATH.finditer(text):
+            if not (bucket_folder(root) / match.group(1)).is_dir():
+                found[match.group(0)] = None
+    return list(found)
+
+
+def machine_environment(
+    user: Mapping[str, str], scratch: Path, *, credentials: bool = False, pass_env: Iterable[str] = ()
+) -> dict[str, str]:
+    """The part of the user's environment a replica sees.
+
+    Args:
+        user: The user's environment.
+        scratch: An empty folder that stands in for gcloud's configuration, so that no login is found through HOME.
+        credentials: Leave the user's Google credentials in.
+        pass_env: Names the user wants passed as well.
+    """
+    wanted = _PASSED | set(pass_env)
+    result = {
+        name: value
+        for name, value in user.items()
+        if name in wanted or name.startswith(_PASSED_PREFIXES) or name.lower() in _PROXIES
+    }
+    if credentials:
+        result |= {k: v for k, v in user.items() if k in _CREDENTIALS or k.startswith("CLOUDSDK_")}
+    else:
+        # google-auth looks for a login in CLOUDSDK_CONFIG, and would then wait for a metadata server that is not here
+        result |= {"CLOUDSDK_CONFIG": str(scratch), "NO_GCE_CHECK": "true", "BOTO_CONFIG": os.devnull}
+    return result
+
+
+def search_path(folders: Iterable[Path], user: Mapping[str, str]) -> str:
+    """PATH with `folders` in front of the user's own."""
+    return os.pathsep.join([*map(str, folders), user.get("PATH", os.defpath)])
+
+
+def accelerators_here() -> int:
+    """GPUs of this machine that a CUDA program would find."""
+    return (
+        sum(bool(re.fullmatch(r"nvidia[0-9]+", entry.name)) for entry in os.scandir("/dev"))
+        if Path("/dev").is_dir()
+        else 0
+    )
+
+
+def virtual_devices(pool: Pool) -> int:
+    """How many virtual CPU devices stand in for a replica's accelerators; 0 when it has none, or when they are here."""
+    if pool.tpu_topology and re.fullmatch(r"[0-9]+(x[0-9]+)*", pool.tpu_topology):
+        chips = 1
+        for side in pool.tpu_topology.split("x"):
+            chips *= int(side)
+        per_vm = re.search(r"-([0-9]+)t$", pool.machine_type)  # ct5lp-hightpu-4t holds four chips of a larger slice
+        return min(chips, int(per_vm.group(1))) if per_vm else chips
+    if not pool.accelerator_type:
+        return 0
+    count = max(pool.accelerator_count, 1)
+    here = 0 if pool.accelerator_type.startswith("TPU") else accelerators_here()
+    return count if here < count else 0
+
+
+def stand_in(pool: Pool) -> str:
+    """One sentence on what stands in for a pool's accelerators, "" if nothing has to."""
+    count = virtual_devices(pool)
+    if not count:
+        return ""
+    name = pool.accelerator_type or pool.machine_type
+    what = (
+        f"{name} with topology {pool.tpu_topology}"
+        if pool.tpu_topology
+        else f"{max(pool.accelerator_count, 1)} x {name}"
+    )
+    devices = "device" if count == 1 else "devices"
+    return f"{count} virtual CPU {devices} (TRAINER_VIRTUAL_DEVICES) for {what} per replica of workerpool{pool.index}"

@@ -1,0 +1,136 @@
+"""Output of replicas as lines: what a log entry holds, how bytes become entries, and the files they are written to."""
+
+from __future__ import annotations
+
+import codecs
+import json
+import time
+from collections.abc import Callable
+from contextlib import suppress
+from dataclasses import dataclass
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any, TextIO
+
+SERVICE = "service"
+"""Task name of the lines the service itself writes."""
+
+LONGEST = 64 * 1024
+"""Most characters of one entry; a longer line becomes several (Cloud Logging takes 256 KB per entry)."""
+
+SEVERITIES = ("DEFAULT", "DEBUG", "INFO", "NOTICE", "WARNING", "ERROR", "CRITICAL", "ALERT", "EMERGENCY")
+_OF_STREAM = {"stdout": "INFO", "stderr": "ERROR"}
+
+
+@dataclass(frozen=True)
+class Line:
+    """One log entry of a job.
+
+    Args:
+        time: Seconds since 1970, when the runner read it; strictly rising within one task.
+        task: `workerpool0-0`, or `service` for what the service says.
+        severity: A Cloud Logging severity: INFO for stdout, ERROR for stderr, or what a JSON line names.
+        text: The line without its end.
+        payload: The line as data, when it is a JSON object (Cloud Logging's jsonPayload).
+    """
+
+    time: float
+    task: str
+    severity: str
+    text: str
+    payload: dict[str, Any] | None = None
+
+    @property
+    def timestamp(self) -> str:
+        """The time in RFC 3339, in microseconds."""
+        return datetime.fromtimestamp(self.time, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+OnLine = Callable[[Line], None]
+
+
+class Splitter:
+    """Turns the bytes of one stream into lines, as they come.
+
+    Args:
+        task: Task name of the lines.
+        stream: `stdout` or `stderr`; it decides the severity.
+    """
+
+    def __init__(self, task: str, stream: str) -> None:
+        self.task, self.severity = task, _OF_STREAM[stream]
+        self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
+        self._rest = ""
+        self._last = 0.0
+
+    def feed(self, data: bytes, *, final: bool = False) -> list[Line]:
+        """The lines completed by `data`; with `final`, also the one that never ended."""
+        text = self._rest + self._decoder.decode(data, final)
+        *parts, self._rest = text.split("\n")
+        if final or len(self._rest) > LONGEST:
+            parts, self._rest = [*parts, self._rest] if self._rest else parts, ""
+        now = max(time.time(), self._last + 1e-6)
+        lines = []
+        for part in parts:
+            part = part[:-1] if part.endswith("\r") else part
+            for start in range(0, max(len(part), 1), LONGEST):
+                lines.append(self._line(now, part[start : start + LONGEST]))
+                now += 1e-6
+        self._last = now
+        return lines
+
+    def _line(self, now: float, text: str) -> Line:
+        if text.startswith("{") and text.endswith("}"):
+            try:
+                payload = json.loads(text)
+            except (ValueError, RecursionError):
+                payload = None
+            if isinstance(payload, dict):
+                named = str(payload.get("severity", "")).upper()
+                return Line(now, self.task, named if named in SEVERITIES else self.severity, text, payload)
+        return Line(now, self.task, self.severity, text)
+
+
+class LogFiles:
+    """One text file per task: `workerpool0-0.log`, each line with its time and severity.
+
+    Args:
+        folder: Made when the first line comes.
+
+    Attributes:
+        trouble: Why lines could not be written (a full disk), None while they can; after that they are dropped.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.folder = folder
+        self.trouble: OSError | None = None
+        self._files: dict[str, TextIO] = {}
+
+    def write(self, line: Line) -> None:
+        """Append one line; it is on disk after the next `flush`."""
+        if self.trouble is not None:
+            return
+        try:
+            file = self._files.get(line.task)
+            if file is None:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                path = self.folder / f"{line.task}.log"
+                file = self._files[line.task] = path.open("a", encoding="utf-8", errors="replace")
+            file.write(f"{line.timestamp} {line.severity} {line.text}\n")
+        except OSError as error:
+            self.trouble = error
+
+    def flush(self) -> None:
+        """Hand what was written to the system, where it survives this process."""
+        try:
+            for file in self._files.values() if self.trouble is None else ():
+                file.flush()
+        except OSError as error:
+            self.trouble = error
+
+    def close(self) -> None:
+        """Close the files."""
+        for file in self._files.values():
+            with suppress(OSError):
+                file.close()
+        self._files.clear()

@@ -1,0 +1,148 @@
+"""What a run needs beside the job: where, with which interpreters and images, and which faults to rehearse."""
+
+from __future__ import annotations
+
+import os
+import secrets
+import threading
+from collections.abc import Mapping
+from contextlib import suppress
+from dataclasses import dataclass, field
+from fnmatch import fnmatchcase
+from pathlib import Path
+from typing import TypeVar
+
+T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class LocalImage:
+    """A folder that stands in for a container image where there is no Docker.
+
+    Args:
+        folder: Working directory of its processes, as an image's WORKDIR.
+        entrypoint: Program and arguments, as an image's ENTRYPOINT; `python` is the interpreter chosen for the image.
+    """
+
+    folder: Path
+    entrypoint: tuple[str, ...] = ()
+
+
+@dataclass(frozen=True)
+class RunOptions:
+    """How to run a job here.
+
+    Args:
+        job_id: Numeric id, "" for a new one.
+        display_name: For messages only.
+        project: Project id.
+        project_number: Project number, what CLOUD_ML_PROJECT_ID holds.
+        region: What CLOUD_ML_REGION holds.
+        trial: Trial id, "" outside tuning jobs.
+        interpreters: Image pattern (as `*tf-cpu.2-17*`) to the Python that stands in for it; the first that fits
+            counts, by default the running one.
+        images: Image pattern to the folder that stands in for a custom image.
+        docker: Use a Docker engine for container specs when one answers.
+        credentials: Pass the user's cloud credentials to replicas.
+        pass_env: Further variables of the user's environment that replicas see.
+        extra_env: Variables set on every replica, such as STORAGE_EMULATOR_HOST.
+        grace: Seconds between SIGTERM and SIGKILL.
+        slow_start: Seconds each replica takes to become available.
+        memory_limit: Bytes a replica's processes may take together, 0 for no limit.
+        restart_delay: Seconds before a replica or job is started again.
+    """
+
+    job_id: str = ""
+    display_name: str = ""
+    project: str = "local-project"
+    project_number: str = "123456789012"
+    region: str = "us-central1"
+    trial: str = ""
+    interpreters: Mapping[str, str] = field(default_factory=dict)
+    images: Mapping[str, LocalImage] = field(default_factory=dict)
+    docker: bool = True
+    credentials: bool = False
+    pass_env: tuple[str, ...] = ()
+    extra_env: Mapping[str, str] = field(default_factory=dict)
+    grace: float = 10.0
+    slow_start: float = 0.0
+    memory_limit: int = 0
+    restart_delay: float = 0.0
+
+
+def first_match(patterns: Mapping[str, T], image: str) -> T | None:
+    """The value of the first pattern that fits an image URI."""
+    return next((value for pattern, value in patterns.items() if fnmatchcase(image, pattern)), None)
+
+
+def new_job_id() -> str:
+    """A numeric id as the service's: 19 digits, within a signed 64-bit integer."""
+    return str(10**18 + secrets.randbelow(8 * 10**18))
+
+
+class Control:
+    """Asks a running job for something, from any thread."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._cancelled = False
+        self._suspended = False
+        self._preempted = False
+        self._killed: list[str] = []
+        self._read, self._write = os.pipe()
+        os.set_blocking(self._read, False)
+        os.set_blocking(self._write, False)
+
+    def cancel(self) -> None:
+        """End the job; its state becomes CANCELLED."""
+        with self._lock:
+            self._cancelled = True
+        self._ring()
+
+    def suspend(self) -> None:
+        """End the processes without an end of the job: the server shuts down and will go on with it."""
+        with self._lock:
+            self._suspended = True
+        self._ring()
+
+    def kill(self, replica: str) -> None:
+        """Kill one replica with SIGKILL, as the loss of its machine would."""
+        with self._lock:
+            self._killed.append(replica)
+        self._ring()
+
+    def preempt(self) -> None:
+        """Take the machines away, as happens to Spot VMs."""
+        with self._lock:
+            self._preempted = True
+        self._ring()
+
+    @property
+    def cancelled(self) -> bool:
+        return self._cancelled
+
+    @property
+    def suspended(self) -> bool:
+        return self._suspended
+
+    def take_faults(self) -> tuple[bool, list[str]]:
+        """Whether a preemption was asked for, and the replicas to kill; each is handed out once."""
+        with self._lock:
+            preempted, killed = self._preempted, self._killed
+            self._preempted, self._killed = False, []
+        return preempted, killed
+
+    def fileno(self) -> int:
+        """Can be read when something was asked."""
+        return self._read
+
+    def _ring(self) -> None:
+        with suppress(OSError, ValueError):  # a full pipe rings as well; a closed one has nobody to ring for
+            os.write(self._write, b"!")
+
+    def close(self) -> None:
+        with self._lock:
+            for end in (self._read, self._write):
+                with suppress(OSError):
+                    os.close(end)
+            self._read = self._write = -1

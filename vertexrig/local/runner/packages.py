@@ -1,0 +1,231 @@
+"""Python environments for packages: a cached layer per interpreter, image and packages, on top of the interpreter.
+
+The layer is a virtual environment that also sees what the interpreter sees, so TensorFlow and all else installed there
+is used and not downloaded. Packages go into it the way the executor of the prebuilt images does it: each one with
+`pip install --force-reinstall --no-deps`, then their requirements, of which pip takes what is missing.
+"""
+
+from __future__ import annotations
+
+import fcntl
+import hashlib
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import tarfile
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from functools import lru_cache
+from pathlib import Path
+
+from vertexrig.errors import PackageError
+
+Execute = Callable[[Sequence[str], Mapping[str, str]], int]
+"""Runs a command with an environment and returns its exit code; its output goes to the job's log."""
+
+_READY = "ready.json"
+_PROBE = (
+    "import json, os, sys; "
+    "paths = [p for p in sys.path if os.path.basename(p) in ('site-packages', 'dist-packages')]; "
+    "has = lambda name: __import__('importlib.util').util.find_spec(name) is not None; "
+    "print(json.dumps({'paths': paths, 'pip': has('pip'), "
+    "'setuptools': has('setuptools') and has('wheel'), 'python': sys.executable}))"
+)
+_REQUIREMENTS = (
+    "import json, sys; from importlib.metadata import distributions; "
+    "print(json.dumps([r for d in distributions(path=[sys.argv[1]]) for r in d.requires or ()]))"
+)
+
+_KERAS = (
+    "import json; from importlib import metadata; "
+    "found = {d.metadata['Name'].lower().replace('-', '_'): d.version for d in metadata.distributions()}; "
+    "print(json.dumps({name: found.get(name, '') for name in ('tensorflow', 'tf_keras')}))"
+)
+
+
+@dataclass(frozen=True)
+class Interpreter:
+    """A Python that stands in for a prebuilt image's.
+
+    Args:
+        python: Its executable.
+        site: Folders of installed packages it sees.
+        pip: Whether it has pip.
+        setuptools: Whether it can build a package without downloading setuptools and wheel.
+    """
+
+    python: str
+    site: tuple[str, ...]
+    pip: bool
+    setuptools: bool
+
+
+@lru_cache(maxsize=32)
+def interpreter(python: str) -> Interpreter:
+    """Look at a Python.
+
+    Raises:
+        PackageError: It cannot be run.
+    """
+    found = shutil.which(python)
+    try:
+        if found is None:
+            raise FileNotFoundError(f"no such program: {python}")
+        done = subprocess.run([found, "-c", _PROBE], capture_output=True, text=True, timeout=60, env=_plain(), cwd="/")
+        data = json.loads(done.stdout)
+    except (OSError, ValueError, subprocess.SubprocessError) as error:
+        raise PackageError(
+            f"interpreter {python!r} cannot be used: {error}. Name an existing Python, such as {sys.executable}"
+        ) from error
+    return Interpreter(data["python"], tuple(data["paths"]), data["pip"], data["setuptools"])
+
+
+def _plain() -> dict[str, str]:
+    return {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and k != "PYTHONHOME"}
+
+
+def layer_key(base: Interpreter, image: str, packages: Sequence[Path]) -> str:
+    """Names an environment by what goes into it: interpreter, state of its packages, image, each package's bytes."""
+    digest = hashlib.sha256()
+    digest.update(json.dumps([base.python, image]).encode())
+    for folder in base.site:
+        try:
+            digest.update(f"{folder} {Path(folder).stat().st_mtime_ns}".encode())
+        except OSError:
+            continue
+    for package in packages:
+        digest.update(package.name.encode() + b"\0")
+        digest.update(hashlib.sha256(package.read_bytes()).digest())
+    return digest.hexdigest()[:20]
+
+
+def layer(
+    base: Interpreter,
+    image: str,
+    packages: Sequence[Path],
+    cache: Path,
+    execute: Execute,
+    say: Callable[[str], None],
+    give_up: Callable[[], bool] = lambda: False,
+) -> Path:
+    """The interpreter of the environment for these packages; made when it is not in the cache.
+
+    Args:
+        base: What it is layered on.
+        image: The image it stands in for.
+        packages: Source distributions or wheels, in order.
+        cache: Folder that holds the environments.
+        execute: Runs pip.
+        say: Takes a sentence on what is being done.
+        give_up: Asked while another process makes the same environment; True ends the wait.
+
+    Raises:
+        PackageError: A package does not install; the message names it.
+    """
+    folder = cache / layer_key(base, image, packages)
+    python = folder / "bin" / "python"
+    if (folder / _READY).is_file():
+        return python
+    cache.mkdir(parents=True, exist_ok=True)
+    with _locked(folder.with_suffix(".lock"), give_up):
+        if (folder / _READY).is_file():
+            return python
+        shutil.rmtree(folder, ignore_errors=True)
+        _build(base, folder, packages, execute, say)
+        (folder / _READY).write_text(
+            json.dumps({"base": base.python, "image": image, "packages": [p.name for p in packages]})
+        )
+    return python
+
+
+def _build(
+    base: Interpreter, folder: Path, packages: Sequence[Path], execute: Execute, say: Callable[[str], None]
+) -> None:
+    env = _plain() | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
+    env.pop("PIP_TARGET", None)
+    if execute([base.python, "-m", "venv", "--without-pip", str(folder)], env) != 0:
+        raise PackageError(f"{base.python} cannot make a virtual environment; its output says why")
+    python = folder / "bin" / "python"
+    site = next(folder.glob("lib/python*/site-packages"))
+    lines = [f"import site; site.addsitedir({path!r})\n" for path in base.site]
+    (site / "vertexrig_base.pth").write_text("".join(lines))
+    pip = [str(python), "-m", "pip"] if base.pip else [sys.executable, "-m", "pip", "--python", str(python)]
+    for package in packages:
+        say(f"Running command: pip3 install --upgrade --force-reinstall --no-deps {package.name}")
+        argv = [
+            *pip,
+            "install",
+            "--quiet",
+            "--upgrade",
+            "--force-reinstall",
+            "--no-deps",
+            *_isolation(base, package),
+            str(package),
+        ]
+        if execute(argv, env) != 0:
+            raise PackageError(f"package {package.name} cannot be installed; pip's output says why")
+    done = subprocess.run(
+        [str(python), "-I", "-c", _REQUIREMENTS, str(site)], capture_output=True, text=True, env=env, timeout=60
+    )
+    required = _without_other_keras(json.loads(done.stdout or "[]"), python, env, say)
+    if required:
+        say(f"Running command: pip3 install {' '.join(required)}")
+        if execute([*pip, "install", "--quiet", "--no-warn-conflicts", *required], env) != 0:
+            raise PackageError(
+                f"the requirements of {', '.join(p.name for p in packages)} cannot be installed: {', '.join(required)}"
+            )
+
+
+def _without_other_keras(
+    required: list[str], python: Path, env: Mapping[str, str], say: Callable[[str], None]
+) -> list[str]:
+    """The requirements without a tf-keras that belongs to another TensorFlow than the one here.
+
+    A package is built for its image's TensorFlow and pins tf-keras to it; installed here, it would bring a second
+    TensorFlow with it.
+    """
+    kept = [line for line in required if not re.match(r"tf[-_.]keras\b", line, re.IGNORECASE)]
+    if len(kept) == len(required):
+        return required
+    done = subprocess.run([str(python), "-I", "-c", _KERAS], capture_output=True, text=True, env=dict(env), timeout=60)
+    here = json.loads(done.stdout or "{}")
+    if not here.get("tf_keras"):
+        return required
+    pinned = next(line for line in required if line not in kept)
+    say(
+        f"Stand-in: TensorFlow {here['tensorflow']} and tf-keras {here['tf_keras']} of this machine are used; "
+        f"on Vertex AI the package brings {pinned} to its image's TensorFlow"
+    )
+    return kept
+
+
+def _isolation(base: Interpreter, package: Path) -> list[str]:
+    """A setup.py package is built with the setuptools that is here, so that nothing is downloaded for it."""
+    if not base.setuptools or not tarfile.is_tarfile(package):
+        return []
+    try:
+        with tarfile.open(package) as archive:
+            names = {name.partition("/")[2] for name in archive.getnames()}
+    except (OSError, tarfile.TarError, EOFError):
+        return []
+    return [] if "pyproject.toml" in names else ["--no-build-isolation"]
+
+
+@contextmanager
+def _locked(path: Path, give_up: Callable[[], bool]) -> Iterator[None]:
+    """Hold a lock that the system frees when this process dies."""
+    with path.open("w") as file:
+        while True:
+            try:
+                fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+                break
+            except OSError:
+                if give_up():
+                    raise PackageError("cancelled while another job installs the same package") from None
+                time.sleep(0.05)
+        yield

@@ -1,0 +1,112 @@
+"""What the service does when a replica ends: which exits are permanent, what is tried again and how often.
+
+Source: the page understanding-training-service of the Vertex AI documentation as of 2026-08-22. A user's own exception
+is permanent; SIGABRT and SIGSEGV are retried; running out of memory is permanent; a lost worker is restarted with the
+same name, up to five times, after which the whole job is retried up to three times.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from enum import Enum
+
+from vertexrig.local.runner.children import Exit
+
+WORKER_RESTARTS = 5
+JOB_RETRIES = 3
+SPOT_RESTARTS = 6
+"""Spot: Compute Engine tries up to six times (page use-spot-vms, 2026-08-22)."""
+
+RETRIED_CODES = frozenset({6, 134, 11, 139})
+"""SIGABRT and SIGSEGV, as a shell and as a program report them."""
+
+LOST_SIGNALS = frozenset({1, 2, 9, 15})
+"""Signals a program does not send itself: its machine went, or somebody else ended it."""
+
+# google.rpc.Code
+CANCELLED, INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL = 1, 3, 4, 8, 13
+
+
+class Action(Enum):
+    """What follows from a replica's end."""
+
+    LEAVE = "the replica is done, the job goes on"
+    SUCCEED = "the primary replica is done, and with it the job"
+    RESTART_REPLICA = "the replica starts again, under the same name"
+    RESTART_JOB = "all replicas start again, because one has to"
+    RETRY_JOB = "the job is tried again"
+    FAIL = "the job fails"
+
+
+@dataclass(frozen=True)
+class Scheduling:
+    """The fields of a job's `scheduling` that decide on retries, and its timeout in seconds (default 7 days)."""
+
+    restart_job: bool = False
+    disable_retries: bool = False
+    timeout: float = 7 * 86400.0
+
+
+@dataclass
+class Counts:
+    """How often was started again: replicas by name, and the job."""
+
+    restarts: dict[str, int]
+    retries: int = 0
+
+
+def decide(exit_: Exit, replica: str, scheduling: Scheduling, counts: Counts) -> Action:
+    """What the service does after a replica ended.
+
+    Args:
+        exit_: How it ended.
+        replica: Its name; `workerpool0-0` is the primary.
+        scheduling: The job's.
+        counts: What was already tried.
+    """
+    if exit_.code == 0:
+        return Action.SUCCEED if replica == "workerpool0-0" else Action.LEAVE
+    lost = exit_.signal in LOST_SIGNALS and not exit_.out_of_memory
+    if scheduling.disable_retries or exit_.out_of_memory or not (lost or exit_.code in RETRIED_CODES):
+        return Action.FAIL
+    if lost and counts.restarts.get(replica, 0) < WORKER_RESTARTS:
+        return Action.RESTART_JOB if scheduling.restart_job else Action.RESTART_REPLICA
+    return Action.RETRY_JOB if counts.retries < JOB_RETRIES else Action.FAIL
+
+
+def exit_message(replica: str, exit_: Exit, said: str, logs: str) -> str:
+    """The error of a job whose replica failed, in the service's words.
+
+    Args:
+        replica: Its name.
+        exit_: How it ended.
+        said: The last of what it wrote to stderr.
+        logs: Where the whole log is.
+    """
+    if exit_.out_of_memory:
+        return f"The replica {replica} ran out of memory and exited with a non-zero status of {exit_.code}."
+    end = f" \n{said}" if said else ""
+    return (
+        f"The replica {replica} exited with a non-zero status of {exit_.code}. Termination reason: Error.{end}\n"
+        f"To find out more about why your job exited please check the logs: {logs}"
+    )
+
+
+def stockout_message(region: str) -> str:
+    """What the service says when it has no machines (also after Spot preemptions)."""
+    return f"Resources are insufficient in region: {region}. Try a different region or use a different accelerator."
+
+
+_TRACEBACK = re.compile(r"^Traceback \(most recent call last\):", re.MULTILINE)
+
+
+def last_words(stderr: list[str], limit: int = 4000) -> str:
+    """What of a replica's stderr belongs into the error: its last traceback, else its last lines."""
+    text = "\n".join(stderr)
+    starts = [match.start() for match in _TRACEBACK.finditer(text)]
+    if starts:
+        text = text[starts[-1] :]
+    else:
+        text = "\n".join(stderr[-10:])
+    return text if len(text) <= limit else "…" + text[-limit:]

@@ -1,0 +1,135 @@
+"""What to start for a worker pool: `python -m module` in its environment, a Docker container, or a mapped folder."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from pathlib import Path
+
+from vertexrig.cluster import expand
+from vertexrig.errors import JobFailedError, PackageError
+from vertexrig.local.runner import packages
+from vertexrig.local.runner.environment import bucket_folder, local_path, map_paths
+from vertexrig.local.runner.options import LocalImage, RunOptions, first_match
+from vertexrig.spec import Pool
+
+Variables = Mapping[str, str]
+
+
+@dataclass(frozen=True)
+class Program:
+    """How the replicas of a pool are started.
+
+    Args:
+        head: Program and the arguments before the spec's own.
+        args: The spec's arguments, before `$(NAME)` and paths are replaced.
+        folders: Put in front of PATH.
+        cwd: Working directory; None for a replica's own scratch folder.
+        image: The image, when Docker runs it.
+    """
+
+    head: tuple[str, ...]
+    args: tuple[str, ...]
+    folders: tuple[Path, ...] = ()
+    cwd: Path | None = None
+    image: str = ""
+    settings: Mapping[str, str] = field(default_factory=dict)
+
+    def argv(self, variables: Variables, buckets: Path | str) -> list[str]:
+        """The command line of a replica that has these variables."""
+        return [map_paths(expand(arg, variables), buckets) for arg in (*self.head, *self.args)]
+
+
+@lru_cache(maxsize=1)
+def docker() -> str:
+    """The docker program, "" unless an engine answers it."""
+    program = shutil.which("docker")
+    if not program:
+        return ""
+    try:
+        done = subprocess.run([program, "info", "--format", "{{.ID}}"], capture_output=True, timeout=10)
+    except (OSError, subprocess.SubprocessError):
+        return ""
+    return program if done.returncode == 0 else ""
+
+
+def prepare(
+    pool: Pool,
+    options: RunOptions,
+    root: Path,
+    execute: packages.Execute,
+    say: Callable[[str], None],
+    give_up: Callable[[], bool],
+) -> Program:
+    """Make ready what a pool runs: install its packages, or find its image.
+
+    Raises:
+        PackageError: A package is not there or does not install.
+        JobFailedError: The image can be run by nothing on this machine.
+    """
+    base = packages.interpreter(first_match(options.interpreters, pool.image) or sys.executable)
+    if pool.python is not None:
+        files = [_package(uri, root) for uri in pool.package_uris]
+        python = packages.layer(base, pool.image, files, root / "envs", execute, say, give_up)
+        return Program((str(python), "-m", pool.module), tuple(pool.args), (python.parent,))
+    command = tuple((pool.container or {}).get("command", ()))
+    local = first_match(options.images, pool.image)
+    if local is not None:
+        return _mapped(local, command, tuple(pool.args), Path(base.python).parent, pool.image)
+    if options.docker and docker():
+        return Program(command, tuple(pool.args), image=pool.image)
+    raise JobFailedError(
+        f"image {pool.image!r} cannot be run here: no Docker engine answers, and no entry of the image map fits it. "
+        f"Start Docker, or map the image to a folder and an entry point under local: images: in the project file"
+    )
+
+
+def _package(uri: str, root: Path) -> Path:
+    path = local_path(uri, root)
+    if not path.is_file():
+        hint = (
+            f"; copy it there with `gcloud storage cp` while pointed at the local Vertex (it is looked for at {path})"
+            if uri.startswith("gs://")
+            else ""
+        )
+        raise PackageError(f"CommandException: No URLs matched: {uri}{hint}")
+    return path
+
+
+def _mapped(local: LocalImage, command: Sequence[str], args: Sequence[str], python: Path, image: str) -> Program:
+    if not local.folder.is_dir():
+        raise JobFailedError(f"image {image!r} is mapped to {local.folder}, which is not a folder")
+    head = tuple(command) or local.entrypoint
+    if not head:
+        raise JobFailedError(
+            f"image {image!r} is mapped to {local.folder} without an entry point, and the spec has no command"
+        )
+    return Program(head, tuple(args), (python,), local.folder)
+
+
+def docker_argv(
+    engine: str, name: str, program: Program, variables: Variables, own: Sequence[str], root: Path, gpus: bool
+) -> list[str]:
+    """The `docker run` command of a replica: `command` replaces ENTRYPOINT (and drops CMD), `args` replaces CMD.
+
+    Args:
+        engine: The docker program.
+        name: Name of the container.
+        program: What to run.
+        variables: The replica's variables, for `$(NAME)`.
+        own: Names of the variables the container gets, with the values docker finds in its own environment.
+        root: The local Vertex's folder; its buckets are mounted at /gcs.
+        gpus: Give the container the machine's GPUs.
+    """
+    argv = [engine, "run", "--rm", "--name", name, "--network", "host", "--volume", f"{bucket_folder(root)}:/gcs"]
+    argv += ["--gpus", "all"] if gpus else []
+    for variable in own:
+        argv += ["--env", variable]
+    words = program.argv(variables, "/gcs")
+    if program.head:
+        return [*argv, "--entrypoint", words[0], program.image, *words[1:]]
+    return [*argv, program.image, *words]

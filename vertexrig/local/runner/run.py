@@ -1,0 +1,502 @@
+"""One job from its spec to its end: replicas started, watched, restarted and stopped by the rules of `policy`."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import time
+from collections import deque
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from vertexrig import cluster, spec
+from vertexrig.errors import JobFailedError, PackageError, VertexrigError
+from vertexrig.local.runner import environment, policy, ports, programs
+from vertexrig.local.runner.children import Child, Children, Command, Exit
+from vertexrig.local.runner.lines import SERVICE, Line, LogFiles, OnLine
+from vertexrig.local.runner.options import Control, RunOptions, new_job_id
+from vertexrig.local.runner.policy import Action
+
+PENDING, RUNNING, SUCCEEDED, FAILED = (
+    "JOB_STATE_PENDING",
+    "JOB_STATE_RUNNING",
+    "JOB_STATE_SUCCEEDED",
+    "JOB_STATE_FAILED",
+)
+CANCELLING, CANCELLED = "JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED"
+SUSPENDED = "SUSPENDED"
+"""Not a state of the service: the run was broken off by `Control.suspend` and can be taken up again."""
+
+_OUTPUTS_LISTED = 1000
+_STDERR_KEPT = 200
+_PIP_LINES_SHOWN = 40
+
+
+@dataclass(frozen=True)
+class JobError:
+    """Why a job failed: a google.rpc.Code and the service's sentence."""
+
+    code: int
+    message: str
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """How a job ended.
+
+    Args:
+        state: `JOB_STATE_SUCCEEDED`, `JOB_STATE_FAILED` or `JOB_STATE_CANCELLED` (`SUSPENDED` after `Control.suspend`).
+        error: The service's error, None on success.
+        exit_codes: Last exit code of each replica that ended.
+        failed_replica: The replica that failed the job, "" if none did.
+        traceback: The last traceback (or last lines) of its stderr.
+        outputs: gs:// URIs of the files below the output directory.
+        stand_ins: A sentence for each thing that was stood in for.
+        restarts: Times each replica was started again.
+        retries: Times the job was tried again.
+        wall_seconds: From the call to the end.
+        job_id: The job's id.
+        folder: The job's own folder: logs, scratch and metric files.
+    """
+
+    state: str
+    error: JobError | None
+    exit_codes: Mapping[str, int]
+    failed_replica: str
+    traceback: str
+    outputs: tuple[str, ...]
+    stand_ins: tuple[str, ...]
+    restarts: Mapping[str, int]
+    retries: int
+    wall_seconds: float
+    job_id: str
+    folder: Path
+
+    @property
+    def succeeded(self) -> bool:
+        return self.state == SUCCEEDED
+
+
+OnState = Callable[[str], None]
+
+
+def job_folder(root: Path, job_id: str) -> Path:
+    """Where a job keeps its logs, scratch folders and metric files."""
+    return root / "jobs" / job_id
+
+
+def metric_file(root: Path, job_id: str, replica: str = "workerpool0-0") -> Path:
+    """The file cloudml-hypertune of a replica writes (CLOUD_ML_HP_METRIC_FILE)."""
+    return job_folder(root, job_id) / replica / "output.metrics"
+
+
+def run_job(
+    job: Mapping[str, Any],
+    *,
+    root: Path | str,
+    on_line: OnLine | None = None,
+    on_state: OnState | None = None,
+    on_pause: Callable[[], None] | None = None,
+    control: Control | None = None,
+    options: RunOptions | None = None,
+) -> JobResult:
+    """Run a CustomJobSpec to its end, in the calling thread.
+
+    Args:
+        job: The spec as canonical data (`spec.Document.job`).
+        root: The local Vertex's folder: buckets in `gs/`, environments in `envs/`, each job's own in `jobs/<id>/`.
+        on_line: Called with each line of output, in this thread.
+        on_state: Called with each new state of the job, but not the last one, which the result holds.
+        on_pause: Called when no more lines are there for the moment, before the thread waits.
+        control: Cancels the job or injects faults, from other threads.
+        options: See `RunOptions`.
+
+    Returns:
+        How it ended. A job that cannot be started ends as failed, with the reason; nothing is raised for it.
+    """
+    options = options or RunOptions()
+    options = replace(options, job_id=options.job_id or new_job_id())
+    own = control or Control()
+    run = _Run(job, Path(root).absolute(), on_line, on_state, on_pause, own, options)
+    try:
+        return run.go()
+    finally:
+        run.close()
+        if control is None:
+            own.close()
+
+
+class _Ended(Exception):
+    """Ends the run with a state."""
+
+    def __init__(self, state: str, error: JobError | None = None) -> None:
+        self.state, self.error = state, error
+        super().__init__(state)
+
+
+class _Again(Exception):
+    """Ends an attempt; the job is started again."""
+
+
+@dataclass
+class _Member:
+    """A replica and what runs it."""
+
+    replica: cluster.Replica
+    command: Command
+    stderr: deque[str] = field(default_factory=lambda: deque(maxlen=_STDERR_KEPT))
+    child: Child | None = None
+    done: bool = False
+
+
+class _Run:
+    def __init__(
+        self,
+        job: Mapping[str, Any],
+        root: Path,
+        on_line: OnLine | None,
+        on_state: OnState | None,
+        on_pause: Callable[[], None] | None,
+        control: Control,
+        options: RunOptions,
+    ) -> None:
+        self.job, self.root, self.options, self.control = dict(job), root, options, control
+        self.pools = [p for p in spec.Document("CustomJobSpec", self.job).pools if not p.empty]
+        self.folder = job_folder(root, options.job_id)
+        self.files = LogFiles(self.folder / "logs")
+        self.children = Children(self._line, control.fileno())
+        self.scheduling = _scheduling(self.job)
+        self.counts = policy.Counts({})
+        self.preemptions = 0
+        self.members: dict[str, _Member] = {}
+        self.installing: deque[str] = deque(maxlen=_STDERR_KEPT)
+        self.exit_codes: dict[str, int] = {}
+        self.ports: list[int] = []
+        self.stand_ins: list[str] = []
+        self.failed, self.words = "", ""
+        self.deadline = float("inf")
+        self.begun = time.monotonic()
+        self._on_line, self._on_state, self._on_pause, self._state = on_line, on_state, on_pause, ""
+
+    # what the run says
+
+    def _line(self, line: Line) -> None:
+        member = self.members.get(line.task)
+        if member is not None and line.severity != "INFO":
+            member.stderr.append(line.text)
+        self.files.write(line)
+        if self._on_line is not None:
+            self._on_line(line)
+
+    def say(self, text: str, severity: str = "INFO", task: str = SERVICE) -> None:
+        self._line(Line(time.time(), task, severity, text))
+
+    def _flush(self) -> None:
+        """Hand on what was said."""
+        self.files.flush()
+        if self._on_pause is not None:
+            self._on_pause()
+
+    def state(self, state: str) -> None:
+        if state != self._state:
+            self._state = state
+            self._flush()
+            if self._on_state is not None:
+                self._on_state(state)
+
+    # from start to end
+
+    def go(self) -> JobResult:
+        try:
+            self.state(PENDING)
+            self._prepare()
+            delay = 0.0
+            while True:
+                try:
+                    self._wait(delay)
+                    self._attempt()
+                except _Again:
+                    delay = self.options.restart_delay
+        except _Ended as end:
+            return self._result(end.state, end.error)
+        except VertexrigError as error:
+            if self.control.suspended:
+                return self._result(SUSPENDED, None)
+            if self.control.cancelled:
+                return self._result(CANCELLED, JobError(policy.CANCELLED, "CANCELED"))
+            self.say(str(error), "ERROR")
+            return self._result(FAILED, self._refusal(error))
+        except BrokenPipeError:  # whoever listens to the lines has gone
+            raise
+        except OSError as error:
+            return self._result(FAILED, _internal(error))
+
+    def _refusal(self, error: VertexrigError) -> JobError:
+        if not isinstance(error, PackageError):
+            return JobError(policy.INVALID_ARGUMENT, str(error))
+        # the executor installs packages inside the replica, so the service sees the replica fail
+        self.failed, self.words = self.pools_replica(), str(error)
+        said = "\n".join([*list(self.installing)[-_PIP_LINES_SHOWN:], str(error)])
+        return JobError(policy.INVALID_ARGUMENT, policy.exit_message(self.failed, Exit(1), said, self._logs()))
+
+    def pools_replica(self) -> str:
+        return f"workerpool{self.pools[0].index}-0" if self.pools else "workerpool0-0"
+
+    def _logs(self) -> str:
+        return str(self.folder / "logs")
+
+    def _result(self, state: str, error: JobError | None) -> JobResult:
+        outputs = tuple(self._outputs()) if state != SUSPENDED else ()
+        if state == SUCCEEDED:
+            self.say("Job completed successfully.")
+        elif error is not None:
+            self.say(
+                f"Job {'cancelled' if state == CANCELLED else 'failed'}: {error.message.splitlines()[0]}",
+                "ERROR" if state == FAILED else "INFO",
+            )
+        self.files.flush()
+        return JobResult(
+            state,
+            error,
+            dict(self.exit_codes),
+            self.failed,
+            self.words,
+            outputs,
+            tuple(self.stand_ins),
+            dict(self.counts.restarts),
+            self.counts.retries,
+            time.monotonic() - self.begun,
+            self.options.job_id,
+            self.folder,
+        )
+
+    def close(self) -> None:
+        self.children.close()
+        self.files.close()
+        ports.give_back(self.ports)
+
+    # preparing
+
+    def _prepare(self) -> None:
+        if not self.pools or not any(pool.index == 0 for pool in self.pools):
+            raise JobFailedError("workerPoolSpecs[0] is missing: a job needs its primary pool")
+        self.folder.mkdir(parents=True, exist_ok=True)
+        replicas = cluster.replicas(self.pools)
+        self.ports = ports.take(len(replicas))
+        by_place = {(r.pool, r.index): port for r, port in zip(replicas, self.ports, strict=True)}
+        replicas = cluster.replicas(self.pools, lambda pool, index: f"127.0.0.1:{by_place[pool, index]}")
+        directories = cluster.output_directories(self.job, self.options.trial)
+        for uri in directories.values():
+            environment.local_path(uri, self.root).mkdir(parents=True, exist_ok=True)
+        made: dict[str, programs.Program] = {}
+        for pool in self.pools:
+            key = json.dumps(
+                [pool.image, pool.package_uris, pool.module, pool.args, (pool.container or {}).get("command")]
+            )
+            if key not in made:
+                made[key] = programs.prepare(
+                    pool, self.options, self.root, self._execute, self.say, lambda: self.control.cancelled
+                )
+            self._note(pool)
+            for one in replicas:
+                if one.pool == pool.index:
+                    self.members[one.name] = _Member(one, self._command(pool, one, replicas, made[key]))
+
+    def _note(self, pool: spec.Pool) -> None:
+        """Say what is different here from the cloud."""
+        sentence = environment.stand_in(pool)
+        if sentence:
+            self.stand_ins.append(sentence)
+            self.say(f"Stand-in: {sentence}.", "WARNING")
+        for uri in environment.absent(pool.args, self.root):
+            where = environment.local_path(uri, self.root)
+            self.say(f"{uri} is looked for at {where}: there is no such bucket here yet.", "WARNING")
+
+    def _execute(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
+        """Run a program of the preparation, its output in the log of the primary replica."""
+        name = self.pools_replica()
+
+        def hear(line: Line) -> None:
+            self.installing.append(line.text)
+            self._line(line)
+
+        children = Children(hear, self.control.fileno())
+        try:
+            child = children.start(name, Command(argv, env, self.folder))
+            while child.exit is None:
+                children.poll(None)
+                if self.control.cancelled or self.control.suspended:
+                    raise JobFailedError("cancelled while packages were being installed")
+            return child.exit.code
+        finally:
+            children.close()
+
+    def _command(
+        self, pool: spec.Pool, one: cluster.Replica, replicas: Sequence[cluster.Replica], program: programs.Program
+    ) -> Command:
+        options, place = self.options, self.folder / one.name
+        scratch, work = place / "config", place / "work"
+        for folder in (scratch, work):
+            folder.mkdir(parents=True, exist_ok=True)
+        identity = cluster.Identity(options.job_id, options.project_number, options.region, options.trial)
+        service = cluster.service_environment(replicas, one, self.job, identity)
+        service["CLOUD_ML_HP_METRIC_FILE"] = str(place / "output.metrics")
+        devices = environment.virtual_devices(pool)
+        if devices:
+            service["TRAINER_VIRTUAL_DEVICES"] = str(devices)
+        own = cluster.own_environment(pool.env, service)
+        buckets: Path | str = "/gcs" if program.image else environment.bucket_folder(self.root)
+        seen = {**service, **own}
+        contract = {
+            k: environment.map_paths(v, buckets) for k, v in seen.items() if k not in ("CLUSTER_SPEC", "TF_CONFIG")
+        }
+        contract |= {k: v for k, v in seen.items() if k in ("CLUSTER_SPEC", "TF_CONFIG")}
+        machine = environment.machine_environment(
+            os.environ, scratch, credentials=options.credentials, pass_env=options.pass_env
+        )
+        machine |= {
+            "PATH": environment.search_path(program.folders, os.environ),
+            "PYTHONUNBUFFERED": "1",
+            **options.extra_env,
+        }
+        cleanup: tuple[str, ...] = ()
+        if program.image:
+            name = f"vertexrig-{options.job_id}-{one.name}"
+            gpus = bool(environment.accelerators_here())
+            argv = programs.docker_argv(programs.docker(), name, program, seen, sorted(contract), self.root, gpus)
+            cleanup = (programs.docker(), "rm", "--force", name)
+        else:
+            argv = program.argv(seen, buckets)
+        return Command(argv, {**machine, **contract}, program.cwd or work, options.memory_limit, cleanup)
+
+    # running
+
+    def _attempt(self) -> None:
+        """Start every replica and watch them until the job ends or has to start again."""
+        self.state(PENDING)
+        for member in self.members.values():
+            member.done = False
+        try:
+            for member in self.members.values():
+                self._wait(self.options.slow_start)
+                self._start(member)
+            if self.deadline == float("inf"):
+                self.deadline = time.monotonic() + self.scheduling.timeout
+            self.state(RUNNING)
+            while True:
+                self._step(None)
+        except (_Ended, _Again):
+            self._stop_all()
+            raise
+
+    def _start(self, member: _Member) -> None:
+        member.stderr.clear()
+        member.child = self.children.start(member.replica.name, member.command)
+
+    def _wait(self, seconds: float) -> None:
+        """Let time pass while faults, cancellation and ends are still seen."""
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            self._step(until)
+        self._asked()
+
+    def _step(self, until: float | None) -> None:
+        limit = min(self.deadline, until if until is not None else float("inf"))
+        wait = limit - time.monotonic()
+        ended = self.children.poll(None if wait == float("inf") else max(wait, 0.0))
+        self._flush()
+        if self.files.trouble is not None:
+            raise _Ended(FAILED, _internal(self.files.trouble))
+        self._asked()
+        for child in ended:
+            self._end_of(child)
+        if time.monotonic() >= self.deadline:
+            raise _Ended(
+                FAILED,
+                JobError(
+                    policy.DEADLINE_EXCEEDED,
+                    f"The job ran longer than its timeout of {self.scheduling.timeout:g} seconds.",
+                ),
+            )
+
+    def _asked(self) -> None:
+        """Do what the control wants."""
+        if self.control.suspended:
+            raise _Ended(SUSPENDED)
+        if self.control.cancelled:
+            self.state(CANCELLING)
+            raise _Ended(CANCELLED, JobError(policy.CANCELLED, "CANCELED"))
+        preempted, killed = self.control.take_faults()
+        for name in killed:
+            child = self.children.running.get(name)
+            if child is not None:
+                self.say(f"Fault on demand: {name} is killed.", "WARNING")
+                child.send(signal.SIGKILL, asked=False)
+        if preempted:
+            self.say("Fault on demand: the machines are preempted.", "WARNING")
+            self.preemptions += 1
+            if self.preemptions > policy.SPOT_RESTARTS or self.scheduling.disable_retries:
+                raise _Ended(FAILED, JobError(policy.RESOURCE_EXHAUSTED, policy.stockout_message(self.options.region)))
+            raise _Again
+
+    def _end_of(self, child: Child) -> None:
+        member, exit_ = self.members[child.name], child.exit
+        assert exit_ is not None
+        name = child.name
+        self.exit_codes[name] = exit_.code
+        action = policy.decide(exit_, name, self.scheduling, self.counts)
+        self.say(
+            f"Task {name} ended with exit code {exit_.code}: {action.value}.", "INFO" if exit_.code == 0 else "ERROR"
+        )
+        if action is Action.LEAVE:
+            member.done = True
+        elif action is Action.SUCCEED:
+            raise _Ended(SUCCEEDED)
+        elif action is Action.FAIL:
+            self.failed, self.words = name, policy.last_words(list(member.stderr))
+            raise _Ended(
+                FAILED, JobError(policy.INVALID_ARGUMENT, policy.exit_message(name, exit_, self.words, self._logs()))
+            )
+        elif action is Action.RETRY_JOB:
+            self.counts.retries += 1
+            self.counts.restarts.clear()
+            raise _Again
+        else:
+            self.counts.restarts[name] = self.counts.restarts.get(name, 0) + 1
+            if action is Action.RESTART_JOB:
+                raise _Again
+            self._wait(self.options.restart_delay)
+            self._start(member)
+
+    def _stop_all(self) -> None:
+        """SIGTERM, then SIGKILL; a replica that was stopped has no say in how the job ended."""
+        self.children.stop(list(self.children.running.values()), self.options.grace)
+        self.files.flush()
+
+    def _outputs(self) -> list[str]:
+        base = str((self.job.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
+        if not base:
+            return []
+        uri = f"{base}/{self.options.trial}" if self.options.trial else base
+        folder = environment.local_path(uri, self.root)
+        found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
+        return [f"{uri}/{path.relative_to(folder).as_posix()}" for path in found[:_OUTPUTS_LISTED]]
+
+
+def _internal(error: OSError) -> JobError:
+    """A failure of this machine, such as a full disk."""
+    return JobError(policy.INTERNAL, f"Internal error occurred for the current attempt: {error}")
+
+
+def _scheduling(job: Mapping[str, Any]) -> policy.Scheduling:
+    data = job.get("scheduling") or {}
+    disable = bool(data.get("disableRetries", False))
+    timeout = float(str(data.get("timeout", "0s")).rstrip("s") or 0)
+    return policy.Scheduling(
+        restart_job=bool(data.get("restartJobOnWorkerRestart", False)) and not disable,
+        disable_retries=disable,
+        timeout=timeout if timeout > 0 else policy.Scheduling.timeout,
+    )

@@ -1,0 +1,193 @@
+"""The process that stands between the runner and one replica; it runs alone, on the standard library only.
+
+It starts the program in a process group of its own and sees to it that nothing of it outlives the runner: the socket
+it is given closes when the runner dies, however it dies, and then everything below the warden is killed. On Linux it
+adopts what the program leaves behind (PR_SET_CHILD_SUBREAPER), so that a daemon the program started ends with it, as
+it would with its container.
+
+Called as `python warden.py FD OPTIONS -- PROGRAM ARGS...`; OPTIONS is JSON: `memory` (bytes, 0 for no limit), `cwd`,
+`cleanup` (a command run at the end). On the socket it reads lines `signal NUMBER` and writes `start PID`,
+`exit STATUS OOM`.
+"""
+
+from __future__ import annotations
+
+import ctypes
+import json
+import os
+import select
+import signal
+import socket
+import sys
+import time
+
+_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PAGE = os.sysconf("SC_PAGE_SIZE")
+_LINUX = sys.platform == "linux"
+
+
+def _prctl(option: int, value: int) -> None:
+    if _LINUX:
+        ctypes.CDLL(None, use_errno=True).prctl(option, value, 0, 0, 0)
+
+
+def _stat(pid: int) -> tuple[int, int] | None:
+    """Parent and resident bytes of a process, None when it is gone."""
+    try:
+        with open(f"/proc/{pid}/stat") as file:
+            fields = file.read().rpartition(")")[2].split()
+        return int(fields[1]), int(fields[21]) * _PAGE
+    except (OSError, IndexError, ValueError):
+        return None
+
+
+def _descendants() -> dict[int, int]:
+    """Process id to resident bytes of everything below this process."""
+    try:
+        table = {int(name): _stat(int(name)) for name in os.listdir("/proc") if name.isdigit()}
+    except OSError:
+        return {}
+    found: dict[int, int] = {}
+    frontier = {os.getpid()}
+    while frontier:
+        frontier = {pid for pid, row in table.items() if row and row[0] in frontier and pid not in found}
+        found.update((pid, row[1]) for pid, row in table.items() if row and pid in frontier)
+    return found
+
+
+def _signal(child: int, number: int) -> None:
+    try:
+        os.killpg(child, number)
+    except (ProcessLookupError, PermissionError):
+        pass
+
+
+def _kill_all(child: int) -> None:
+    """Kill until nothing is left; a process may fork while it is being killed."""
+    _signal(child, signal.SIGKILL)
+    for _ in range(200):
+        left = _descendants()
+        if not left:
+            return
+        for pid in left:
+            try:
+                os.kill(pid, signal.SIGKILL)
+            except (ProcessLookupError, PermissionError):
+                pass
+        _reap(None)
+        time.sleep(0.005)
+
+
+def _reap(child: int | None) -> int | None:
+    """Collect what ended; the status of `child` if it is among them."""
+    while True:
+        try:
+            pid, status = os.waitpid(-1, os.WNOHANG)
+        except ChildProcessError:
+            return None
+        if pid == 0:
+            return None
+        if pid == child:
+            return status
+
+
+def _oom_kills() -> int:
+    """How often the kernel's out-of-memory killer struck in this control group, -1 if that cannot be told."""
+    try:
+        with open("/proc/self/cgroup") as file:
+            group = file.read().strip().rpartition("::")[2]
+        for folder in ("/sys/fs/cgroup" + group, "/sys/fs/cgroup"):
+            path = os.path.join(folder, "memory.events")
+            if os.path.exists(path):
+                with open(path) as file:
+                    counts = dict(line.split()[:2] for line in file)
+                return int(counts["oom_kill"])
+    except (OSError, KeyError, ValueError):
+        pass
+    return -1
+
+
+def _spawn(argv: list[str], cwd: str, read_end: int, write_end: int, parent: int) -> int:
+    """Fork and exec; the reason goes through the pipe if exec fails."""
+    child = os.fork()
+    if child:
+        return child
+    try:
+        os.setsid()
+        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+        if os.getppid() != parent:  # the warden died before the line above
+            os._exit(127)
+        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+            signal.signal(number, signal.SIG_DFL)
+        signal.pthread_sigmask(signal.SIG_SETMASK, [])
+        os.close(read_end)
+        os.chdir(cwd)
+        os.execvpe(argv[0], argv, os.environ)
+    except OSError as error:
+        os.write(write_end, str(error).encode())
+    os._exit(127)
+
+
+def main() -> None:
+    control = socket.socket(fileno=int(sys.argv[1]))
+    control.set_inheritable(False)
+    options = json.loads(sys.argv[2])
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the runner, which tells us what to do
+        signal.signal(number, signal.SIG_IGN)
+    wake, wake_end = os.pipe()
+    os.set_blocking(wake_end, False)
+    signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+    signal.signal(signal.SIGCHLD, lambda *_: None)
+    _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    before = _oom_kills()
+    read_end, write_end = os.pipe()
+    child = _spawn(sys.argv[4:], options["cwd"], read_end, write_end, os.getpid())
+    os.close(write_end)
+    trouble = os.read(read_end, 4096)
+    if trouble:
+        os.write(2, b"cannot start %s: %s\n" % (sys.argv[4].encode(), trouble))
+    control.sendall(b"start %d\n" % child)
+    status, over = _watch(control, wake, child, options["memory"])
+    _kill_all(child)
+    if options.get("cleanup"):
+        import subprocess  # costs 10 ms, and most replicas have nothing to clean up
+
+        subprocess.call(options["cleanup"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
+    if status is not None:
+        oom = over or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and _oom_kills() > before >= 0)
+        try:
+            control.sendall(b"exit %d %d\n" % (status, oom))
+        except OSError:
+            pass
+
+
+def _watch(control: socket.socket, wake: int, child: int, memory: int) -> tuple[int | None, bool]:
+    """Wait for the program's end or the runner's.
+
+    Returns:
+        The program's status, None if the runner went; and whether it took too much memory.
+    """
+    buffer, over = b"", False
+    sources: list[int] = [control.fileno(), wake]
+    while True:
+        ready = select.select(sources, [], [], 0.25 if memory else None)[0]
+        if wake in ready:
+            os.read(wake, 4096)
+        status = _reap(child)
+        if status is not None:
+            return status, over
+        if memory and not over and sum(_descendants().values()) > memory:
+            over = True
+            _signal(child, signal.SIGKILL)
+        if control.fileno() in ready:
+            data = control.recv(4096)
+            if not data:
+                return None, over
+            buffer += data
+            while b"\n" in buffer:
+                line, _, buffer = buffer.partition(b"\n")
+                _signal(child, int(line.split()[1]))
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,48 @@
+"""Time as the firing engine sees it, so that tests can move it."""
+
+from __future__ import annotations
+
+import asyncio
+from datetime import datetime, timezone
+from typing import Protocol
+
+LONGEST = 30.0
+"""Most seconds slept at once: a laptop that was asleep, or whose clock was set, is noticed this soon."""
+
+
+class Clock(Protocol):
+    """Where the engine gets the time from."""
+
+    def now(self) -> datetime:
+        """The time, aware, in UTC."""
+        ...
+
+    async def wait(self, event: asyncio.Event, until: datetime | None) -> None:
+        """Return when `event` is set or at `until`, or earlier: the caller looks again."""
+        ...
+
+
+class SystemClock:
+    """The machine's clock."""
+
+    def now(self) -> datetime:
+        """The time, aware, in UTC."""
+        return datetime.now(timezone.utc)
+
+    async def wait(self, event: asyncio.Event, until: datetime | None) -> None:
+        """Return when `event` is set, at `until`, or after `LONGEST` seconds."""
+        left = LONGEST if until is None else min(LONGEST, max(0.0, (until - self.now()).total_seconds()))
+        try:
+            await asyncio.wait_for(event.wait(), timeout=left)
+        except asyncio.TimeoutError:
+            return
+
+
+def text(moment: datetime) -> str:
+    """RFC 3339 in UTC, with microseconds only if there are any."""
+    return moment.astimezone(timezone.utc).replace(tzinfo=None).isoformat() + "Z"
+
+
+def read(value: str) -> datetime:
+    """The time of a text written by `text`."""
+    return datetime.fromisoformat(value.replace("Z", "+00:00"))

@@ -1,0 +1,149 @@
+"""When a schedule fires: unix-cron in a time zone, and a part of the older English-like format.
+
+croniter (kept by the Pallets community) finds the next time. It accepts far more than Cloud Scheduler does (seconds,
+`@daily`, hashes), so the text is checked here first. In a night when clocks go back, a time that comes twice fires
+twice; when they go forward, a time that is left out fires when the gap ends.
+"""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone, tzinfo
+from zoneinfo import ZoneInfo
+
+from vertexrig.local.http import ApiError, invalid
+
+_MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
+_DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
+_LONG_DAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"]
+# field -> (lowest, highest, names)
+_FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
+    ("minute", 0, 59, ()),
+    ("hour", 0, 23, ()),
+    ("day of month", 1, 31, ()),
+    ("month", 1, 12, tuple(_MONTHS)),
+    ("day of week", 0, 7, tuple(_DAYS)),
+)
+_ITEM = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d{1,4}))?")
+_EVERY = re.compile(r"every (\d{1,4}) (minutes|mins|hours)(?: synchronized)?")
+_AT = re.compile(r"every ([a-z]+(?:,[a-z]+)*) ([01]?\d|2[0-3]):([0-5]\d)")
+
+
+@dataclass(frozen=True)
+class Schedule:
+    """A parsed schedule.
+
+    Args:
+        cron: A five-field expression, or "" for an interval.
+        zone: The time zone the expression is read in.
+        every: The interval, counted from midnight UTC of 1970-01-01; only without `cron`.
+    """
+
+    cron: str
+    zone: tzinfo
+    every: timedelta = timedelta()
+
+    def after(self, moment: datetime) -> datetime:
+        """The first time of the schedule later than `moment`, in UTC."""
+        if not self.cron:
+            step = self.every.total_seconds()
+            return datetime.fromtimestamp((moment.timestamp() // step + 1) * step, tz=timezone.utc)
+        from croniter import croniter  # costs 20 ms, and only a server with jobs needs it
+
+        found: datetime = croniter(self.cron, moment.astimezone(self.zone)).get_next(datetime)
+        return found.astimezone(timezone.utc)
+
+
+def zone_of(name: str) -> tzinfo:
+    """The time zone of a tz database name; "" and "utc" are UTC.
+
+    Raises:
+        ApiError: 400 when there is none of that name.
+    """
+    if name.lower() in ("", "utc"):
+        return timezone.utc
+    try:
+        return ZoneInfo(name)
+    except (KeyError, ValueError, OSError):
+        raise _refused(f"{name[:80]!r} is no time zone of the tz database") from None
+
+
+def parse(text: str, zone: str) -> Schedule:
+    """Read a schedule.
+
+    Args:
+        text: `0 3 * * 1`, `every 5 minutes`, `every 2 hours`, `every day 09:00` or `every mon,thu 09:00`.
+        zone: A tz database name.
+
+    Raises:
+        ApiError: 400 INVALID_ARGUMENT, naming the field.
+    """
+    where = zone_of(zone)
+    words = " ".join(text.lower().split())
+    if words.startswith("every "):
+        return _english(words, where)
+    fields = words.split(" ")
+    if len(fields) != 5:
+        raise _refused(f"{text[:80]!r} has {len(fields)} fields; unix-cron has 5 (minute hour day month weekday)")
+    for value, (name, low, high, names) in zip(fields, _FIELDS, strict=True):
+        for item in value.split(","):
+            _check_item(item, name, low, high, names)
+    schedule = Schedule(" ".join(fields), where)
+    try:
+        schedule.after(datetime.now(timezone.utc))
+    except (ValueError, KeyError, OverflowError):
+        raise _refused(f"{text[:80]!r} names no date that ever comes") from None
+    return schedule
+
+
+def _english(words: str, zone: tzinfo) -> Schedule:
+    """The `every ...` formats."""
+    match = _EVERY.fullmatch(words)
+    if match:
+        count = int(match.group(1))
+        if count:
+            unit = timedelta(hours=1) if match.group(2) == "hours" else timedelta(minutes=1)
+            return Schedule("", zone, count * unit)
+    match = _AT.fullmatch(words)
+    if match:
+        days = match.group(1).split(",")
+        numbers = [_day_number(day) for day in days]
+        if days == ["day"] or None not in numbers:
+            week = "*" if days == ["day"] else ",".join(map(str, numbers))
+            return Schedule(f"{int(match.group(3))} {int(match.group(2))} * * {week}", zone)
+    raise _refused(
+        f"{words[:80]!r} is not read by the local Vertex; it takes unix-cron, 'every N minutes', 'every N hours', "
+        "'every day HH:MM' and 'every mon,thu HH:MM'"
+    )
+
+
+def _day_number(name: str) -> int | None:
+    for names in (_DAYS, _LONG_DAYS):
+        if name in names:
+            return names.index(name)
+    return None
+
+
+def _check_item(item: str, field: str, low: int, high: int, names: tuple[str, ...]) -> None:
+    """One part of a comma list: `*`, `n`, `n-m`, each with `/step`."""
+    match = _ITEM.fullmatch(item)
+    if match is None:
+        raise _refused(f"{item[:40]!r} is no value of the field {field}")
+    ends = [_number(end, low, names) for end in match.groups()[:2] if end is not None]
+    if any(end is None or not low <= end <= high for end in ends):
+        raise _refused(f"{item[:40]!r} is outside {low}-{high}, the values of the field {field}")
+    if len(ends) == 2 and (ends[0] or 0) > (ends[1] or 0):
+        raise _refused(f"{item[:40]!r} of the field {field} runs backwards")
+    if match.group(3) is not None and not 1 <= int(match.group(3)) <= high:
+        raise _refused(f"the step of {item[:40]!r} of the field {field} is outside 1-{high}")
+
+
+def _number(text: str, low: int, names: tuple[str, ...]) -> int | None:
+    if text in names:
+        return names.index(text) + low
+    return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
+
+
+def _refused(reason: str) -> ApiError:
+    return invalid(f"Schedule or timezone is invalid: {reason}.")

@@ -1,0 +1,159 @@
+"""One HTTP request of a job, as Cloud Scheduler sends it."""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import ipaddress
+import json
+from dataclasses import dataclass, field
+from typing import Any
+
+from vertexrig.local.http import LOOPBACK, Json
+from vertexrig.local.scheduler.jobs import seconds
+
+REPLACED = ("host", "content-length", "user-agent", "transfer-encoding", "connection")
+REPLACED_PREFIXES = ("x-google-", "x-appengine-", "x-cloudscheduler")
+# HTTP status -> google.rpc code
+CODES = {400: 3, 401: 16, 403: 7, 404: 5, 409: 10, 416: 11, 429: 8, 499: 1, 500: 13, 501: 12, 503: 14, 504: 4}
+DEADLINE_EXCEEDED, PERMISSION_DENIED, UNAVAILABLE, UNKNOWN = 4, 7, 14, 2
+
+
+@dataclass(frozen=True)
+class Options:
+    """How the scheduler fires.
+
+    Args:
+        at_least_twice: Deliver every successful execution a second time, as the service may in rare cases.
+        hosts: Host names that may be fired at besides this machine.
+        any_host: Fire at any host.
+    """
+
+    at_least_twice: bool = False
+    hosts: frozenset[str] = field(default_factory=frozenset)
+    any_host: bool = False
+
+    def refusal(self, host: str) -> str | None:
+        """Why a host is not fired at, or None."""
+        if self.any_host or host in LOOPBACK or host in self.hosts or _is_loopback(host):
+            return None
+        return (
+            f"The local Vertex is a development server and fires at this machine only, not at {host!r}. "
+            "Start it with that host allowed to fire there."
+        )
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """What came of a request: a google.rpc code (0 is success), a message, and whether a retry makes sense."""
+
+    code: int
+    message: str = ""
+    final: bool = False
+
+
+class Refused(Exception):
+    """A target, or a redirect of one, that may not be fired at."""
+
+
+def _is_loopback(host: str) -> bool:
+    try:
+        return ipaddress.ip_address(host).is_loopback
+    except ValueError:
+        return False
+
+
+def stand_in_token(job: Json) -> str | None:
+    """A bearer token that looks like Google's OIDC token, is not signed, and says that it is a stand-in."""
+    target = job["httpTarget"]
+    if "oauthToken" in target:
+        return "local-vertex-stand-in-access-token"
+    if "oidcToken" not in target:
+        return None
+    header = {"alg": "none", "typ": "JWT", "kid": "local-vertex-stand-in"}
+    email = target["oidcToken"]["serviceAccountEmail"]
+    claims = {
+        "iss": "https://local-vertex.invalid",
+        "aud": target["oidcToken"]["audience"],
+        "email": email,
+        "email_verified": True,
+        "sub": "local-vertex-stand-in",
+        "local_vertex": "stand-in, not signed by Google",
+    }
+    parts = [base64.urlsafe_b64encode(json.dumps(part).encode()).rstrip(b"=").decode() for part in (header, claims)]
+    return ".".join([*parts, "local-vertex-stand-in"])
+
+
+def headers_of(job: Json, schedule_time: str) -> dict[str, str]:
+    """The headers of a job's request; the ones that Cloud Scheduler sets itself win."""
+    target = job["httpTarget"]
+    given = {
+        key: value
+        for key, value in target.get("headers", {}).items()
+        if key.lower() not in REPLACED and not key.lower().startswith(REPLACED_PREFIXES)
+    }
+    headers = {"Accept": "*/*", "User-Agent": "Google-Cloud-Scheduler"}
+    if target.get("body") and "content-type" not in {key.lower() for key in given}:
+        headers["Content-Type"] = "application/octet-stream"
+    token = stand_in_token(job)
+    if token is not None:
+        given = {key: value for key, value in given.items() if key.lower() != "authorization"}
+        headers["Authorization"] = f"Bearer {token}"
+    return {
+        **headers,
+        **given,
+        "X-CloudScheduler": "true",
+        "X-CloudScheduler-JobName": job["name"].rsplit("/", 1)[-1],
+        "X-CloudScheduler-ScheduleTime": schedule_time,
+    }
+
+
+async def deliver(job: Json, schedule_time: str, options: Options) -> Outcome:
+    """Send a job's request once, and wait for the answer within its attempt deadline.
+
+    Args:
+        job: A complete job.
+        schedule_time: RFC 3339; goes into the header.
+        options: Which hosts may be fired at.
+    """
+    try:
+        return await asyncio.wait_for(_send(job, schedule_time, options), timeout=seconds(job["attemptDeadline"]))
+    except asyncio.TimeoutError:
+        return Outcome(DEADLINE_EXCEEDED, f"No answer within the attempt deadline of {job['attemptDeadline']}.")
+
+
+async def _send(job: Json, schedule_time: str, options: Options) -> Outcome:
+    import httpx  # comes with google-cloud-aiplatform; costs 100 ms, and only a job that fires needs it
+
+    async def check(request: Any) -> None:
+        # Called for redirects too.
+        reason = options.refusal(request.url.host)
+        if reason is not None:
+            raise Refused(reason)
+
+    target = job["httpTarget"]
+    body = base64.b64decode(target["body"]) if target.get("body") else None
+    settings: Json = {
+        "timeout": None,
+        "follow_redirects": True,
+        "trust_env": False,
+        "event_hooks": {"request": [check]},
+    }
+    try:
+        async with (
+            httpx.AsyncClient(**settings) as client,
+            client.stream(
+                target["httpMethod"], target["uri"], headers=headers_of(job, schedule_time), content=body
+            ) as answer,
+        ):
+            async for _ in answer.aiter_raw():
+                pass  # the handler may still be at work until its answer ends
+    except Refused as error:
+        return Outcome(PERMISSION_DENIED, str(error), final=True)
+    except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError) as error:
+        return Outcome(3, f"The target cannot be requested: {error}", final=True)
+    except httpx.HTTPError as error:
+        return Outcome(UNAVAILABLE, f"{type(error).__name__}: {error}")
+    if 200 <= answer.status_code < 300:
+        return Outcome(0)
+    return Outcome(CODES.get(answer.status_code, UNKNOWN), f"The target answered HTTP {answer.status_code}.")

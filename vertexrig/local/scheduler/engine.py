@@ -1,0 +1,197 @@
+"""The firing engine: one task that starts executions when they are due, never two of one job at a time."""
+
+from __future__ import annotations
+
+import asyncio
+from collections.abc import AsyncIterator
+from contextlib import asynccontextmanager
+from dataclasses import dataclass
+from datetime import datetime, timedelta
+
+from vertexrig.local.http import ApiError, Json
+from vertexrig.local.scheduler.clock import Clock, SystemClock, text
+from vertexrig.local.scheduler.cron import parse
+from vertexrig.local.scheduler.delivery import Options, Outcome, deliver
+from vertexrig.local.scheduler.jobs import seconds
+from vertexrig.local.scheduler.store import Attempt, JobStore, Stored
+
+
+def backoff(retry: Json, number: int) -> float:
+    """Seconds before retry `number` (0 is the first): doubling, then linear, never above the maximum.
+
+    Source: RetryConfig of Cloud Scheduler v1: 10s, 300s and 3 doublings give 10, 20, 40, 80, 160, 240, 300, 300.
+    """
+    low, high, doublings = (
+        seconds(retry["minBackoffDuration"]),
+        seconds(retry["maxBackoffDuration"]),
+        retry["maxDoublings"],
+    )
+    if number <= doublings:
+        return float(min(high, low * 2 ** min(number, 60)))
+    return float(min(high, low * 2 ** min(doublings, 60) * (number - doublings + 1)))
+
+
+def may_retry(retry: Json, number: int, elapsed: float) -> bool:
+    """Whether retry `number` (0 is the first) is made, `elapsed` seconds after the execution began.
+
+    With retryCount 0 there are none; with maxRetryDuration too, both limits must be reached.
+    """
+    count, limit = retry.get("retryCount", 0), seconds(retry["maxRetryDuration"])
+    return bool(count) and (number < count or elapsed < limit)
+
+
+@dataclass
+class Running:
+    """An execution under way: its task, and whether another was asked for meanwhile."""
+
+    task: asyncio.Task[None]
+    again: bool = False
+
+
+class Engine:
+    """Fires jobs while `running()` is entered.
+
+    Args:
+        store: The jobs.
+        options: Which targets are allowed, and duplicates on purpose.
+        clock: Where the time comes from.
+    """
+
+    def __init__(self, store: JobStore, options: Options | None = None, clock: Clock | None = None) -> None:
+        self.store, self.options, self.clock = store, options or Options(), clock or SystemClock()
+        self.due: dict[str, datetime] = {}
+        self.executions: dict[str, Running] = {}
+        self.changed = asyncio.Event()
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Fire jobs until the block ends; requests under way are then dropped."""
+        # The event belongs to the loop that runs the engine (Python 3.10 and older bind late, but a new one is clean).
+        self.changed = asyncio.Event()
+        for stored in self.store.all():
+            self.plan(stored)
+        task = asyncio.create_task(self._loop(), name="scheduler")
+        try:
+            yield
+        finally:
+            tasks = [task, *(running.task for running in self.executions.values())]
+            for each in tasks:
+                each.cancel()
+            await asyncio.gather(*tasks, return_exceptions=True)
+            self.executions.clear()
+
+    def plan(self, stored: Stored) -> Stored:
+        """Work out when a job fires next, from now on: times that passed meanwhile are not made up for."""
+        if stored.state != "ENABLED":
+            self.forget(stored.name)
+            self.store.note(stored.name, scheduleTime=None)
+        else:
+            self._next(stored, self.clock.now())
+        self.changed.set()
+        return self.store.get(stored.name) or stored
+
+    def _next(self, stored: Stored, after: datetime) -> datetime | None:
+        try:
+            due = parse(stored.job["schedule"], stored.job.get("timeZone", "")).after(after)
+        except ApiError:
+            # A time zone that this machine knew when the job was made, and no longer does.
+            self.due.pop(stored.name, None)
+            return None
+        self.due[stored.name] = due
+        self.store.note(stored.name, scheduleTime=text(due))
+        return due
+
+    def forget(self, name: str) -> None:
+        """Stop firing a job: its next time, and the retries of an execution under way."""
+        self.due.pop(name, None)
+        self.changed.set()
+
+    def run_now(self, stored: Stored) -> None:
+        """Start an execution at once, or as soon as the one under way ends."""
+        running = self.executions.get(stored.name)
+        if running is not None:
+            running.again = True
+        else:
+            self._start(stored.name, self.clock.now())
+
+    async def _loop(self) -> None:
+        while True:
+            self.changed.clear()
+            now = self.clock.now()
+            for name, due in list(self.due.items()):
+                # A job whose execution is under way stays due, and starts when that ends.
+                if due <= now and name not in self.executions:
+                    self._begin(name, due, now)
+            waiting = [due for name, due in self.due.items() if name not in self.executions]
+            await self.clock.wait(self.changed, min(waiting, default=None))
+
+    def _begin(self, name: str, due: datetime, now: datetime) -> None:
+        stored = self.store.get(name)
+        if stored is None or stored.state != "ENABLED":
+            self.due.pop(name, None)
+            return
+        self._next(stored, max(due, now))
+        self._start(name, due)
+
+    def _start(self, name: str, schedule_time: datetime) -> None:
+        task = asyncio.create_task(self._execute(name, schedule_time), name=f"scheduler {name}")
+        self.executions[name] = Running(task)
+
+    async def _execute(self, name: str, schedule_time: datetime) -> None:
+        """One execution: an attempt, its retries, and a duplicate if asked for."""
+        try:
+            await self._attempts(name, schedule_time)
+        finally:
+            running = self.executions.pop(name, None)
+            self.changed.set()
+        if running is not None and running.again and self.store.get(name) is not None:
+            self._start(name, self.clock.now())
+
+    async def _attempts(self, name: str, schedule_time: datetime) -> None:
+        began, number, paused = self.clock.now(), 0, self._paused(name)
+        while (stored := self.store.get(name)) is not None:
+            outcome = await self._attempt(stored, schedule_time, number)
+            if outcome.code == 0:
+                if self.options.at_least_twice and self.store.get(name) is not None:
+                    await self._attempt(stored, schedule_time, number, duplicate=True)
+                return
+            retry, now = stored.job["retryConfig"], self.clock.now()
+            at = now + timedelta(seconds=backoff(retry, number))
+            following = self.due.get(name)
+            if outcome.final or not may_retry(retry, number, (now - began).total_seconds()):
+                return
+            if following is not None and at >= following:
+                return  # the next execution takes over
+            await self._sleep(name, at, paused)
+            if self._paused(name) != paused:
+                return
+            number += 1
+
+    def _paused(self, name: str) -> bool:
+        stored = self.store.get(name)
+        return stored is None or stored.state != "ENABLED"
+
+    async def _sleep(self, name: str, until: datetime, paused: bool) -> None:
+        """Wait for a retry's time, or for the job to be paused or deleted."""
+        self.store.note(name, scheduleTime=text(until))
+        while self.clock.now() < until and self._paused(name) == paused:
+            # Its own event: the loop clears the shared one.
+            await self.clock.wait(asyncio.Event(), min(until, self.clock.now() + timedelta(seconds=0.5)))
+        following = self.due.get(name)
+        self.store.note(name, scheduleTime=text(following) if following else None)
+
+    async def _attempt(self, stored: Stored, schedule_time: datetime, number: int, duplicate: bool = False) -> Outcome:
+        """One request, recorded in the job and in the attempts."""
+        started, when = text(self.clock.now()), text(schedule_time)
+        self.store.note(stored.name, lastAttemptTime=started)
+        try:
+            outcome = await deliver(stored.job, when, self.options)
+        except Exception as error:  # one job's trouble must not stop the others
+            outcome = Outcome(13, f"{type(error).__name__}: {error}", final=True)
+        if self.store.get(stored.name) is not None:
+            ended = text(self.clock.now())
+            a = Attempt(stored.name, when, number, duplicate, started, ended, outcome.code, outcome.message)
+            self.store.record(a)
+            status = {"code": outcome.code, "message": outcome.message} if outcome.code else {}
+            self.store.note(stored.name, status=status)
+        return outcome

@@ -1,0 +1,61 @@
+"""One SQLite file per store, opened so that what was committed survives the process being killed."""
+
+from __future__ import annotations
+
+import sqlite3
+import threading
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+
+class Database:
+    """A SQLite file in WAL mode behind one lock, for use from many threads.
+
+    WAL with `synchronous=NORMAL` keeps every committed transaction when the process dies; only a power cut can lose the
+    last ones.
+
+    Args:
+        path: The file; its folder is made when missing.
+        schema: `CREATE ... IF NOT EXISTS` statements.
+    """
+
+    def __init__(self, path: Path, schema: str) -> None:
+        path.parent.mkdir(parents=True, exist_ok=True)
+        self.lock = threading.RLock()
+        self.connection = sqlite3.connect(path, check_same_thread=False, isolation_level=None, timeout=30)
+        self.connection.row_factory = sqlite3.Row
+        self.connection.execute("PRAGMA journal_mode=WAL")
+        self.connection.execute("PRAGMA synchronous=NORMAL")
+        self.connection.executescript(schema)
+
+    @contextmanager
+    def transaction(self) -> Iterator[sqlite3.Connection]:
+        """One write transaction: committed at the end, rolled back on an exception. Nested use joins the outer one."""
+        with self.lock:
+            if self.connection.in_transaction:
+                yield self.connection
+                return
+            self.connection.execute("BEGIN IMMEDIATE")
+            try:
+                yield self.connection
+            except BaseException:
+                self.connection.execute("ROLLBACK")
+                raise
+            self.connection.execute("COMMIT")
+
+    def rows(self, sql: str, *values: object) -> list[sqlite3.Row]:
+        """All rows of a query."""
+        with self.lock:
+            return self.connection.execute(sql, values).fetchall()
+
+    def row(self, sql: str, *values: object) -> sqlite3.Row | None:
+        """The first row of a query, or None."""
+        with self.lock:
+            found: sqlite3.Row | None = self.connection.execute(sql, values).fetchone()
+            return found
+
+    def close(self) -> None:
+        """Close the file."""
+        with self.lock:
+            self.connection.close()

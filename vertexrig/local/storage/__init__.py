@@ -1,0 +1,40 @@
+"""The Cloud Storage subset of the local Vertex: objects are plain files under `<root>/gs/<bucket>/`.
+
+Clients expect these paths at the root of the server: gcloud replaces `storage/v1/` at the end of its base URL and joins
+`/upload/...` to the host alone, and STORAGE_EMULATOR_HOST is a scheme and host. So:
+`CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE=http://127.0.0.1:PORT/storage/v1/` and
+`STORAGE_EMULATOR_HOST=http://127.0.0.1:PORT`. gsutil's own client speaks https only; with `use_gcloud_storage = True`
+under `[GSUtil]` in its boto file it runs `gcloud storage` and works.
+"""
+
+from __future__ import annotations
+
+from starlette.routing import BaseRoute, Mount
+
+from vertexrig.local.http import Api, endpoint
+from vertexrig.local.storage.api import StorageApi
+from vertexrig.local.storage.batch import Batch
+from vertexrig.local.storage.coverage import COVERAGE
+from vertexrig.local.storage.store import ObjectStore
+from vertexrig.local.storage.upload import upload_table
+
+__all__ = ["COVERAGE", "ObjectStore", "routes"]
+
+
+def routes(store: ObjectStore) -> list[BaseRoute]:
+    """The Cloud Storage API over a store, to be mounted at the root of the server.
+
+    Args:
+        store: Where the objects are.
+    """
+    api = StorageApi(store)
+    main, uploads = Api(api.table()), Api(upload_table(store))
+    media = Api([endpoint("GET", "/v1/b/{bucket}/o/{object}", api.get_media)])
+    batch = Api([endpoint("POST", "/v1", Batch(main).run)])
+    return [
+        Mount("/storage", app=main),
+        Mount("/upload/storage", app=uploads),
+        Mount("/resumable/upload/storage", app=uploads),
+        Mount("/download/storage", app=media),
+        Mount("/batch/storage", app=batch),
+    ]

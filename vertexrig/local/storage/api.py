@@ -1,0 +1,294 @@
+"""Buckets and objects of the Cloud Storage JSON API, without their bytes (see `media`)."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Mapping
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from vertexrig.local.http import (
+    ApiError,
+    Endpoint,
+    Json,
+    endpoint,
+    in_thread,
+    invalid,
+    query_bool,
+    query_int,
+    read_json,
+)
+from vertexrig.local.storage import media
+from vertexrig.local.storage.conditions import Conditions
+from vertexrig.local.storage.records import Object
+from vertexrig.local.storage.requests import base, conditions, generation, place
+from vertexrig.local.storage.resources import (
+    BUCKET_FIELDS,
+    OBJECT_FIELDS,
+    PROJECT_NUMBER,
+    bucket_resource,
+    merged,
+    object_resource,
+    whole,
+    writable,
+)
+from vertexrig.local.storage.store import ObjectStore, Query
+
+Values = Mapping[str, str]
+
+
+def _page_token(request: Request) -> str:
+    """The name that a listing goes on after."""
+    text = request.query_params.get("pageToken", "")
+    try:
+        return base64.urlsafe_b64decode(text.encode("ascii")).decode("utf-8")
+    except (binascii.Error, UnicodeError):
+        raise invalid(f"Invalid page token: {text[:80]!r}.") from None
+
+
+def _token(name: str) -> Json:
+    return {"nextPageToken": base64.urlsafe_b64encode(name.encode()).decode()} if name else {}
+
+
+class StorageApi:
+    """The handlers of the metadata endpoints, over one store."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+
+    # -- buckets
+
+    async def list_buckets(self, request: Request, values: Values) -> Response:
+        """buckets.list."""
+        limit = query_int(request, "maxResults", default=1000, high=2**31) or 1000
+        prefix = request.query_params.get("prefix", "")
+        found, token = await in_thread(self.store.buckets, prefix, _page_token(request), min(limit, 1000))
+        items = [bucket_resource(bucket, base(request)) for bucket in found]
+        return JSONResponse({"kind": "storage#buckets", **({"items": items} if items else {}), **_token(token)})
+
+    async def insert_bucket(self, request: Request, values: Values) -> Response:
+        """buckets.insert."""
+        body = await read_json(request)
+        name = body.get("name")
+        if not isinstance(name, str) or not name:
+            raise ApiError(400, "Required field 'name' is missing.", reason="required")
+        bucket = await in_thread(self.store.create_bucket, name, whole(writable(body, BUCKET_FIELDS)))
+        return JSONResponse(bucket_resource(bucket, base(request)))
+
+    async def get_bucket(self, request: Request, values: Values) -> Response:
+        """buckets.get."""
+        bucket = await in_thread(self.store.bucket, values["bucket"], conditions(request))
+        return JSONResponse(bucket_resource(bucket, base(request)))
+
+    async def patch_bucket(self, request: Request, values: Values) -> Response:
+        """buckets.patch."""
+        change = writable(await read_json(request), BUCKET_FIELDS)
+        bucket = await in_thread(
+            self.store.change_bucket, values["bucket"], lambda meta: merged(meta, change), conditions(request)
+        )
+        return JSONResponse(bucket_resource(bucket, base(request)))
+
+    async def update_bucket(self, request: Request, values: Values) -> Response:
+        """buckets.update."""
+        meta = whole(writable(await read_json(request), BUCKET_FIELDS))
+        bucket = await in_thread(self.store.change_bucket, values["bucket"], lambda _: meta, conditions(request))
+        return JSONResponse(bucket_resource(bucket, base(request)))
+
+    async def delete_bucket(self, request: Request, values: Values) -> Response:
+        """buckets.delete."""
+        await in_thread(self.store.delete_bucket, values["bucket"], conditions(request))
+        return Response(status_code=204)
+
+    async def empty_list(self, request: Request, values: Values) -> Response:
+        """Sub-collections that the local Vertex does not have: folders, managedFolders, acl, notificationConfigs."""
+        await in_thread(self.store.bucket, values["bucket"])
+        return JSONResponse({"kind": f"storage#{values['kind']}"})
+
+    async def get_layout(self, request: Request, values: Values) -> Response:
+        """buckets.getStorageLayout."""
+        resource = bucket_resource(await in_thread(self.store.bucket, values["bucket"]), base(request))
+        kept = {key: resource[key] for key in ("location", "locationType")}
+        flat = {"hierarchicalNamespace": {"enabled": False}}
+        return JSONResponse({"kind": "storage#storageLayout", "bucket": values["bucket"], **kept, **flat})
+
+    async def get_policy(self, request: Request, values: Values) -> Response:
+        """buckets.getIamPolicy and setIamPolicy: no access control here, so a policy is accepted and not kept."""
+        await in_thread(self.store.bucket, values["bucket"])
+        sent = await read_json(request) if request.method == "PUT" else {}
+        bindings = sent.get("bindings", [])
+        return JSONResponse({"kind": "storage#policy", "version": 1, "etag": "CAE=", "bindings": bindings})
+
+    async def test_permissions(self, request: Request, values: Values) -> Response:
+        """buckets.testIamPermissions: every permission is held."""
+        await in_thread(self.store.bucket, values["bucket"])
+        asked = request.query_params.getlist("permissions")
+        return JSONResponse({"kind": "storage#testIamPermissionsResponse", "permissions": asked})
+
+    async def service_account(self, request: Request, values: Values) -> Response:
+        """projects.serviceAccount.get."""
+        address = f"service-{PROJECT_NUMBER}@gs-project-accounts.iam.gserviceaccount.com"
+        return JSONResponse({"kind": "storage#serviceAccount", "email_address": address})
+
+    # -- objects
+
+    async def _answer(self, request: Request, found: Object) -> Response:
+        found = await in_thread(self.store.digested, found)
+        return JSONResponse(object_resource(found, base(request)))
+
+    async def list_objects(self, request: Request, values: Values) -> Response:
+        """objects.list."""
+        asked = request.query_params
+        limit = min(query_int(request, "maxResults", default=1000, high=2**31) or 1000, 1000)
+        query = Query(
+            prefix=asked.get("prefix", ""),
+            delimiter=asked.get("delimiter", ""),
+            after=_page_token(request),
+            limit=limit,
+            start=asked.get("startOffset", ""),
+            end=asked.get("endOffset", ""),
+            trailing=query_bool(request, "includeTrailingDelimiter"),
+        )
+        if query_bool(request, "softDeleted"):
+            await in_thread(self.store.bucket, values["bucket"])
+            return JSONResponse({"kind": "storage#objects"})
+        page = await in_thread(self.store.list, values["bucket"], query)
+        items = []
+        for found in page.items:
+            try:
+                items.append(object_resource(await in_thread(self.store.digested, found), base(request)))
+            except ApiError:
+                continue  # its file went away since the listing
+        body: Json = {"kind": "storage#objects", **_token(page.token)}
+        if items:
+            body["items"] = items
+        if page.prefixes:
+            body["prefixes"] = page.prefixes
+        return JSONResponse(body)
+
+    async def get_object(self, request: Request, values: Values) -> Response:
+        """objects.get, with or without alt=media."""
+        if request.query_params.get("alt") == "media":
+            return await media.download(self.store, request, values)
+        where = place(values)
+        found = await in_thread(self.store.get, *where, conditions(request), generation(request))
+        media.check_etag(request, found)
+        return await self._answer(request, found)
+
+    async def get_media(self, request: Request, values: Values) -> Response:
+        """objects.get below /download."""
+        return await media.download(self.store, request, values)
+
+    async def patch_object(self, request: Request, values: Values) -> Response:
+        """objects.patch."""
+        change = writable(await read_json(request), OBJECT_FIELDS)
+        where = place(values)
+        changed = await in_thread(self.store.change, *where, lambda meta: merged(meta, change), conditions(request))
+        return await self._answer(request, changed)
+
+    async def update_object(self, request: Request, values: Values) -> Response:
+        """objects.update."""
+        meta = whole(writable(await read_json(request), OBJECT_FIELDS))
+        changed = await in_thread(self.store.change, *place(values), lambda _: meta, conditions(request))
+        return await self._answer(request, changed)
+
+    async def delete_object(self, request: Request, values: Values) -> Response:
+        """objects.delete."""
+        await in_thread(self.store.delete, *place(values), conditions(request), generation(request))
+        return Response(status_code=204)
+
+    async def _copied(self, request: Request, values: Values) -> Object:
+        """Do what copyTo and rewriteTo have in common."""
+        source_place = place(values)
+        target = place(values, bucket="to_bucket", name="to_object")
+        body = await read_json(request)
+        meta = whole(writable(body, OBJECT_FIELDS)) if body else None
+        source = await in_thread(
+            self.store.get,
+            *source_place,
+            conditions(request, source=True),
+            generation(request, "sourceGeneration"),
+            reading=False,
+        )
+        if meta is not None and "contentType" not in meta and "contentType" in source.meta:
+            meta["contentType"] = source.meta["contentType"]
+        return await in_thread(self.store.copy, source, *target, meta, conditions(request))
+
+    async def copy_object(self, request: Request, values: Values) -> Response:
+        """objects.copy."""
+        return await self._answer(request, await self._copied(request, values))
+
+    async def rewrite_object(self, request: Request, values: Values) -> Response:
+        """objects.rewrite, always done in one call."""
+        made = await self._copied(request, values)
+        size = str(made.stamp.size)
+        done = {"totalBytesRewritten": size, "objectSize": size, "done": True}
+        return JSONResponse(
+            {"kind": "storage#rewriteResponse", **done, "resource": object_resource(made, base(request))}
+        )
+
+    async def move_object(self, request: Request, values: Values) -> Response:
+        """objects.move."""
+        where = place(values)
+        to = place(values, name="to_object")
+        source = await in_thread(self.store.get, *where, conditions(request, source=True), reading=False)
+        return await self._answer(request, await in_thread(self.store.move, source, to.name, conditions(request)))
+
+    async def compose_object(self, request: Request, values: Values) -> Response:
+        """objects.compose."""
+        where = place(values)
+        body = await read_json(request)
+        listed = body.get("sourceObjects")
+        destination = body.get("destination", {})
+        if not isinstance(listed, list) or not isinstance(destination, dict):
+            raise invalid("Expected 'sourceObjects' to be a list and 'destination' an object.")
+        sources = [await self._source(where.bucket, item) for item in listed]
+        meta = whole(writable(destination, OBJECT_FIELDS))
+        made = await in_thread(self.store.compose, *where, sources, meta, conditions(request))
+        return await self._answer(request, made)
+
+    async def _source(self, bucket: str, item: object) -> Object:
+        """One of a compose request's sources."""
+        if not isinstance(item, dict) or not isinstance(item.get("name"), str):
+            raise invalid("Each of 'sourceObjects' needs a 'name'.")
+        required = item.get("objectPreconditions") or {}
+        if not isinstance(required, dict):
+            raise invalid("Expected 'objectPreconditions' to be an object.")
+        where = place({"bucket": bucket, "object": item["name"]})
+        asked = str(item.get("generation") or "")
+        if asked and not (asked.isascii() and asked.isdigit() and len(asked) < 20):
+            raise invalid(f"Invalid generation: {asked[:80]!r}.")
+        wanted = int(asked) if asked else None
+        return await in_thread(self.store.get, *where, Conditions.of(required), wanted, reading=False)
+
+    def table(self) -> list[Endpoint]:
+        """The routes below `/storage`."""
+        bucket, item = "/v1/b/{bucket}", "/v1/b/{bucket}/o/{object}"
+        to = "/b/{to_bucket}/o/{to_object}"
+        empty = (
+            "/v1/b/{bucket}/(?P<kind>folders|managedFolders|acl|defaultObjectAcl|notificationConfigs|anywhereCaches)"
+        )
+        return [
+            endpoint("GET", "/v1/b", self.list_buckets),
+            endpoint("POST", "/v1/b", self.insert_bucket),
+            endpoint("GET", bucket, self.get_bucket),
+            endpoint("PATCH", bucket, self.patch_bucket),
+            endpoint("PUT", bucket, self.update_bucket),
+            endpoint("DELETE", bucket, self.delete_bucket),
+            endpoint("GET", empty, self.empty_list),
+            endpoint("GET", bucket + "/storageLayout", self.get_layout),
+            endpoint("GET", bucket + "/iam/testPermissions", self.test_permissions),
+            endpoint("GET", bucket + "/iam", self.get_policy),
+            endpoint("PUT", bucket + "/iam", self.get_policy),
+            endpoint("GET", bucket + "/o", self.list_objects),
+            endpoint("POST", item + "/copyTo" + to, self.copy_object),
+            endpoint("POST", item + "/rewriteTo" + to, self.rewrite_object),
+            endpoint("POST", item + "/moveTo/o/{to_object}", self.move_object),
+            endpoint("POST", item + "/compose", self.compose_object),
+            endpoint("GET", item, self.get_object),
+            endpoint("PATCH", item, self.patch_object),
+            endpoint("PUT", item, self.update_object),
+            endpoint("DELETE", item, self.delete_object),
+            endpoint("GET", "/v1/projects/{project}/serviceAccount", self.service_account),
+        ]

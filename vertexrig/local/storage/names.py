@@ -1,0 +1,44 @@
+"""Which bucket and object names are allowed, and which object names can be paths."""
+
+from __future__ import annotations
+
+import re
+
+from vertexrig.local.http import invalid
+
+_BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
+NAME_LIMIT = 1024
+"""Most bytes of an object name in UTF-8 (https://cloud.google.com/storage/docs/objects#naming)."""
+
+
+def is_bucket(name: str) -> bool:
+    """Whether `name` follows the bucket naming rules; such a name is also a safe folder name.
+
+    Source: https://cloud.google.com/storage/docs/buckets#naming
+    """
+    return bool(_BUCKET.fullmatch(name)) and ".." not in name and all(len(part) <= 63 for part in name.split("."))
+
+
+def check_bucket(name: str) -> None:
+    """Raise a 400 unless `is_bucket(name)`."""
+    if not is_bucket(name):
+        raise invalid(f"Invalid bucket name: '{name[:300]}'")
+
+
+def check_object(name: str) -> None:
+    """Raise a 400 unless `name` may name an object."""
+    size = len(name.encode("utf-8", errors="surrogatepass"))
+    if not 1 <= size <= NAME_LIMIT:
+        raise invalid(f"Invalid object name: it has {size} bytes, and 1 to {NAME_LIMIT} are allowed.")
+    if "\r" in name or "\n" in name or name in (".", "..") or name.startswith(".well-known/acme-challenge/"):
+        raise invalid(f"Invalid object name: '{name[:300]}'")
+
+
+def plain_parts(name: str) -> tuple[str, ...] | None:
+    """The path of an object below its bucket's folder, or None when the name cannot be a path.
+
+    `a//b`, `a/`, `../a`, NUL bytes and parts over 255 bytes are valid names of objects but not of files.
+    """
+    parts = tuple(name.split("/"))
+    fine = all(part not in ("", ".", "..") and "\0" not in part and len(part.encode()) <= 255 for part in parts)
+    return parts if fine else None

@@ -1,0 +1,215 @@
+"""What is known of buckets and objects beyond their bytes, in SQLite beside the files."""
+
+from __future__ import annotations
+
+import json
+import sqlite3
+import time
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+
+from vertexrig.local.http import Json
+from vertexrig.local.sqlite import Database
+from vertexrig.local.storage.files import Stamp
+
+SCHEMA = """
+CREATE TABLE IF NOT EXISTS buckets (
+  name TEXT PRIMARY KEY, metageneration INTEGER NOT NULL, created INTEGER NOT NULL, updated INTEGER NOT NULL,
+  meta TEXT NOT NULL
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS objects (
+  bucket TEXT NOT NULL, name TEXT NOT NULL, generation INTEGER NOT NULL, metageneration INTEGER NOT NULL,
+  size INTEGER NOT NULL, mtime_ns INTEGER NOT NULL, inode INTEGER NOT NULL, odd INTEGER NOT NULL,
+  md5 TEXT, crc32c TEXT, components INTEGER, created INTEGER NOT NULL, updated INTEGER NOT NULL, meta TEXT NOT NULL,
+  PRIMARY KEY (bucket, name)
+) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS uploads (
+  id TEXT PRIMARY KEY, bucket TEXT NOT NULL, name TEXT NOT NULL, meta TEXT NOT NULL, conditions TEXT NOT NULL,
+  received INTEGER NOT NULL, generation INTEGER
+) WITHOUT ROWID;
+"""
+
+
+@dataclass(frozen=True)
+class Bucket:
+    """A bucket. Times are microseconds since the epoch; `meta` holds the writable fields as clients sent them."""
+
+    name: str
+    metageneration: int
+    created: int
+    updated: int
+    meta: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Object:
+    """A live object.
+
+    Args:
+        bucket: Its bucket.
+        name: Its name.
+        generation: Microseconds since the epoch when its bytes were stored, made unique and rising.
+        metageneration: Counts changes of `meta`, from 1.
+        stamp: The state of the file that these facts describe.
+        odd: Whether it lies in the folder of names that cannot be paths.
+        md5: Base64 MD5 of the bytes; None when not yet computed, or for a composed object.
+        crc32c: Base64 CRC32C; None when not yet computed.
+        components: How many parts a composed object has, else None.
+        created: When this generation was made, microseconds since the epoch.
+        updated: When `meta` last changed, likewise.
+        meta: The writable fields as clients sent them.
+    """
+
+    bucket: str
+    name: str
+    generation: int
+    metageneration: int
+    stamp: Stamp
+    odd: bool
+    md5: str | None
+    crc32c: str | None
+    components: int | None
+    created: int
+    updated: int
+    meta: Json = field(default_factory=dict)
+
+
+@dataclass(frozen=True)
+class Upload:
+    """A resumable upload.
+
+    Args:
+        id: Its secret id.
+        bucket: The bucket it goes to.
+        name: The object it becomes.
+        meta: Object fields sent when it began.
+        conditions: The request's precondition parameters.
+        received: Bytes that are safe on disk.
+        generation: The object's generation once the upload is done.
+    """
+
+    id: str
+    bucket: str
+    name: str
+    meta: Json
+    conditions: Json
+    received: int = 0
+    generation: int | None = None
+
+
+class Records:
+    """The SQLite tables. Reads and writes only; the rules live in `store`.
+
+    Args:
+        path: The SQLite file.
+    """
+
+    def __init__(self, path: Path) -> None:
+        self.database = Database(path, SCHEMA)
+        last = self.database.row("SELECT max(generation) FROM objects")
+        self._last = int(last[0] or 0) if last else 0
+
+    def tick(self) -> int:
+        """A new generation: the time in microseconds, larger than every one before."""
+        with self.database.lock:
+            self._last = max(time.time_ns() // 1000, self._last + 1)
+            return self._last
+
+    def bucket(self, name: str) -> Bucket | None:
+        """A bucket's record."""
+        row = self.database.row("SELECT * FROM buckets WHERE name = ?", name)
+        if row is None:
+            return None
+        return Bucket(row["name"], row["metageneration"], row["created"], row["updated"], json.loads(row["meta"]))
+
+    def save_bucket(self, bucket: Bucket) -> None:
+        """Insert or replace a bucket's record."""
+        values = (bucket.name, bucket.metageneration, bucket.created, bucket.updated, json.dumps(bucket.meta))
+        with self.database.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?, ?)", values)
+
+    def drop_bucket(self, name: str) -> None:
+        """Forget a bucket and its objects and uploads."""
+        with self.database.transaction() as connection:
+            connection.execute("DELETE FROM buckets WHERE name = ?", (name,))
+            connection.execute("DELETE FROM objects WHERE bucket = ?", (name,))
+            connection.execute("DELETE FROM uploads WHERE bucket = ?", (name,))
+
+    def object(self, bucket: str, name: str) -> Object | None:
+        """An object's record."""
+        row = self.database.row("SELECT * FROM objects WHERE bucket = ? AND name = ?", bucket, name)
+        return None if row is None else _object(row)
+
+    def objects(self, bucket: str, prefix: str) -> dict[str, Object]:
+        """The records of a bucket's objects whose names start with `prefix`."""
+        # SQLite compares UTF-8 bytes, so the bound only narrows the scan; the test below decides.
+        sql = "SELECT * FROM objects WHERE bucket = ? AND name >= ? AND name <= ?"
+        rows = self.database.rows(sql, bucket, prefix, prefix + "\U0010ffff" * 4)
+        return {row["name"]: _object(row) for row in rows if row["name"].startswith(prefix)}
+
+    def save_object(self, o: Object) -> Object:
+        """Insert or replace an object's record."""
+        values = (o.bucket, o.name, o.generation, o.metageneration, *o.stamp, o.odd, o.md5, o.crc32c, o.components)
+        with self.database.transaction() as connection:
+            connection.execute(
+                "INSERT OR REPLACE INTO objects VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)",
+                (*values, o.created, o.updated, json.dumps(o.meta)),
+            )
+        return o
+
+    def save_digests(self, o: Object, md5: str | None, crc32c: str) -> Object:
+        """Record digests computed after the fact, if the record is still of the same generation."""
+        with self.database.transaction() as connection:
+            connection.execute(
+                "UPDATE objects SET md5 = ?, crc32c = ? WHERE bucket = ? AND name = ? AND generation = ?",
+                (md5, crc32c, o.bucket, o.name, o.generation),
+            )
+        return replace(o, md5=md5, crc32c=crc32c)
+
+    def drop_object(self, bucket: str, name: str) -> None:
+        """Forget an object."""
+        with self.database.transaction() as connection:
+            connection.execute("DELETE FROM objects WHERE bucket = ? AND name = ?", (bucket, name))
+
+    def upload(self, upload_id: str) -> Upload | None:
+        """A resumable upload's record."""
+        row = self.database.row("SELECT * FROM uploads WHERE id = ?", upload_id)
+        if row is None:
+            return None
+        meta, conditions = json.loads(row["meta"]), json.loads(row["conditions"])
+        return Upload(row["id"], row["bucket"], row["name"], meta, conditions, row["received"], row["generation"])
+
+    def save_upload(self, upload: Upload) -> Upload:
+        """Insert or replace a resumable upload's record."""
+        u = upload
+        values = (u.id, u.bucket, u.name, json.dumps(u.meta), json.dumps(u.conditions), u.received, u.generation)
+        with self.database.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO uploads VALUES (?, ?, ?, ?, ?, ?, ?)", values)
+        return upload
+
+    def expire_uploads(self, before: int) -> None:
+        """Forget uploads that were done before a time, in microseconds since the epoch."""
+        with self.database.transaction() as connection:
+            connection.execute("DELETE FROM uploads WHERE generation < ?", (before,))
+
+    def drop_upload(self, upload_id: str) -> None:
+        """Forget a resumable upload."""
+        with self.database.transaction() as connection:
+            connection.execute("DELETE FROM uploads WHERE id = ?", (upload_id,))
+
+
+def _object(row: sqlite3.Row) -> Object:
+    return Object(
+        bucket=row["bucket"],
+        name=row["name"],
+        generation=row["generation"],
+        metageneration=row["metageneration"],
+        stamp=Stamp(row["size"], row["mtime_ns"], row["inode"]),
+        odd=bool(row["odd"]),
+        md5=row["md5"],
+        crc32c=row["crc32c"],
+        components=row["components"],
+        created=row["created"],
+        updated=row["updated"],
+        meta=json.loads(row["meta"]),
+    )

@@ -1,0 +1,196 @@
+"""Buckets and objects as the JSON resources of the Cloud Storage API, and the fields a client may write.
+
+Source: https://cloud.google.com/storage/docs/json_api/v1/objects and .../buckets
+"""
+
+from __future__ import annotations
+
+import base64
+import mimetypes
+from collections.abc import Callable, Mapping
+from datetime import datetime, timezone
+from typing import Any
+from urllib.parse import quote
+
+from vertexrig.local.http import Json, invalid
+from vertexrig.local.storage.records import Bucket, Object
+
+PROJECT_NUMBER = "123456789012"
+"""The project number that the local Vertex answers with."""
+
+
+def _is_text(value: Any) -> bool:
+    # Values such as contentType become HTTP headers: control characters must not reach them.
+    return isinstance(value, str) and len(value) <= 4096 and all(ord(c) >= 32 and c != "\x7f" for c in value)
+
+
+def _is_map(value: Any) -> bool:
+    return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
+
+
+def _is_bool(value: Any) -> bool:
+    return isinstance(value, bool)
+
+
+def _is_object(value: Any) -> bool:
+    return isinstance(value, dict)
+
+
+def _is_list(value: Any) -> bool:
+    return isinstance(value, list)
+
+
+def _is_count(value: Any) -> bool:
+    return not isinstance(value, bool) and str(value).isascii() and str(value).isdigit()
+
+
+Rules = Mapping[str, tuple[Callable[[Any], bool], str]]
+
+OBJECT_FIELDS: Rules = {
+    "contentType": (_is_text, "a string"),
+    "contentEncoding": (_is_text, "a string"),
+    "contentDisposition": (_is_text, "a string"),
+    "contentLanguage": (_is_text, "a string"),
+    "cacheControl": (_is_text, "a string"),
+    "storageClass": (_is_text, "a string"),
+    "customTime": (_is_text, "a string"),
+    "temporaryHold": (_is_bool, "a boolean"),
+    "eventBasedHold": (_is_bool, "a boolean"),
+    "metadata": (_is_map, "a map of strings"),
+}
+
+BUCKET_FIELDS: Rules = {
+    "location": (_is_text, "a string"),
+    "storageClass": (_is_text, "a string"),
+    "labels": (_is_map, "a map of strings"),
+    "rpo": (_is_text, "a string"),
+    "defaultEventBasedHold": (_is_bool, "a boolean"),
+    "cors": (_is_list, "a list"),
+    "retentionPolicy": (_is_object, "an object"),
+    "autoclass": (_is_object, "an object"),
+    "billing": (_is_object, "an object"),
+    "customPlacementConfig": (_is_object, "an object"),
+    "encryption": (_is_object, "an object"),
+    "hierarchicalNamespace": (_is_object, "an object"),
+    "iamConfiguration": (_is_object, "an object"),
+    "lifecycle": (_is_object, "an object"),
+    "logging": (_is_object, "an object"),
+    "softDeletePolicy": (_is_object, "an object"),
+    "versioning": (_is_object, "an object"),
+    "website": (_is_object, "an object"),
+}
+
+
+def writable(body: Json, rules: Rules) -> Json:
+    """The fields of a request body that a client may write; others are ignored, as the service does.
+
+    Raises:
+        ApiError: 400 for a value of the wrong type. null is let through: it clears a field.
+    """
+    kept = {}
+    for name, (fits, what) in rules.items():
+        if name not in body:
+            continue
+        value = body[name]
+        if name in ("metadata", "labels") and isinstance(value, dict):
+            fine = _is_map({k: v for k, v in value.items() if v is not None})
+        else:
+            fine = value is None or fits(value)
+        if not fine:
+            raise invalid(f"Invalid value for field '{name}': expected {what}.")
+        kept[name] = value
+    return kept
+
+
+def merged(meta: Json, change: Json) -> Json:
+    """`meta` after a PATCH: null clears a field, and maps (`metadata`, `labels`) are merged key by key."""
+    result = dict(meta)
+    for name, value in change.items():
+        if name in ("metadata", "labels") and isinstance(value, dict):
+            value = {k: v for k, v in {**(result.get(name) or {}), **value}.items() if v is not None} or None
+        result[name] = value
+    return {k: v for k, v in result.items() if v is not None}
+
+
+def whole(body: Json) -> Json:
+    """`meta` after an insert or PUT: nulls dropped."""
+    return merged({}, body)
+
+
+def guess_type(name: str) -> str:
+    """The content type of an object that was written as a file."""
+    return mimetypes.guess_type(name)[0] or "application/octet-stream"
+
+
+def time_text(microseconds: int) -> str:
+    """RFC 3339 with milliseconds, as Cloud Storage writes times."""
+    moment = datetime.fromtimestamp(microseconds / 1e6, tz=timezone.utc)
+    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+
+
+def etag(*parts: int) -> str:
+    """An opaque tag that changes when any of the numbers does."""
+    return base64.urlsafe_b64encode("/".join(map(str, parts)).encode()).decode()
+
+
+def object_path(o: Object) -> str:
+    """`/b/BUCKET/o/OBJECT`, quoted."""
+    return f"/b/{quote(o.bucket, safe='')}/o/{quote(o.name, safe='')}"
+
+
+def object_resource(o: Object, base: str) -> Json:
+    """An object as clients see it.
+
+    Args:
+        o: The object, its digests computed.
+        base: `http://host:port` of the request, for the links that clients follow.
+    """
+    path = object_path(o)
+    resource: Json = {
+        "kind": "storage#object",
+        "id": f"{o.bucket}/{o.name}/{o.generation}",
+        "selfLink": f"{base}/storage/v1{path}",
+        "mediaLink": f"{base}/download/storage/v1{path}?generation={o.generation}&alt=media",
+        "name": o.name,
+        "bucket": o.bucket,
+        "generation": str(o.generation),
+        "metageneration": str(o.metageneration),
+        "contentType": "application/octet-stream",
+        "storageClass": "STANDARD",
+        "size": str(o.stamp.size),
+        "crc32c": o.crc32c,
+        "etag": etag(o.generation, o.metageneration),
+        "timeCreated": time_text(o.created),
+        "updated": time_text(o.updated),
+        "timeStorageClassUpdated": time_text(o.created),
+        "timeFinalized": time_text(o.created),
+        **o.meta,
+    }
+    if o.md5 is not None:
+        resource["md5Hash"] = o.md5
+    if o.components is not None:
+        resource["componentCount"] = o.components
+    return resource
+
+
+def bucket_resource(bucket: Bucket, base: str) -> Json:
+    """A bucket as clients see it; see `object_resource` for `base`."""
+    location = str(bucket.meta.get("location", "US")).upper()
+    uniform = {"enabled": True, "lockedTime": time_text(bucket.created)}
+    return {
+        "kind": "storage#bucket",
+        "id": bucket.name,
+        "selfLink": f"{base}/storage/v1/b/{bucket.name}",
+        "name": bucket.name,
+        "projectNumber": PROJECT_NUMBER,
+        "metageneration": str(bucket.metageneration),
+        "generation": str(bucket.created),
+        "storageClass": "STANDARD",
+        "etag": etag(bucket.created, bucket.metageneration),
+        "timeCreated": time_text(bucket.created),
+        "updated": time_text(bucket.updated),
+        "iamConfiguration": {"uniformBucketLevelAccess": uniform, "publicAccessPrevention": "inherited"},
+        **bucket.meta,
+        "location": location,
+        "locationType": "multi-region" if location in ("US", "EU", "ASIA") else "region",
+    }

@@ -1,0 +1,182 @@
+"""What the local Vertex must not forget: jobs, pipelines, models, operations and the trials of studies, in SQLite.
+
+A call returns when its change is committed, so what a client was told survives the server being killed.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from vertexrig.local.sqlite import Database
+
+Json = dict[str, Any]
+
+_SCHEMA = """
+CREATE TABLE IF NOT EXISTS resources (
+    name TEXT PRIMARY KEY, kind TEXT NOT NULL, parent TEXT NOT NULL, number INTEGER NOT NULL,
+    ended INTEGER NOT NULL, body TEXT NOT NULL, hidden TEXT NOT NULL
+);
+CREATE INDEX IF NOT EXISTS resources_listed ON resources (kind, parent, number DESC);
+CREATE INDEX IF NOT EXISTS resources_open ON resources (kind, ended);
+CREATE TABLE IF NOT EXISTS trials (
+    study TEXT NOT NULL, id TEXT NOT NULL, number INTEGER NOT NULL, record TEXT NOT NULL, PRIMARY KEY (study, id)
+);
+CREATE TABLE IF NOT EXISTS children (
+    study TEXT NOT NULL, trial TEXT NOT NULL, job TEXT NOT NULL, PRIMARY KEY (study, trial)
+);
+CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+"""
+
+
+class Stored(NamedTuple):
+    """A resource as kept.
+
+    Args:
+        name: Resource name.
+        number: Its place in the order of creation.
+        body: What clients see.
+        hidden: What they do not: how far its work is.
+    """
+
+    name: str
+    number: int
+    body: Json
+    hidden: Json
+
+
+class Store:
+    """Resources by name, for use from many threads.
+
+    Args:
+        root: The local Vertex's folder.
+    """
+
+    def __init__(self, root: Path) -> None:
+        self.database = Database(root / "vertex.sqlite3", _SCHEMA)
+
+    def close(self) -> None:
+        self.database.close()
+
+    def add(
+        self, kind: str, parent: str, name: str, body: Mapping[str, Any], hidden: Mapping[str, Any] | None = None
+    ) -> None:
+        """Keep a new resource."""
+        with self.database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO counters VALUES ('resources', 1) ON CONFLICT DO UPDATE SET value = value + 1"
+            )
+            connection.execute(
+                "INSERT INTO resources SELECT ?, ?, ?, value, 0, ?, ? FROM counters WHERE name = 'resources'",
+                (name, kind, parent, json.dumps(body), json.dumps(hidden or {})),
+            )
+
+    def get(self, name: str) -> Stored | None:
+        """A resource, None if there is none of that name."""
+        row = self.database.row("SELECT name, number, body, hidden FROM resources WHERE name = ?", name)
+        return None if row is None else Stored(row[0], row[1], json.loads(row[2]), json.loads(row[3]))
+
+    def change(self, name: str, edit: Callable[[Json, Json], bool | None]) -> Json | None:
+        """Edit a resource in one transaction.
+
+        Args:
+            name: Resource name.
+            edit: Changes body and hidden in place; returns True once the resource has ended.
+
+        Returns:
+            The body after the change, None if there is no such resource.
+        """
+        with self.database.transaction() as connection:
+            row = connection.execute("SELECT body, hidden, ended FROM resources WHERE name = ?", (name,)).fetchone()
+            if row is None:
+                return None
+            body, hidden = json.loads(row[0]), json.loads(row[1])
+            ended = bool(edit(body, hidden)) or bool(row[2])
+            connection.execute(
+                "UPDATE resources SET body = ?, hidden = ?, ended = ? WHERE name = ?",
+                (json.dumps(body), json.dumps(hidden), ended, name),
+            )
+        return body  # type: ignore[no-any-return]
+
+    def remove(self, name: str) -> bool:
+        """Forget a resource and its trials; False if there was none."""
+        with self.database.transaction() as connection:
+            connection.execute("DELETE FROM trials WHERE study = ?", (name,))
+            connection.execute("DELETE FROM children WHERE study = ?", (name,))
+            return connection.execute("DELETE FROM resources WHERE name = ?", (name,)).rowcount > 0
+
+    def listed(self, kind: str, parent: str, *, before: int | None = None, most: int = 200) -> Iterator[Stored]:
+        """Resources of a kind under a parent without what is hidden, the newest first, read in portions of `most`.
+
+        Args:
+            kind: Such as `customJobs`.
+            parent: `projects/123/locations/us-central1`.
+            before: Only those made before the one of this number.
+            most: How many are read at a time.
+        """
+        last = before if before is not None else 2**62
+        while True:
+            rows = self.database.rows(
+                "SELECT name, number, body FROM resources WHERE kind = ? AND parent = ? AND number < ? "
+                "ORDER BY number DESC LIMIT ?",
+                kind, parent, last, most,
+            )  # fmt: skip
+            for row in rows:
+                yield Stored(row[0], row[1], json.loads(row[2]), {})
+            if len(rows) < most:
+                return
+            last = int(rows[-1][1])
+
+    def unfinished(self, kind: str) -> list[Stored]:
+        """Resources whose work is not over, in the order of creation."""
+        rows = self.database.rows(
+            "SELECT name, number, body, hidden FROM resources WHERE kind = ? AND ended = 0 ORDER BY number", kind
+        )
+        return [Stored(row[0], row[1], json.loads(row[2]), json.loads(row[3])) for row in rows]
+
+    def count(self, kind: str) -> int:
+        """How many resources of a kind there are."""
+        row = self.database.row("SELECT COUNT(*) FROM resources WHERE kind = ?", kind)
+        return int(row[0]) if row else 0
+
+    def child(self, study: str, trial: str) -> str:
+        """Resource name of a trial's job, "" if it has none yet."""
+        row = self.database.row("SELECT job FROM children WHERE study = ? AND trial = ?", study, trial)
+        return str(row[0]) if row else ""
+
+    def adopt(self, study: str, trial: str, job: str) -> None:
+        """Keep which job runs a trial. Call it in the transaction that adds the job."""
+        with self.database.transaction() as connection:
+            connection.execute("INSERT OR REPLACE INTO children VALUES (?, ?, ?)", (study, trial, job))
+
+    def trials(self, study: str) -> Trials:
+        """The trials of one study."""
+        return Trials(self.database, study)
+
+
+class Trials:
+    """Keeps the trials of one study (`vertexrig.local.study.Store`).
+
+    Args:
+        database: Where.
+        study: Resource name of the tuning job.
+    """
+
+    def __init__(self, database: Database, study: str) -> None:
+        self.database, self.study = database, study
+
+    def load(self) -> list[Json]:
+        """Every trial, in the order of its first saving."""
+        rows = self.database.rows("SELECT record FROM trials WHERE study = ? ORDER BY number", self.study)
+        return [json.loads(row[0]) for row in rows]
+
+    def save(self, record: Json) -> None:
+        """Keep a trial's record, replacing the one of the same id."""
+        with self.database.transaction() as connection:
+            connection.execute(
+                "INSERT INTO trials VALUES (?, ?, (SELECT COUNT(*) FROM trials WHERE study = ?), ?) "
+                "ON CONFLICT DO UPDATE SET record = excluded.record",
+                (self.study, str(record["id"]), self.study, json.dumps(record)),
+            )

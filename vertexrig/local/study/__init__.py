@@ -1,0 +1,28 @@
+"""The study engine: suggests trials, reads their metrics, stops them, and keeps them running side by side.
+
+Nothing here starts a process or a server: `StudyRun` is given an executor and a store. Optuna is imported by
+`sampling` alone, at the first suggestion.
+"""
+
+from vertexrig.local.study.engine import Engine, StudyExhausted
+from vertexrig.local.study.metrics import MetricFile
+from vertexrig.local.study.run import Executor, Handle, Outcome, Store, StudyResult, StudyRun
+from vertexrig.local.study.space import Dimension, Space
+from vertexrig.local.study.trial import Measurement, Trial, TrialState
+
+__all__ = [
+    "Dimension",
+    "Engine",
+    "Executor",
+    "Handle",
+    "Measurement",
+    "MetricFile",
+    "Outcome",
+    "Space",
+    "Store",
+    "StudyExhausted",
+    "StudyResult",
+    "StudyRun",
+    "Trial",
+    "TrialState",
+]

@@ -1,0 +1,269 @@
+"""Runs a study: keeps trials going side by side, reads their metrics, stops and ends them.
+
+How a trial is executed and where it is kept are the caller's: `Executor` and `Store`.
+"""
+
+from __future__ import annotations
+
+import threading
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol
+
+from vertexrig.errors import VertexrigError
+from vertexrig.local.study.engine import Engine, StudyExhausted
+from vertexrig.local.study.metrics import MetricFile
+from vertexrig.local.study.trial import Trial, TrialState, from_timestamp
+
+CANCELLED = "The tuning job was cancelled."
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """How a trial's job ended.
+
+    Args:
+        ok: It succeeded.
+        message: Its error, in the service's words, if it did not.
+    """
+
+    ok: bool
+    message: str = ""
+
+
+class Handle(Protocol):
+    """A started trial, as the executor knows it."""
+
+    @property
+    def metric_file(self) -> Path:
+        """What the trial's CLOUD_ML_HP_METRIC_FILE names on this machine."""
+
+    @property
+    def custom_job(self) -> str:
+        """Resource name of its CustomJob."""
+
+
+class Executor(Protocol):
+    """Runs trials. All calls come from the thread that calls `StudyRun.step`; none may wait for a trial to end."""
+
+    def start(self, trial: Trial, args: list[str]) -> Handle:
+        """Start the trial's job, with `args` after the job's own arguments.
+
+        Called again, after a crash of this process, for a trial that was ACTIVE: take up its job if it is still
+        known (by `trial.custom_job` or the trial's id), otherwise start it anew with the same arguments.
+
+        Raises:
+            VertexrigError: It cannot be started; the trial is INFEASIBLE with this message and counts as failed.
+        """
+
+    def poll(self, handle: Handle) -> Outcome | None:
+        """How the job ended, None while it has not. Output and metric file are complete once it has."""
+
+    def stop(self, handle: Handle) -> None:
+        """Begin to stop the job (terminate, then kill); `poll` tells when it is over. May be called twice."""
+
+
+class Store(Protocol):
+    """Keeps trials."""
+
+    def load(self) -> list[dict[str, Any]]:
+        """Every trial saved, as its latest record, in the order of first saving."""
+
+    def save(self, record: dict[str, Any]) -> None:
+        """Keep a trial's record (`Trial.record`), replacing the one of the same id; durable on return."""
+
+
+@dataclass(frozen=True)
+class StudyResult:
+    """How the tuning job ended.
+
+    Args:
+        state: JOB_STATE_SUCCEEDED, JOB_STATE_FAILED or JOB_STATE_CANCELLED.
+        message: Why it ended, in one sentence.
+    """
+
+    state: str
+    message: str
+
+
+class StudyRun:
+    """One run of a tuning job.
+
+    Args:
+        engine: Built from the same records that `store` holds (`Engine(..., trials=store.load())`).
+        executor: Runs trials.
+        store: Keeps them: a trial is saved before it starts, and at every change.
+        max_trial_count: Trials in all.
+        parallel_trial_count: Trials at a time.
+        max_failed_trial_count: Failed trials that fail the job. 0: the first trial to end fails the job if it failed,
+            and afterwards more than half of those ended, from the third failure on (the service decides "by an
+            internal ratio"; this one is ours). A trial whose job ended well without a metric is not a failed one.
+        name: Resource name of the tuning job; trials are named under it.
+    """
+
+    def __init__(
+        self,
+        engine: Engine,
+        executor: Executor,
+        store: Store,
+        *,
+        max_trial_count: int,
+        parallel_trial_count: int = 1,
+        max_failed_trial_count: int = 0,
+        name: str = "",
+    ) -> None:
+        self.engine, self.executor, self.store, self.name = engine, executor, store, name
+        self.max_trial_count, self.parallel = max_trial_count, max(1, parallel_trial_count)
+        self.max_failed_trial_count = max_failed_trial_count
+        self.result: StudyResult | None = None
+        self._running: dict[str, tuple[Handle, MetricFile]] = {}
+        self._ending: StudyResult | None = None
+        self._cancel = threading.Event()
+        self._wake = threading.Event()
+        self._resumed = False
+
+    def run(self, *, interval: float = 0.02) -> StudyResult:
+        """Run to the end.
+
+        Args:
+            interval: Seconds between two looks; `notify` makes the next one come at once.
+        """
+        while not self.step():
+            self._wake.wait(interval)
+            self._wake.clear()
+        assert self.result is not None
+        return self.result
+
+    def notify(self) -> None:
+        """Say that a trial has changed; may be called from any thread."""
+        self._wake.set()
+
+    def cancel(self) -> None:
+        """Cancel the job: running trials are stopped, no more are made; may be called from any thread."""
+        self._cancel.set()
+        self._wake.set()
+
+    def step(self) -> bool:
+        """Look at every running trial and start those that are due, without waiting; True once the job is over."""
+        if self.result is not None:
+            return True
+        if not self._resumed:
+            self._resume()
+        for trial_id in list(self._running):
+            self._look(trial_id)
+        if self._cancel.is_set() and (self._ending is None or self._ending.state != "JOB_STATE_FAILED"):
+            self._end(StudyResult("JOB_STATE_CANCELLED", CANCELLED), stop=True)
+        if self._running and (self._ending is None or self._ending.state == "JOB_STATE_SUCCEEDED"):
+            reason = self.engine.interrupted()
+            if reason:
+                self._end(StudyResult("JOB_STATE_SUCCEEDED", reason), stop=True)
+        while self._ending is None and len(self._running) < self.parallel:
+            self._start_next()
+        if self._ending is not None and not self._running:
+            self.result = self._ending
+        return self.result is not None
+
+    def _resume(self) -> None:
+        """Take up trials that were running when the process before this one died."""
+        self._resumed = True
+        for trial in list(self.engine.trials.values()):
+            if trial.state is TrialState.STOPPING:
+                self._finish(trial, Outcome(True))
+            elif trial.state is TrialState.ACTIVE:
+                self._start(trial)
+        self._check_failures()
+
+    def _start_next(self) -> None:
+        trials = self.engine.trials
+        if len(trials) >= self.max_trial_count:
+            self._end(StudyResult("JOB_STATE_SUCCEEDED", f"All {len(trials)} trials are made."))
+            return
+        reason = self.engine.done()
+        if reason is None:
+            trial_id = str(max((int(own) for own in trials), default=0) + 1)
+            try:
+                self.engine.suggest(trial_id)
+            except StudyExhausted as error:
+                reason = str(error)
+            else:
+                trial = trials[trial_id]
+                trial.name = f"{self.name}/trials/{trial_id}" if self.name else ""
+                self.store.save(trial.record())
+                self._start(trial)
+                return
+        self._end(StudyResult("JOB_STATE_SUCCEEDED", reason))
+
+    def _start(self, trial: Trial) -> None:
+        try:
+            handle = self.executor.start(trial, self.engine.command_line(trial.parameters))
+        except VertexrigError as error:
+            self._finish(trial, Outcome(False, str(error)))
+            self._check_failures()
+            return
+        trial.custom_job = handle.custom_job
+        known = max((own.elapsed for own in trial.measurements), default=-1.0)
+        metric_ids = [metric.id for metric in self.engine.objective.metrics]
+        started = from_timestamp(trial.start_time)
+        file = MetricFile(handle.metric_file, metric_ids, started=started, after=known, clock=self.engine.clock)
+        self._running[trial.id] = (handle, file)
+        self.store.save(trial.record())
+
+    def _look(self, trial_id: str) -> None:
+        handle, file = self._running[trial_id]
+        trial = self.engine.trials[trial_id]
+        outcome = self.executor.poll(handle)  # before the file: what it holds after the end is complete
+        changed = self.engine.observe(trial_id, file.read())
+        if outcome is not None:
+            del self._running[trial_id]
+            self._finish(trial, outcome, file)
+            self._check_failures()
+        elif changed:
+            if trial.state is TrialState.ACTIVE and self.engine.should_stop(trial_id):
+                self._stop(trial_id)
+            self.store.save(trial.record())
+
+    def _finish(self, trial: Trial, outcome: Outcome, file: MetricFile | None = None) -> None:
+        stopped = trial.state is TrialState.STOPPING
+        infeasible = ""
+        if stopped and self._cancel.is_set():
+            infeasible = CANCELLED
+        elif not outcome.ok and not stopped:
+            infeasible, trial.failed = outcome.message or "The trial's job failed.", True
+        elif self.engine.objective.final(trial.measurements) is None:
+            infeasible = file.explain() if file else ""
+        elif file is not None and file.diverged and not self.engine.objective.best_of:
+            infeasible = file.explain()  # it must not rank by the values from before it diverged
+        self.engine.complete(trial.id, infeasible=infeasible)
+        self.store.save(trial.record())
+
+    def _stop(self, trial_id: str) -> None:
+        trial = self.engine.trials[trial_id]
+        if trial.state is TrialState.ACTIVE:
+            trial.move(TrialState.STOPPING, at=self.engine.clock())
+            self.executor.stop(self._running[trial_id][0])
+
+    def _end(self, result: StudyResult, *, stop: bool = False) -> None:
+        self._ending = result
+        if stop:
+            for trial_id in self._running:
+                if self.engine.trials[trial_id].state is TrialState.ACTIVE:
+                    self._stop(trial_id)
+                    self.store.save(self.engine.trials[trial_id].record())
+
+    def _check_failures(self) -> None:
+        ended = [trial for trial in self.engine.trials.values() if trial.state.ended]
+        failed = sum(trial.failed for trial in ended)
+        if not failed or self._cancel.is_set():
+            return
+        if self.max_failed_trial_count:
+            broken = failed >= self.max_failed_trial_count
+            rule = f"maxFailedTrialCount is {self.max_failed_trial_count}"
+        else:
+            broken = failed == len(ended) or (failed >= 3 and failed > len(ended) / 2)
+            rule = "maxFailedTrialCount is not set"
+        if broken:
+            last = max((trial for trial in ended if trial.failed), key=lambda trial: trial.end_time)
+            message = (
+                f"{failed} of {len(ended)} ended trials failed ({rule}). Trial {last.id}: {last.infeasible_reason}"
+            )
+            self._end(StudyResult("JOB_STATE_FAILED", message), stop=True)

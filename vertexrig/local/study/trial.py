@@ -1,0 +1,205 @@
+"""Trials and their measurements, as the REST API lists them, and the states a trial goes through.
+
+Source: Trial and Measurement in google-cloud-aiplatform 2.7.0 (`types/study.py`), read 2026-11-20.
+"""
+
+from __future__ import annotations
+
+from bisect import insort
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from datetime import datetime, timezone
+from enum import Enum
+from typing import Any
+
+
+class TrialState(str, Enum):
+    """Trial.State."""
+
+    REQUESTED = "REQUESTED"
+    ACTIVE = "ACTIVE"
+    STOPPING = "STOPPING"
+    SUCCEEDED = "SUCCEEDED"
+    INFEASIBLE = "INFEASIBLE"
+
+    @property
+    def ended(self) -> bool:
+        return self in (TrialState.SUCCEEDED, TrialState.INFEASIBLE)
+
+
+_NEXT = {
+    TrialState.REQUESTED: {TrialState.ACTIVE, TrialState.INFEASIBLE},
+    TrialState.ACTIVE: {TrialState.STOPPING, TrialState.SUCCEEDED, TrialState.INFEASIBLE},
+    TrialState.STOPPING: {TrialState.SUCCEEDED, TrialState.INFEASIBLE},
+    TrialState.SUCCEEDED: set(),
+    TrialState.INFEASIBLE: set(),
+}
+
+
+def to_timestamp(seconds: float) -> str:
+    """Seconds since 1970 as `2026-01-31T12:00:00.000000Z`."""
+    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+
+
+def from_timestamp(text: str) -> float:
+    """Seconds since 1970 of an RFC 3339 time; digits beyond microseconds are dropped."""
+    main, _, rest = text.replace("z", "Z").replace("Z", "+00:00").partition(".")
+    if rest:  # Python 3.10 reads exactly 3 or 6 digits
+        digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
+        main, rest = f"{main}.{digits[:6]:0<6}", rest[len(digits) :]
+    when = datetime.fromisoformat(main + rest)
+    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
+
+
+def to_duration(seconds: float) -> str:
+    """Seconds as a protobuf duration with 0, 3 or 6 decimals, as protobuf prints it: `12.500s`."""
+    text = f"{seconds:.6f}"
+    return text.removesuffix("000").removesuffix(".000") + "s"
+
+
+def from_duration(text: Any) -> float:
+    """Seconds of a protobuf duration, `12.5s`."""
+    return float(str(text or "0s").removesuffix("s"))
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """What a trial reported at one point.
+
+    Args:
+        step: The global step; 0 if the trainer gave none.
+        elapsed: Seconds since the trial's start.
+        metrics: Finite values by metricId.
+    """
+
+    step: int
+    elapsed: float
+    metrics: Mapping[str, float]
+
+    @property
+    def order(self) -> tuple[int, float]:
+        """What measurements of a trial are strictly ordered by."""
+        return self.step, self.elapsed
+
+    def to_dict(self) -> dict[str, Any]:
+        """As REST lists it; int64 travels as text."""
+        metrics = [{"metricId": name, "value": value} for name, value in self.metrics.items()]
+        return {"elapsedDuration": to_duration(self.elapsed), "stepCount": str(self.step), "metrics": metrics}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Measurement:
+        metrics = {str(row["metricId"]): float(row.get("value", 0.0)) for row in data.get("metrics", ())}
+        return cls(int(data.get("stepCount", 0)), from_duration(data.get("elapsedDuration")), metrics)
+
+
+@dataclass
+class Trial:
+    """One trial of a study; `to_dict` is what the REST API lists, `record` what a store keeps.
+
+    Args:
+        id: "1", "2", … in the order of suggestion.
+        state: See `TrialState`; change it with `move`.
+        parameters: `[{"parameterId": …, "value": …}]`, active parameters only.
+        measurements: In the strict order of (step, elapsed).
+        final_measurement: Set when the trial has succeeded.
+        start_time: RFC 3339, when it became ACTIVE.
+        end_time: RFC 3339, when it became SUCCEEDED or INFEASIBLE.
+        infeasible_reason: Why it is INFEASIBLE.
+        client_id: Who asked for it.
+        custom_job: Resource name of its CustomJob.
+        web_access_uris: By node name.
+        name: Resource name of the trial.
+        failed: Its job failed (unlike a trial that ended well without a measurement); not part of the API.
+    """
+
+    id: str
+    state: TrialState = TrialState.REQUESTED
+    parameters: list[dict[str, Any]] = field(default_factory=list)
+    measurements: list[Measurement] = field(default_factory=list)
+    final_measurement: Measurement | None = None
+    start_time: str = ""
+    end_time: str = ""
+    infeasible_reason: str = ""
+    client_id: str = ""
+    custom_job: str = ""
+    web_access_uris: dict[str, str] = field(default_factory=dict)
+    name: str = ""
+    failed: bool = False
+
+    def move(self, state: TrialState, *, at: float) -> None:
+        """Go to `state` at the time `at` (seconds since 1970).
+
+        Raises:
+            ValueError: No way leads there from the present state.
+        """
+        if state not in _NEXT[self.state]:
+            raise ValueError(f"trial {self.id} cannot go from {self.state.value} to {state.value}")
+        self.state = state
+        if state is TrialState.ACTIVE:
+            self.start_time = to_timestamp(at)
+        elif state.ended:
+            self.end_time = to_timestamp(at)
+
+    def add(self, measurements: Iterable[Measurement]) -> bool:
+        """Take in measurements; True if any was new.
+
+        Metrics that a trainer reports one after another for the same step join into one measurement, since
+        cloudml-hypertune writes one entry per metric. Of two reports of the same moment the later one counts.
+        """
+        changed = False
+        for new in measurements:
+            latest = next((own for own in reversed(self.measurements) if own.step == new.step), None)
+            if latest is not None and not latest.metrics.keys() & new.metrics.keys():
+                new = Measurement(new.step, max(latest.elapsed, new.elapsed), {**latest.metrics, **new.metrics})
+            else:
+                latest = next((own for own in self.measurements if own.order == new.order), None)
+            if latest == new:
+                continue
+            if latest is not None:
+                self.measurements.remove(latest)
+            insort(self.measurements, new, key=lambda own: own.order)
+            changed = True
+        return changed
+
+    def to_dict(self) -> dict[str, Any]:
+        """The trial as the REST API lists it: fields that are empty are left out."""
+        final = self.final_measurement
+        fields = {
+            "name": self.name,
+            "id": self.id,
+            "state": self.state.value,
+            "parameters": [dict(row) for row in self.parameters],
+            "finalMeasurement": final.to_dict() if final else None,
+            "measurements": [own.to_dict() for own in self.measurements],
+            "startTime": self.start_time,
+            "endTime": self.end_time,
+            "clientId": self.client_id,
+            "infeasibleReason": self.infeasible_reason,
+            "customJob": self.custom_job,
+            "webAccessUris": dict(self.web_access_uris),
+        }
+        return {key: value for key, value in fields.items() if value}
+
+    def record(self) -> dict[str, Any]:
+        """All that is needed to rebuild the trial: `to_dict` and what the API does not show."""
+        return {**self.to_dict(), **({"failed": True} if self.failed else {})}
+
+    @classmethod
+    def from_dict(cls, data: Mapping[str, Any]) -> Trial:
+        """The trial of a `record` or a REST listing."""
+        final = data.get("finalMeasurement")
+        return cls(
+            id=str(data["id"]),
+            state=TrialState(data.get("state", "REQUESTED")),
+            parameters=[dict(row) for row in data.get("parameters", ())],
+            measurements=[Measurement.from_dict(row) for row in data.get("measurements", ())],
+            final_measurement=Measurement.from_dict(final) if final else None,
+            start_time=str(data.get("startTime", "")),
+            end_time=str(data.get("endTime", "")),
+            infeasible_reason=str(data.get("infeasibleReason", "")),
+            client_id=str(data.get("clientId", "")),
+            custom_job=str(data.get("customJob", "")),
+            web_access_uris=dict(data.get("webAccessUris", {})),
+            name=str(data.get("name", "")),
+            failed=bool(data.get("failed", False)),
+        )

@@ -1,0 +1,334 @@
+"""A trainer's folder as the source distribution that Vertex AI's prebuilt containers install.
+
+The file's name carries a hash of the sources, so that a queued trial never gets another upload's code. The container runs
+`pip3 install --user` on it at start-up; without access to PyPI that works only for an archive with a setup.py and no
+pyproject.toml (measured with pip 21.3 to 25.2), so that is what is built, and nothing else is put in.
+"""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import json
+import os
+import re
+import shutil
+import sys
+import tarfile
+import tempfile
+from configparser import Error as ConfigParserError
+from configparser import RawConfigParser
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+from typing import Any
+
+from vertexrig.errors import PackageError
+from vertexrig.package.identity import PackageId, identity_of
+from vertexrig.package.sources import Sources, gather, why_absent
+from vertexrig.package.verify import default_python, install, reason, run, verify
+
+__all__ = ["Built", "build"]
+
+BUILD_TIMEOUT_S = 180
+_EPOCH = 315532800  # 1980-01-01, the oldest time a zip can hold
+_NO_SETUPTOOLS = 97
+# As pip runs a setup.py: setuptools first, so that scripts which only know distutils work too.
+_DRIVER = f"""
+import sys
+try:
+    import setuptools
+except ImportError:
+    sys.exit({_NO_SETUPTOOLS})
+sys.path.insert(0, "")
+__file__ = "setup.py"
+with open(__file__, "rb") as stream:
+    code = compile(stream.read(), __file__, "exec")
+exec(code)
+"""
+
+
+@dataclass(frozen=True)
+class Built:
+    """A package that stands on disk.
+
+    Args:
+        path: The sdist.
+        id: Its identity.
+        wheel: The wheel, if one was asked for.
+        fresh: Whether this call built it; False: it was there already.
+        verified: Modules known to be importable.
+        supplied: Third-party modules the trainer imports that the image brings.
+        declared: Those its requirements bring.
+        warnings: What is worth telling the user.
+    """
+
+    path: Path
+    id: PackageId
+    wheel: Path | None = None
+    fresh: bool = True
+    verified: tuple[str, ...] = ()
+    supplied: tuple[str, ...] = ()
+    declared: tuple[str, ...] = ()
+    warnings: tuple[str, ...] = ()
+
+
+def build(
+    folder: Path | str,
+    out_dir: Path | str,
+    *,
+    tf_version: str | None = None,
+    module: str = "trainer.task",
+    verify: bool = True,
+    wheel: bool = False,
+    python: str | None = None,
+) -> Built:
+    """Builds a trainer's sdist, checks it, and puts it into `out_dir` whole or not at all.
+
+    A second build of the same sources finds the file and does nothing. A record with the file's name and `.json` at its
+    end keeps what the first build found.
+
+    Args:
+        folder: The trainer's folder, with its setup.py. It is copied first and never written to.
+        out_dir: Where the file goes; made if needed.
+        tf_version: TensorFlow of the image: the tf-keras requirement is held to its minor version. None: left as it is.
+        module: What the job runs (`python -m MODULE`); it must be in the package.
+        verify: Install the sdist without network into a folder, and import `module` in an interpreter that sees only it.
+        wheel: Build a wheel too: pip 26 builds every sdist in isolation, so in a container without egress only a wheel installs.
+        python: Interpreter with setuptools and pip to build and verify with; this one by default.
+
+    Raises:
+        PackageError: The folder, its requirements or its setup.py are wrong, or the module cannot be imported.
+    """
+    folder, out_dir = Path(folder), Path(out_dir)
+    python = python or default_python()
+    if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module):
+        raise PackageError(f"module {module!r} is not a dotted Python name such as 'trainer.task'")
+    sources = gather(folder, tf_version)
+    identity = identity_of(sources)
+    _outside(folder, out_dir, sources)
+    if sources.refusals:
+        raise PackageError("the trainer's requirements cannot go with the image: " + "; ".join(sources.refusals))
+    known = _known(out_dir, identity)
+    if known is not None and (module in known.verified or not verify) and (known.wheel is not None or not wheel):
+        return known
+    with tempfile.TemporaryDirectory(prefix="vertexrig-package-") as temporary:
+        work = Path(temporary)
+        built = _make(sources, identity, work, module, tf_version, verify=verify, wheel=wheel, python=python)
+        if known is not None:
+            built = replace(
+                built, verified=tuple(sorted({*known.verified, *built.verified})), wheel=built.wheel or known.wheel
+            )
+        return _publish(built, out_dir)
+
+
+def _outside(folder: Path, out_dir: Path, sources: Sources) -> None:
+    """Refuses an `out_dir` whose files would become sources of the next build."""
+    try:
+        inside = out_dir.resolve().relative_to(folder.resolve()).as_posix()
+    except ValueError:
+        return
+    first = inside.split("/")[0]
+    if (first not in {"build", "dist"} and not first.startswith(".")) or inside == ".":
+        raise PackageError(
+            f"the output folder {str(out_dir)!r} is inside the trainer's folder {str(sources.folder)!r}: choose another"
+        )
+
+
+def _make(
+    sources: Sources,
+    identity: PackageId,
+    work: Path,
+    module: str,
+    tf_version: str | None,
+    *,
+    verify: bool,
+    wheel: bool,
+    python: str,
+) -> Built:
+    staged = work / "src"
+    _stage(sources, identity, staged)
+    raw = _setup(staged, ["sdist", "--formats=gztar"], work / "sdist", ".tar.gz", python)
+    archive = work / identity.file_name
+    names = _repack(raw, archive)
+    _belongs(names, module, sources.folder)
+    built = Built(archive, identity, warnings=sources.warnings)
+    if wheel:
+        # The sdist goes in, so that the wheel holds what the sdist holds.
+        unpacked = _unpack(archive, work / "unpacked")
+        built = replace(built, wheel=_setup(unpacked, ["bdist_wheel"], work / "wheel", ".whl", python))
+    if verify:
+        found = _verified(archive, sources, module, tf_version, python, work)
+        built = replace(
+            built,
+            verified=(module,),
+            supplied=found.supplied,
+            declared=found.declared,
+            warnings=(*built.warnings, *found.warnings),
+        )
+    return built
+
+
+def _verified(archive: Path, sources: Sources, module: str, tf_version: str | None, python: str, work: Path) -> Any:
+    target, scratch = work / "target", work / "scratch"
+    scratch.mkdir()
+    install(archive, target, scratch, python)
+    return verify(target, sources.folder, module, sources.requirements, tf_version, python, scratch)
+
+
+def _stage(sources: Sources, identity: PackageId, staged: Path) -> None:
+    staged.mkdir()
+    for relative, path in sources.files:
+        copy = staged / relative
+        copy.parent.mkdir(parents=True, exist_ok=True)
+        if relative in sources.rewritten:
+            copy.write_bytes(sources.rewritten[relative])
+        else:
+            try:
+                shutil.copyfile(path, copy)
+            except OSError as error:
+                raise PackageError(f"{relative} of the trainer cannot be copied: {error.strerror}") from error
+    # setuptools' own way to add to a version; sdist writes it into the archive's setup.cfg, so it holds wherever that is built.
+    config = RawConfigParser()
+    settings = staged / "setup.cfg"
+    try:
+        if settings.exists():
+            config.read_string(settings.read_text(encoding="utf-8"))
+    except (ConfigParserError, UnicodeDecodeError) as error:
+        raise PackageError(f"setup.cfg cannot be read: {str(error).splitlines()[0]}") from error
+    if not config.has_section("egg_info"):
+        config.add_section("egg_info")
+    tag = config.get("egg_info", "tag_build", fallback="")
+    local = "." if "+" in sources.version + tag else "+"
+    config["egg_info"]["tag_build"] = f"{tag}{local}{identity.digest}"
+    config["egg_info"]["tag_date"] = "0"
+    with settings.open("w", encoding="utf-8") as stream:
+        config.write(stream)
+
+
+def _setup(staged: Path, command: list[str], out: Path, ending: str, python: str) -> Path:
+    """Runs setup.py in its own folder and interpreter, and returns the file it made."""
+    done = run(
+        [python, "-E", "-s", "-c", _DRIVER, "--quiet", *command, "--dist-dir", str(out)],
+        cwd=staged, home=out.parent, timeout=BUILD_TIMEOUT_S, what=f"setup.py {command[0]}",
+    )  # fmt: skip
+    output = done.stderr + "\n" + done.stdout
+    if done.returncode == _NO_SETUPTOOLS:
+        raise PackageError(f"setuptools is missing in {python}: run {python} -m pip install setuptools")
+    if done.returncode != 0 and re.search(r"invalid command '?bdist_wheel|No module named '?wheel", output):
+        raise PackageError(
+            f"wheel is missing in {python}: run {python} -m pip install wheel, or setuptools 70.1 or newer"
+        )
+    if done.returncode != 0:
+        raise PackageError(f"setup.py {command[0]} failed: {reason(output)}")
+    # Names are normalised differently by different setuptools: what was made is read, not guessed.
+    made = sorted(out.glob(f"*{ending}")) if out.is_dir() else []
+    if len(made) != 1:
+        raise PackageError(f"setup.py {command[0]} made {len(made)} files, not one: does it call setup()?")
+    return made[0]
+
+
+def _repack(raw: Path, archive: Path) -> list[str]:
+    """Writes the sdist anew with sorted entries and no times or owners, so that the same sources give the same bytes."""
+    buffer = io.BytesIO()
+    with tarfile.open(raw) as old, tarfile.open(fileobj=buffer, mode="w", format=tarfile.PAX_FORMAT) as new:
+        members = sorted((member for member in old if member.isfile()), key=lambda member: member.name)
+        for member in members:
+            entry = tarfile.TarInfo(member.name)
+            entry.size, entry.mtime, entry.mode = member.size, _EPOCH, 0o755 if member.mode & 0o100 else 0o644
+            new.addfile(entry, old.extractfile(member))
+    with archive.open("wb") as stream, gzip.GzipFile(filename="", fileobj=stream, mode="wb", mtime=_EPOCH) as packed:
+        packed.write(buffer.getvalue())
+    return [member.name for member in members]
+
+
+def _unpack(archive: Path, into: Path) -> Path:
+    with tarfile.open(archive) as packed:
+        if sys.version_info >= (3, 12):
+            packed.extractall(into, filter="data")
+        else:
+            packed.extractall(into)  # our own archive of files with relative names, made a moment ago
+    return next(into.iterdir())
+
+
+def _belongs(names: list[str], module: str, folder: Path) -> None:
+    """The archive holds the module, and nothing that would break or bloat an installation."""
+    inside = [PurePosixPath(*PurePosixPath(name).parts[1:]) for name in names]
+    for path in inside:
+        parts = path.parts
+        wrong = (
+            (path.name == "pyproject.toml" and len(parts) == 1)
+            or any(part in {"__pycache__", "tests"} or part.startswith(".") for part in parts)
+            or path.suffix in {".pyc", ".pyo"}
+        )
+        if wrong:
+            raise PackageError(
+                f"setup.py put {path} into the package, which must not be there: exclude it in MANIFEST.in"
+            )
+    stem = module.replace(".", "/")
+    wanted = (f"{stem}.py", f"{stem}/__main__.py", f"{stem}/__init__.py")
+    if any(path.as_posix() == file or path.as_posix().endswith("/" + file) for path in inside for file in wanted):
+        return
+    why = why_absent(folder, module) or "There is no such file in the folder: is the module's name right?"
+    raise PackageError(f"the package does not hold the module {module!r}. {why}")
+
+
+def _known(out_dir: Path, identity: PackageId) -> Built | None:
+    """The record of an earlier build of the same sources, if its files are still what they were."""
+    path = out_dir / identity.file_name
+    try:
+        record = json.loads((out_dir / f"{identity.file_name}.json").read_text(encoding="utf-8"))
+        if record["sha256"] != _sha256(path):
+            return None
+        wheel = out_dir / record["wheel"] if record["wheel"] else None
+        if wheel is not None and record["wheel_sha256"] != _sha256(wheel):
+            wheel = None
+        return Built(
+            path, identity, wheel, False, tuple(record["verified"]), tuple(record["supplied"]),
+            tuple(record["declared"]), tuple(record["warnings"]),
+        )  # fmt: skip
+    except (OSError, ValueError, KeyError, TypeError):
+        return None
+
+
+def _sha256(path: Path) -> str:
+    return hashlib.sha256(path.read_bytes()).hexdigest()
+
+
+def _publish(built: Built, out_dir: Path) -> Built:
+    """Moves the finished files into `out_dir`, each by one rename, the record last."""
+    try:
+        out_dir.mkdir(parents=True, exist_ok=True)
+        path = _place(built.path, out_dir)
+        wheel = _place(built.wheel, out_dir) if built.wheel is not None else None
+        record = {
+            "sha256": _sha256(path),
+            "wheel": wheel.name if wheel else "",
+            "wheel_sha256": _sha256(wheel) if wheel else "",
+            "verified": built.verified,
+            "supplied": built.supplied,
+            "declared": built.declared,
+            "warnings": built.warnings,
+        }
+        note = built.path.with_name(f"{path.name}.json")
+        note.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")
+        _place(note, out_dir)
+    except OSError as error:
+        raise PackageError(f"the package cannot be written to {str(out_dir)!r}: {error.strerror}") from error
+    return replace(built, path=path, wheel=wheel)
+
+
+def _place(file: Path, out_dir: Path) -> Path:
+    final = out_dir / file.name
+    if file == final:
+        return final
+    handle, name = tempfile.mkstemp(dir=out_dir, prefix=".")
+    os.close(handle)
+    try:
+        shutil.copyfile(file, name)
+        os.chmod(name, 0o644)
+        os.replace(name, final)
+    except OSError:
+        os.unlink(name)
+        raise
+    return final

@@ -1,0 +1,197 @@
+"""The reference page of the project file, made from the dataclasses of `vertexrig.project`.
+
+`python -m vertexrig.reference > docs/project-file.md` writes it; a test holds that the page is up to date.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import json
+import sys
+import types
+import typing
+from collections.abc import Iterator, Mapping
+from typing import Any, Literal, Union
+
+from vertexrig import schema
+from vertexrig.project import Project
+
+_NAMES = {str: "text", int: "whole number", float: "number", bool: "boolean", Any: "anything", type(None): "null"}
+_SCALAR = typing.get_args(schema.Scalar)
+
+_INTRODUCTION = """\
+# The project file
+
+`vertexrig.yaml` describes the jobs, sweeps and schedules of one project. Every verb finds it in the working directory
+or the nearest folder above it; `--file` names another. Field names are the Vertex AI API's own, in snake_case. A key
+that is not listed here is an error that names the nearest one, the file and the line.
+
+```yaml
+project: ${PROJECT:-my-project}
+region: us-central1
+bucket: gs://my-project-vertexrig
+trainer: {path: trainer_pkg, module: trainer.task, image: tf-2.17}
+jobs:
+  cpu: {topology: cpu, machine_type: n1-standard-4, args: {epochs: 20}, timeout: 3600s}
+  multi-worker:
+    topology: multi-worker
+    machine_type: n1-standard-8
+    accelerator_type: NVIDIA_TESLA_T4
+    accelerator_count: 1
+    worker: {replica_count: 2}
+sweeps:
+  sweep:
+    job: cpu
+    max_trial_count: 20
+    parallel_trial_count: 2
+    study:
+      metrics: {accuracy: MAXIMIZE}
+      parameters:
+        learning_rate: {double_value_spec: {min_value: 0.001, max_value: 1}, scale_type: UNIT_LOG_SCALE}
+```
+
+Relative paths start from the folder of the project file. A key whose value is left empty (null) takes its default.
+
+## Values from the environment
+
+`${NAME}` in a value is replaced by the environment variable, `${NAME:-default}` by the default if the variable is not
+set or empty; without a default that is an error. `$${` is a literal `${`. Keys are never replaced. What comes in this
+way takes the type of the key it lands in: `max_trial_count: ${TRIALS:-20}` is a whole number, and text stays text
+whatever it looks like.
+
+## Values from the command line
+
+`--set KEY=VALUE` overrides one value, with the same typing; it may be given many times. The key is looked up in the job
+or sweep that the command is about, otherwise from the top of the file. Dots go down, numbers count the items of a list
+from 0:
+
+```sh
+vertexrig render cpu --set machine_type=n1-standard-8 --set args.epochs=3
+vertexrig render sweep --set jobs.cpu.timeout=600s --set max_trial_count=5
+```
+
+## Fields of the API that are not listed: `spec`
+
+`spec` on a job takes any field of the API's CustomJobSpec, on a sweep any field of its HyperparameterTuningJob. It is
+laid over the rendered YAML: mappings key by key, lists of mappings item by item, anything else replaced; null removes a
+field. Names may be in camelCase or snake_case.
+
+```yaml
+project: my-project
+bucket: gs://my-project-vertexrig
+jobs:
+  cpu:
+    machine_type: n1-standard-4
+    spec:
+      enableWebAccess: true
+      workerPoolSpecs:
+      - diskSpec: {bootDiskSizeGb: 200} # the first pool
+```
+
+## Findings to leave out: `silence`
+
+`silence` leaves out findings of a check by id, with the reason why: for the whole file, a job, or a sweep. A sweep also
+leaves out what its job does. `vertexrig checks` lists the ids; an id that does not exist and a reason that is empty are
+errors.
+
+```yaml
+project: my-project
+bucket: gs://my-project-vertexrig
+jobs:
+  cpu:
+    machine_type: n1-standard-4
+    silence:
+      image-availability: the image is mirrored until we have moved to a custom one
+```
+
+## Keys
+
+"required" stands where there is no default; an empty default means that the key is left out. A scalar is text, a number
+or a boolean. `Job.worker` is the key `worker` of a [Job](#job).
+"""
+
+
+def page() -> str:
+    """The whole page, as Markdown."""
+    places = _places()
+    sections = [_section(cls, where) for cls, where in places.items()]
+    return f"{_INTRODUCTION}\n" + "\n".join(sections)
+
+
+def _places() -> dict[type, list[str]]:
+    """Every mapping of the file with the places it may stand at, from the top downwards."""
+    found: dict[type, list[str]] = {Project: []}
+    pending: list[tuple[type, str]] = [(Project, "")]
+    while pending:
+        cls, prefix = pending.pop(0)
+        for name, hint in schema.hints(cls).items():
+            for part, suffix in _dataclasses(hint):
+                if part not in found:
+                    found[part] = []
+                    pending.append((part, f"{part.__name__}."))
+                found[part].append(f"{prefix}{name}{suffix}")
+    return found
+
+
+def _dataclasses(hint: Any, suffix: str = "") -> Iterator[tuple[type, str]]:
+    """The dataclasses in a type, with what their place is called: `.NAME` in a mapping, `[]` in a list."""
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        yield hint, suffix
+        return
+    origin = typing.get_origin(hint)
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        suffix += ".NAME"
+    elif origin is tuple:
+        suffix += "[]"
+    for part in typing.get_args(hint):
+        yield from _dataclasses(part, suffix)
+
+
+def _section(cls: type, where: list[str]) -> str:
+    title = "The file itself" if cls is Project else cls.__name__
+    lines = [f"### {title}", "", (cls.__doc__ or "").strip()]
+    if where:
+        lines += ["", "Stands at " + ", ".join(f"`{place}`" for place in where) + "."]
+    lines += ["", "| key | type | default | meaning |", "| --- | --- | --- | --- |"]
+    hints = schema.hints(cls)
+    for item in dataclasses.fields(cls):
+        row = (f"`{item.name}`", type_text(hints[item.name]), _default(item), _meaning(item))
+        lines.append("| " + " | ".join(cell.replace("|", "\\|") for cell in row) + " |")
+    return "\n".join(lines) + "\n"
+
+
+def type_text(hint: Any) -> str:
+    """A type hint in words, with links to the mappings it names."""
+    origin, arguments = typing.get_origin(hint), typing.get_args(hint)
+    if origin is Literal:
+        return " or ".join(f"`{choice}`" for choice in arguments)
+    if origin in (Union, types.UnionType):
+        parts = [part for part in arguments if part is not type(None)]
+        others = [part for part in parts if part not in _SCALAR]
+        scalar = ["scalar"] if len(parts) - len(others) == len(_SCALAR) else []
+        return " or ".join([*scalar, *map(type_text, others if scalar else parts)])
+    if origin is tuple:
+        return f"list of {type_text(arguments[0])}"
+    if isinstance(origin, type) and issubclass(origin, Mapping):
+        return f"mapping of {type_text(arguments[1])}"
+    if isinstance(hint, type) and dataclasses.is_dataclass(hint):
+        return f"[{hint.__name__}](#{hint.__name__.lower()})"
+    return _NAMES[hint]
+
+
+def _meaning(item: dataclasses.Field[Any]) -> str:
+    pattern = item.metadata.get("pattern")
+    return str(item.metadata.get("doc", "")) + (f" Must be {pattern[1]}." if pattern else "")
+
+
+def _default(item: dataclasses.Field[Any]) -> str:
+    if item.default is dataclasses.MISSING and item.default_factory is dataclasses.MISSING:
+        return "required"
+    value = item.default if item.default is not dataclasses.MISSING else None
+    if value is None or value == "" or value == ():
+        return ""
+    return f"`{value if isinstance(value, str) else json.dumps(value)}`"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())

@@ -1,0 +1,367 @@
+"""One walk over each module of a trainer, and what a name in it can stand for.
+
+`Code.values` follows constants through assignments, imports between the trainer's own modules, `self.x` attributes and
+function parameters, as far as that is certain. What is not certain is None ("dynamic"): a check must then stay silent.
+"""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+_MAX_DEPTH = 12
+_MAX_VALUES = 64
+_MAX_STEPS = 4_000
+
+
+@dataclass(eq=False)
+class Scope:
+    """A module's, class's or function's names: each bound to the expressions it may hold (None: not knowable)."""
+
+    node: ast.Module | ast.ClassDef | FunctionNode
+    parent: Scope | None
+    names: dict[str, list[ast.expr | None]] = field(default_factory=dict)
+
+    def bind(self, name: str, value: ast.expr | None) -> None:
+        """Adds one expression that `name` may hold."""
+        self.names.setdefault(name, []).append(value)
+
+
+@dataclass(eq=False)
+class Call:
+    """A call with the place it stands in."""
+
+    node: ast.Call
+    scope: Scope
+    module: Module
+    at_import: bool
+
+
+@dataclass(frozen=True)
+class Imported:
+    """One imported name: `module` (absolute), `name` from it or empty, whether a failure to import it is caught."""
+
+    module: str
+    name: str
+    line: int
+    caught: bool
+    at_import: bool
+
+
+@dataclass(eq=False)
+class Module:
+    """A parsed module of the trainer, after its walk."""
+
+    name: str
+    file: str
+    tree: ast.Module
+    is_package: bool
+    scope: Scope
+    nodes: list[tuple[ast.AST, Scope]] = field(default_factory=list)
+    calls: list[Call] = field(default_factory=list)
+    imports: list[Imported] = field(default_factory=list)
+    aliases: dict[str, str] = field(default_factory=dict)
+    definitions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef] = field(default_factory=dict)
+
+
+def dotted(node: ast.AST) -> str:
+    """`tf.distribute.MirroredStrategy` as text; a part that is no plain name becomes `?`."""
+    parts: list[str] = []
+    while isinstance(node, ast.Attribute):
+        parts.append(node.attr)
+        node = node.value
+    parts.append(node.id if isinstance(node, ast.Name) else "?")
+    return ".".join(reversed(parts))
+
+
+def last_name(node: ast.AST) -> str:
+    """The last part of a dotted expression; empty for anything else."""
+    return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
+
+
+def walk(name: str, file: str, tree: ast.Module, *, is_package: bool) -> Module:
+    """Collects names, calls and imports of one module. An explicit stack: depth of the source costs no recursion."""
+    module = Module(name, file, tree, is_package, Scope(tree, None))
+    # (node, its scope, runs when the module is imported, an ImportError here is caught)
+    stack: list[tuple[ast.AST, Scope, bool, bool]] = [
+        (child, module.scope, True, False) for child in reversed(tree.body)
+    ]
+    while stack:
+        node, scope, live, caught = stack.pop()
+        module.nodes.append((node, scope))
+        if isinstance(node, (ast.Name, ast.Constant)):
+            continue  # most of any source: nothing below them
+        _bind(node, scope)
+        if isinstance(node, ast.Call):
+            module.calls.append(Call(node, scope, module, live))
+        elif isinstance(node, (ast.Import, ast.ImportFrom)):
+            _import(module, node, scope, caught, live)
+        stack.extend(reversed(list(_children(module, node, scope, live, caught))))
+    return module
+
+
+def _children(
+    module: Module, node: ast.AST, scope: Scope, live: bool, caught: bool
+) -> Iterator[tuple[ast.AST, Scope, bool, bool]]:
+    if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        inner = Scope(node, scope)
+        if not isinstance(node, ast.Lambda):
+            scope.bind(node.name, None)
+            module.definitions.setdefault(node.name, node)
+            yield from ((decorator, scope, live, caught) for decorator in node.decorator_list)
+        yield node.args, scope, live, caught
+        body: list[ast.AST] = [node.body] if isinstance(node, ast.Lambda) else list(node.body)
+        yield from ((child, inner, False, caught) for child in body)
+    elif isinstance(node, ast.ClassDef):
+        inner = Scope(node, scope)
+        scope.bind(node.name, None)
+        module.definitions.setdefault(node.name, node)
+        outside: list[ast.AST] = [*node.decorator_list, *node.bases, *node.keywords]
+        yield from ((child, scope, live, caught) for child in outside)
+        yield from ((child, inner, live, caught) for child in node.body)
+    elif isinstance(node, ast.Try):
+        catches = any(_catches_import_error(handler) for handler in node.handlers)
+        yield from ((child, scope, live, caught or catches) for child in node.body)
+        rest: list[ast.AST] = [*node.handlers, *node.orelse, *node.finalbody]
+        # A fallback in the handler of a caught import is itself an alternative: one of the two has to be there.
+        yield from ((child, scope, live, caught or catches) for child in rest)
+    elif isinstance(node, ast.If):
+        main, checking = _is_main_guard(node.test), "TYPE_CHECKING" in dotted(node.test)
+        yield node.test, scope, live, caught
+        yield from ((child, scope, live and not (main or checking), caught or checking) for child in node.body)
+        yield from ((child, scope, live, caught) for child in node.orelse)
+    else:
+        for child in ast.iter_child_nodes(node):
+            if not isinstance(child, (ast.expr_context, ast.operator)):
+                yield child, scope, live, caught
+
+
+def _catches_import_error(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(
+        last_name(kind) in {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"} for kind in types
+    )
+
+
+def _is_main_guard(test: ast.expr) -> bool:
+    if not isinstance(test, ast.Compare):
+        return False
+    sides = [test.left, *test.comparators]
+    return any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
+
+
+def _bind(node: ast.AST, scope: Scope) -> None:
+    if isinstance(node, ast.Assign):
+        for target in node.targets:
+            _bind_target(target, node.value, scope)
+    elif isinstance(node, (ast.AnnAssign, ast.NamedExpr)):
+        _bind_target(node.target, node.value, scope)
+    elif isinstance(node, ast.AugAssign):
+        _bind_target(node.target, None, scope)
+    elif isinstance(node, (ast.For, ast.AsyncFor, ast.comprehension)):
+        _bind_loop(node.target, node.iter, scope)
+    elif isinstance(node, (ast.With, ast.AsyncWith)):
+        for item in node.items:
+            if item.optional_vars is not None:
+                _bind_target(item.optional_vars, None, scope)
+    elif isinstance(node, ast.ExceptHandler) and node.name:
+        scope.bind(node.name, None)
+
+
+def _bind_target(target: ast.expr, value: ast.expr | None, scope: Scope) -> None:
+    if isinstance(target, ast.Name):
+        scope.bind(target.id, value)
+    elif isinstance(target, ast.Attribute) and isinstance(target.value, ast.Name) and target.value.id == "self":
+        owner = _enclosing_class(scope)
+        if owner is not None:
+            # Kept with the scope it was written in, because its names are that function's parameters.
+            owner.bind(f"self.{target.attr}", value)
+            if value is not None:
+                value.__dict__["_scope"] = scope
+    elif isinstance(target, (ast.Tuple, ast.List)):
+        pairs = value.elts if isinstance(value, (ast.Tuple, ast.List)) and len(value.elts) == len(target.elts) else None
+        for index, element in enumerate(target.elts):
+            _bind_target(element, pairs[index] if pairs else None, scope)
+    elif isinstance(target, ast.Starred):
+        _bind_target(target.value, None, scope)
+
+
+def _bind_loop(target: ast.expr, items: ast.expr, scope: Scope) -> None:
+    if isinstance(items, (ast.Tuple, ast.List, ast.Set)) and items.elts and len(items.elts) <= _MAX_VALUES:
+        for element in items.elts:
+            _bind_target(target, element, scope)
+    else:
+        _bind_target(target, None, scope)
+
+
+def _enclosing_class(scope: Scope | None) -> Scope | None:
+    while scope is not None and not isinstance(scope.node, ast.ClassDef):
+        scope = scope.parent
+    return scope
+
+
+def _import(module: Module, node: ast.Import | ast.ImportFrom, scope: Scope, caught: bool, live: bool) -> None:
+    if isinstance(node, ast.Import):
+        for alias in node.names:
+            module.imports.append(Imported(alias.name, "", node.lineno, caught, live))
+            name = alias.asname or alias.name.split(".")[0]
+            module.aliases[name] = alias.name if alias.asname else name
+            scope.bind(name, None)
+        return
+    base = node.module or ""
+    if node.level:
+        parts = module.name.split(".") if module.name else []
+        keep = len(parts) - node.level + (1 if module.is_package else 0)
+        base = ".".join([*parts[: max(keep, 0)], *([node.module] if node.module else [])])
+    for alias in node.names:
+        module.imports.append(Imported(base, alias.name, node.lineno, caught, live))
+        module.aliases[alias.asname or alias.name] = f"{base}.{alias.name}"
+        scope.bind(alias.asname or alias.name, None)
+
+
+class Code:
+    """All modules read of one trainer, and the questions asked across them."""
+
+    def __init__(self, modules: list[Module]) -> None:
+        self.modules = modules
+        self.by_name = {module.name: module for module in modules}
+        self.calls = [call for module in modules for call in module.calls]
+        self._steps = 0
+        self._by_callee: dict[str, list[Call]] = {}
+        for call in self.calls:
+            self._by_callee.setdefault(last_name(call.node.func), []).append(call)
+
+    def callers(self, name: str) -> list[Call]:
+        """Every call whose function's last name is `name`."""
+        return self._by_callee.get(name, [])
+
+    def values(self, node: ast.expr | None, scope: Scope, module: Module, depth: int = 0) -> tuple[object, ...] | None:
+        """The constants an expression can have: all of them, or None when that is not certain."""
+        self._steps = 0 if depth == 0 else self._steps + 1
+        if node is None or depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
+            return None
+        if isinstance(node, ast.Constant):
+            return (node.value,)
+        if isinstance(node, ast.Name):
+            return self._name(node.id, scope, module, depth + 1)
+        if isinstance(node, ast.Attribute):
+            return self._attribute(node, scope, module, depth + 1)
+        if isinstance(node, (ast.IfExp, ast.BoolOp)):
+            options = [node.body, node.orelse] if isinstance(node, ast.IfExp) else node.values
+            return self._union([self.values(option, scope, module, depth + 1) for option in options])
+        if isinstance(node, ast.UnaryOp) and isinstance(node.op, ast.USub):
+            inner = self.values(node.operand, scope, module, depth + 1)
+            if inner is not None and all(isinstance(value, (int, float)) for value in inner):
+                return tuple(-value for value in inner if isinstance(value, (int, float)))
+            return None
+        if isinstance(node, ast.BinOp) and isinstance(node.op, ast.Add):
+            return self._joined([node.left, node.right], scope, module, depth + 1)
+        if isinstance(node, ast.JoinedStr):
+            return self._joined(list(node.values), scope, module, depth + 1)
+        if isinstance(node, ast.FormattedValue) and node.format_spec is None and node.conversion == -1:
+            return self.values(node.value, scope, module, depth + 1)
+        return None
+
+    def texts(self, node: ast.expr | None, scope: Scope, module: Module) -> tuple[str, ...] | None:
+        """Like `values`, for expressions that must be text."""
+        values = self.values(node, scope, module)
+        if values is None or not all(isinstance(value, str) for value in values):
+            return None
+        return tuple(value for value in values if isinstance(value, str))
+
+    @staticmethod
+    def _union(parts: list[tuple[object, ...] | None]) -> tuple[object, ...] | None:
+        found: dict[tuple[type, object], object] = {}
+        for part in parts:
+            if part is None:
+                return None
+            found.update({(type(value), value): value for value in part})
+        return tuple(found.values()) if 0 < len(found) <= _MAX_VALUES else None
+
+    def _joined(self, parts: list[ast.expr], scope: Scope, module: Module, depth: int) -> tuple[object, ...] | None:
+        texts = [""]
+        for part in parts:
+            values = self.values(part, scope, module, depth)
+            if values is None or not all(isinstance(value, str) for value in values):
+                return None
+            texts = [text + str(value) for text in texts for value in values]
+            if len(texts) > _MAX_VALUES or len(texts[0]) > 10_000:
+                return None
+        return tuple(texts)
+
+    def _name(self, name: str, scope: Scope, module: Module, depth: int) -> tuple[object, ...] | None:
+        level: Scope | None = scope
+        while level is not None:
+            node = level.node
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and _has_parameter(node, name):
+                return None if name in level.names else self._parameter(node, name, level, module, depth)
+            # A class body's names are not seen from its methods.
+            if name in level.names and (level is scope or not isinstance(node, ast.ClassDef)):
+                if name in module.aliases and level.names[name] == [None]:
+                    return self._imported(module.aliases[name], depth)
+                return self._union([self.values(value, level, module, depth) for value in level.names[name]])
+            level = level.parent
+        return None
+
+    def _imported(self, target: str, depth: int) -> tuple[object, ...] | None:
+        owner, _, name = target.rpartition(".")
+        source = self.by_name.get(owner)
+        return self._name(name, source.scope, source, depth) if source is not None else None
+
+    def _attribute(self, node: ast.Attribute, scope: Scope, module: Module, depth: int) -> tuple[object, ...] | None:
+        if isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}:
+            owner = _enclosing_class(scope)
+            bound = owner.names.get(f"self.{node.attr}", []) + owner.names.get(node.attr, []) if owner else []
+            return self._union([self.values(v, _written_in(v, owner), module, depth) for v in bound]) if owner else None
+        head, _, rest = dotted(node).partition(".")
+        if head in module.aliases:
+            return self._imported(f"{module.aliases[head]}.{rest}", depth)
+        return None
+
+    def _parameter(
+        self, node: FunctionNode, name: str, level: Scope, module: Module, depth: int
+    ) -> tuple[object, ...] | None:
+        if isinstance(node, ast.Lambda):
+            return None
+        owner = level.parent.node if level.parent else None
+        method = isinstance(owner, ast.ClassDef)
+        called_as = owner.name if isinstance(owner, ast.ClassDef) and node.name == "__init__" else node.name
+        positional = [arg.arg for arg in [*node.args.posonlyargs, *node.args.args]][1 if method else 0 :]
+        defaults = dict(zip(reversed(positional), reversed(node.args.defaults), strict=False))
+        defaults |= {
+            a.arg: d for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None
+        }
+        calls = self.callers(called_as)
+        if not calls or (node.args.vararg and node.args.vararg.arg == name):
+            return None
+        found: list[tuple[object, ...] | None] = []
+        for call in calls:
+            if any(isinstance(a, ast.Starred) for a in call.node.args) or any(
+                k.arg is None for k in call.node.keywords
+            ):
+                return None
+            given = {keyword.arg: keyword.value for keyword in call.node.keywords}
+            index = positional.index(name) if name in positional else len(call.node.args)
+            if name in given:
+                found.append(self.values(given[name], call.scope, call.module, depth))
+            elif index < len(call.node.args):
+                found.append(self.values(call.node.args[index], call.scope, call.module, depth))
+            else:
+                found.append(self.values(defaults.get(name), level.parent or level, module, depth))
+        return self._union(found)
+
+
+def _written_in(value: ast.expr | None, default: Scope) -> Scope:
+    scope = value.__dict__.get("_scope") if value is not None else None
+    return scope if isinstance(scope, Scope) else default
+
+
+def _has_parameter(node: FunctionNode, name: str) -> bool:
+    args = node.args
+    names = [arg.arg for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs]]
+    names += [extra.arg for extra in (args.vararg, args.kwarg) if extra is not None]
+    return name in names

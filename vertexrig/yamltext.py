@@ -1,0 +1,184 @@
+"""YAML text to plain values with the line of every value, read the way gcloud reads it.
+
+gcloud parses YAML 1.1 with ruamel.yaml; PyYAML differs in two places (found 2026-11-20 with gcloud 528): `1e-4` is a
+number to gcloud and text to PyYAML, and `y`, `Y`, `n`, `N` are booleans to gcloud and text to PyYAML. With a duplicate
+key gcloud keeps the first value and PyYAML the last. This module takes gcloud's side and notes each such place.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Hashable
+from dataclasses import dataclass, field
+from typing import Any
+
+import yaml
+from yaml.constructor import ConstructorError, SafeConstructor
+from yaml.resolver import Resolver
+
+RawPath = tuple["str | int", ...]
+
+# An alias may multiply what a small text expands to; no job needs more values than this.
+MAX_VALUES = 200_000
+MAX_DEPTH = 100
+
+_BOOLS = {"y": True, "Y": True, "n": False, "N": False}
+_FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?[eE][-+]?[0-9]+")
+_STRING_TAG = "tag:yaml.org,2002:str"
+
+try:
+    from yaml.cyaml import CParser as _CParser  # type: ignore[attr-defined]
+
+    class _Loader(_CParser, SafeConstructor, Resolver):
+        def __init__(self, text: str) -> None:
+            _CParser.__init__(self, text)
+            SafeConstructor.__init__(self)
+            Resolver.__init__(self)
+except ImportError:  # PyYAML built without libyaml: slower, same result
+
+    class _Loader(yaml.SafeLoader):  # type: ignore[no-redef]
+        pass
+
+
+class YamlError(Exception):
+    """Text that is not one YAML document, with the line it goes wrong at."""
+
+    def __init__(self, message: str, line: int | None = None) -> None:
+        self.message, self.line = message, line
+        super().__init__(message)
+
+
+@dataclass(frozen=True)
+class Note:
+    """A place that two readers of YAML understand differently: `kind` is `duplicate-key` or `two-readings`."""
+
+    kind: str
+    path: RawPath
+    line: int
+    message: str
+
+
+@dataclass
+class Reading:
+    """What a text says.
+
+    Args:
+        data: Plain values: dict, list, str, int, float, bool, None, date, datetime, bytes.
+        lines: Line of each value, counted from 1, by its path of keys and indexes.
+        notes: Places other readers of YAML understand differently.
+    """
+
+    data: Any = None
+    lines: dict[RawPath, int] = field(default_factory=dict)
+    notes: list[Note] = field(default_factory=list)
+
+
+def read(text: str) -> Reading:
+    """Read one YAML document.
+
+    Raises:
+        YamlError: The text is not YAML, holds several documents, or expands to too much.
+    """
+    try:
+        loader = _Loader(text)
+        try:
+            node = loader.get_single_node()
+            builder = _Builder(loader)
+            if node is not None:
+                builder.reading.data = builder.value(node, (), ())
+            return builder.reading
+        finally:
+            loader.dispose()
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        reason = " ".join(part for part in (error.context, error.problem) if part)
+        raise YamlError(f"not valid YAML: {reason}", mark.line + 1 if mark else None) from error
+    except yaml.reader.ReaderError as error:
+        position = error.position if isinstance(error.position, int) else 0
+        raise YamlError(f"not valid YAML: {error.reason}", text.count("\n", 0, position) + 1) from error
+    except yaml.YAMLError as error:
+        raise YamlError(f"not valid YAML: {error}") from error
+    except (RecursionError, UnicodeError, ValueError) as error:
+        raise YamlError(f"not valid YAML: {error}") from error
+
+
+class _Builder:
+    """Turns nodes into values and writes down where each one stands."""
+
+    def __init__(self, loader: Any) -> None:
+        self.loader = loader
+        self.reading = Reading()
+        self.count = 0
+        self.flat: dict[int, list[tuple[yaml.Node, yaml.Node]]] = {}
+
+    def value(self, node: yaml.Node, path: RawPath, parents: tuple[int, ...]) -> Any:
+        line = node.start_mark.line + 1
+        self.count += 1
+        if self.count > MAX_VALUES:
+            raise YamlError(f"the text expands to more than {MAX_VALUES:,} values", line)
+        if id(node) in parents:
+            raise YamlError("an alias refers to a value that contains it", line)
+        if len(parents) > MAX_DEPTH:
+            raise YamlError(f"values are nested more than {MAX_DEPTH} deep", line)
+        self.reading.lines[path] = line
+        parents = (*parents, id(node))
+        if isinstance(node, yaml.SequenceNode):
+            return [self.value(item, (*path, index), parents) for index, item in enumerate(node.value)]
+        if isinstance(node, yaml.MappingNode):
+            return self.mapping(node, path, parents)
+        assert isinstance(node, yaml.ScalarNode)
+        return self.scalar(node, path)
+
+    def mapping(self, node: yaml.MappingNode, path: RawPath, parents: tuple[int, ...]) -> dict[Any, Any]:
+        result: dict[Any, Any] = {}
+        seen: set[Hashable] = set()
+        for key_node, _ in node.value:
+            if isinstance(key_node, yaml.ScalarNode) and key_node.tag != "tag:yaml.org,2002:merge":
+                name = (key_node.tag, key_node.value)
+                if name in seen:
+                    line = key_node.start_mark.line + 1
+                    text = f"key {key_node.value!r} stands twice: gcloud takes the first, most others the last"
+                    self.reading.notes.append(Note("duplicate-key", (*path, key_node.value), line, text))
+                seen.add(name)
+        for key_node, value_node in self.pairs(node):
+            if not isinstance(key_node, yaml.ScalarNode):
+                raise YamlError("a key must be plain text, not a list or mapping", key_node.start_mark.line + 1)
+            key = self.scalar(key_node, path)
+            if not isinstance(key, str):
+                key = str(key_node.value)
+            if key in result:
+                continue
+            result[key] = self.value(value_node, (*path, key), parents)
+            place = (*path, key)
+            self.reading.lines[place] = key_node.start_mark.line + 1
+        return result
+
+    def pairs(self, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
+        """The pairs of a mapping in order of precedence: its own first, then those merged in with `<<`."""
+        if id(node) not in self.flat:
+            own = sum(key.tag != "tag:yaml.org,2002:merge" for key, _ in node.value)
+            self.loader.flatten_mapping(node)
+            merged = len(node.value) - own
+            self.flat[id(node)] = node.value[merged:] + node.value[:merged][::-1]
+        return self.flat[id(node)]
+
+    def scalar(self, node: yaml.ScalarNode, path: RawPath) -> Any:
+        text, line = node.value, node.start_mark.line + 1
+        written_bare = node.end_mark.index - node.start_mark.index == len(text)  # no quotes, no tag
+        if written_bare and node.tag == _STRING_TAG:
+            other: Any = None
+            if text in _BOOLS:
+                other = _BOOLS[text]
+            elif _FLOAT.fullmatch(text):
+                other = float(text.replace("_", ""))
+            if other is not None:
+                reading = "the boolean " + str(other).lower() if isinstance(other, bool) else "a number"
+                message = f"gcloud reads {text} as {reading}, other readers of YAML as the text {text!r}"
+                self.reading.notes.append(Note("two-readings", path, line, message))
+                return other
+        try:
+            return self.loader.construct_object(node)
+        except ConstructorError as error:
+            raise YamlError(f"not valid YAML: {error.problem}", line) from error
+        except (ValueError, OverflowError, AttributeError, KeyError) as error:
+            raise YamlError(f"not valid YAML: {text[:60]!r} is not a value of its kind: {error}", line) from error
