@@ -73,7 +73,7 @@ def seconds(batches, model, steps: int) -> float:
     """Wall time of `steps` training steps from a fresh iterator: first epoch, and filling of buffers, included."""
     began = time.perf_counter()
     if model is None:
-        for _ in zip(range(steps), batches):
+        for _ in zip(range(steps), batches, strict=False):
             pass
     else:
         model.fit(batches, steps_per_epoch=steps, epochs=1, verbose=0)
@@ -107,7 +107,9 @@ def main() -> None:
     parser.add_argument("--cores", type=int, default=2)
     arguments = parser.parse_args()
     os.sched_setaffinity(0, sorted(os.sched_getaffinity(0))[: arguments.cores])
-    print(f"trainer input, {arguments.cores} cores, batch {BATCH}, {EPOCHS} epochs | codelab img/s | ours img/s | ratio | bar")
+    print(
+        f"trainer input, {arguments.cores} cores, batch {BATCH}, {EPOCHS} epochs | codelab img/s | ours img/s | ratio | bar"
+    )
     for title, number, side, size, model, rounds, bar in (
         ("640x480 JPEG to 64, dense", 640, (480, 640), 64, "dense", 3, "3"),
         ("640x480 JPEG to 64, no model", 640, (480, 640), 64, "", 1, ""),
