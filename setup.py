@@ -23,7 +23,7 @@ DEV = [
     *TRIGGER,
     *LOCAL,
     *TRAINER,
-    "tensorflow-datasets",
+    'tensorflow-datasets; python_version >= "3.11"',  # on 3.10 it holds protobuf back
     "pytest>=8",
     "pytest-xdist>=3.5",
     "hypothesis>=6.100",

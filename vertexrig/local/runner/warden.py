@@ -21,8 +21,11 @@ import socket
 import sys
 import time
 
+<<<<<<< HEAD
 # pathlib takes as long to import as all the rest
 
+=======
+>>>>>>> local
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LINUX = sys.platform == "linux"
