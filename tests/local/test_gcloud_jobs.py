@@ -83,6 +83,23 @@ def test_custom_jobs(ai: Gcloud, here: server.Running, tmp_path: Path) -> None:
     assert missing.returncode == 1 and "NOT_FOUND" in missing.stderr
 
 
+def test_stream_logs(ai: Gcloud, here: server.Running, tmp_path: Path) -> None:
+    """stream-logs shows what every replica said, under its name, and ends for a job that has ended.
+
+    gcloud 528 reads the job once, when it begins: a stream begun while the job ran goes on until it is interrupted.
+    """
+    code = "print('first from', json.loads(os.environ['CLUSTER_SPEC'])['task']['type'], flush=True)\n"
+    chief = code + "import time; time.sleep(1)\nprint(json.dumps({'message': 'structured', 'severity': 'WARNING'}))\n1 / 0"
+    config = write(tmp_path / "job.yaml", job(pool(chief), pool(code + WAIT)))
+    made = ai("custom-jobs", "create", "--display-name=logs", f"--config={config}", "--format=json")
+    name = json.loads(made.stdout)["name"]
+    Api(here.url).wait(name)
+    streamed = ai("custom-jobs", "stream-logs", name.rpartition("/")[2], "--polling-interval=1")
+    said = streamed.stdout + streamed.stderr
+    for text in ("first from workerpool0", "structured", "ZeroDivisionError", "workerpool1-0", "Job failed"):
+        assert text in said, said
+
+
 def test_tuning_jobs(ai: Gcloud, here: server.Running, tmp_path: Path) -> None:
     """create --config, describe with trials, list and cancel; each trial is a custom job that can be described."""
     api = Api(here.url)

@@ -13,8 +13,8 @@ from vertexrig.cli import options
 from vertexrig.errors import ConfigError, ServiceError
 
 if TYPE_CHECKING:
-    from vertexrig.local.server import Running
     from vertexrig.config import Loaded
+    from vertexrig.local.server import Running
 
 _DEFAULT_PORT = 8642
 
@@ -38,6 +38,7 @@ def command() -> None:
 @click.option("--slots", type=click.IntRange(1), help="Replicas that run at a time; one per core by default.")
 @click.option("--slow-start", type=click.FloatRange(0), default=0.0, help="Seconds each replica takes to be available.")
 @click.option("--fault", "faults", multiple=True, metavar="KIND[:PATTERN[:TIMES]]", help="stockout or quota, by rule.")
+@click.option("--at-least-twice", is_flag=True, help="Have schedules deliver duplicates on purpose.")
 @click.option("--no-checks", is_flag=True, help="Accept jobs that the service would refuse.")
 @click.option("--pass-credentials", is_flag=True, help="Let trainers see your cloud credentials.")
 @click.option("--seed", type=int, default=0, help="Seed of studies.")
@@ -49,6 +50,7 @@ def up(
     slots: int | None,
     slow_start: float,
     faults: tuple[str, ...],
+    at_least_twice: bool,
     no_checks: bool,
     pass_credentials: bool,
     seed: int,
@@ -60,6 +62,7 @@ def up(
     slots = slots or (loaded.project.local.slots if loaded else None)
     words = ["--slow-start", str(slow_start), "--seed", str(seed), *_from_project(loaded)]
     words += ["--slots", str(slots)] if slots else []
+    words += ["--at-least-twice"] if at_least_twice else []
     words += ["--no-checks"] if no_checks else []
     words += ["--pass-credentials"] if pass_credentials else []
     for fault in faults:

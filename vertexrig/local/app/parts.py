@@ -1,19 +1,41 @@
-"""The parts that stand beside training: Logging and Scheduler."""
+"""The parts that stand beside training: Cloud Logging, which takes what jobs say, and Cloud Scheduler."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
+from contextlib import AbstractAsyncContextManager
+from datetime import datetime, timezone
 from pathlib import Path
 
 from starlette.routing import BaseRoute
 
-from vertexrig.local.jobs.manager import Sink
+from vertexrig.local import logs, scheduler
 from vertexrig.local.runner import Line
 
 
-class _Nowhere:
+class LogSink:
+    """Hands lines of jobs to the log store (`vertexrig.local.jobs.manager.Sink`).
+
+    Args:
+        store: The log store.
+    """
+
+    def __init__(self, store: logs.LogStore) -> None:
+        self.store = store
+
     def write(self, job: str, lines: Iterable[Line]) -> None:
-        """Lines are in the job's own log files already."""
+        """Keep lines of the job of this resource name."""
+        number = job.rpartition("/")[2]
+        self.store.append_all(
+            logs.Line(
+                number,
+                line.task,
+                line.severity,
+                line.text if line.payload is None else line.payload,
+                datetime.fromtimestamp(line.time, timezone.utc),
+            )
+            for line in lines
+        )
 
 
 class Extras:
@@ -21,20 +43,25 @@ class Extras:
 
     Args:
         root: Its folder.
+        project: The project that log entries belong to.
+        at_least_twice: Have the scheduler deliver duplicates on purpose.
     """
 
-    def __init__(self, root: Path) -> None:
-        self.sink: Sink = _Nowhere()
+    def __init__(self, root: Path, project: str, *, at_least_twice: bool = False) -> None:
+        self.logs = logs.LogStore(root, project)
+        self.sink = LogSink(self.logs)
+        self._jobs = scheduler.JobStore(root)
+        self.engine = scheduler.Engine(self._jobs, scheduler.Options(at_least_twice=at_least_twice))
 
-    def routes(self, logging: str, scheduler: str) -> list[BaseRoute]:
+    def routes(self, logging_prefix: str, scheduler_prefix: str) -> list[BaseRoute]:
         """Their routes, under a prefix each."""
-        return []
+        return [*logs.routes(self.logs, logging_prefix), *scheduler.routes(self.engine, scheduler_prefix)]
 
-    def start(self) -> None:
-        """Begin to fire schedules."""
-
-    def stop(self) -> None:
-        """Fire no more."""
+    def running(self) -> AbstractAsyncContextManager[None]:
+        """Schedules fire while this is entered."""
+        return self.engine.running()
 
     def close(self) -> None:
         """Close files."""
+        self.logs.close()
+        self._jobs.close()

@@ -66,6 +66,7 @@ class Settings:
         faults: Rules for stockouts and quota errors; changed at run time.
         seed: Seed of studies.
         strict: Discrete values reach trainers as "128.0".
+        at_least_twice: Schedules deliver duplicates on purpose.
     """
 
     root: Path
@@ -75,6 +76,7 @@ class Settings:
     faults: list[Fault] = field(default_factory=list)
     seed: int = 0
     strict: bool = True
+    at_least_twice: bool = False
 
     def strike(self, kind: str, job: Mapping[str, Any], region: str) -> str:
         """What a fault of a kind finds wrong with a job, "" if none does."""

@@ -108,7 +108,7 @@ class Store:
             return connection.execute("DELETE FROM resources WHERE name = ?", (name,)).rowcount > 0
 
     def listed(self, kind: str, parent: str, *, before: int | None = None, most: int = 200) -> Iterator[Stored]:
-        """Resources of a kind under a parent, the newest first, read in portions of `most`.
+        """Resources of a kind under a parent without what is hidden, the newest first, read in portions of `most`.
 
         Args:
             kind: Such as `customJobs`.
@@ -119,12 +119,12 @@ class Store:
         last = before if before is not None else 2**62
         while True:
             rows = self.database.rows(
-                "SELECT name, number, body, hidden FROM resources WHERE kind = ? AND parent = ? AND number < ? "
+                "SELECT name, number, body FROM resources WHERE kind = ? AND parent = ? AND number < ? "
                 "ORDER BY number DESC LIMIT ?",
                 kind, parent, last, most,
             )  # fmt: skip
             for row in rows:
-                yield Stored(row[0], row[1], json.loads(row[2]), json.loads(row[3]))
+                yield Stored(row[0], row[1], json.loads(row[2]), {})
             if len(rows) < most:
                 return
             last = int(rows[-1][1])
