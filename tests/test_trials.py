@@ -132,7 +132,9 @@ def test_table_lists_the_best_first_and_what_does_not_count_last() -> None:
     """One row per trial, the same columns in each, with the reason of infeasible ones."""
     rows = trials.table(job([L2, BATCH, OPTIMIZER], [({**v, "optimizer": "adam"}, a) for v, a in ROWS]))
     assert [row["trial"] for row in rows] == ["3", "5", "1", "2", "4"]
-    assert {tuple(row) for row in rows} == {("trial", "state", "l2", "batch_size", "optimizer", "momentum", "accuracy", "seconds", "note")}
+    assert {tuple(row) for row in rows} == {
+        ("trial", "state", "l2", "batch_size", "optimizer", "momentum", "accuracy", "seconds", "note")
+    }
     assert rows[0]["note"] == "best" and rows[3]["note"] == "out of memory"
     assert rows[0]["seconds"] == 90.5 and rows[0]["momentum"] is None and rows[3]["accuracy"] is None
 
@@ -221,7 +223,9 @@ def test_follow_ups_lie_within_the_study_and_hold_its_best(
     parameters: list[dict], seed: int, points: int, width: float
 ) -> None:
     """For any study: grid and narrowed ranges are valid, inside the old space, and contain the best trial."""
-    engine = Engine({"metrics": [{"metricId": "accuracy"}], "parameters": parameters, "algorithm": "RANDOM_SEARCH"}, seed=seed)
+    engine = Engine(
+        {"metrics": [{"metricId": "accuracy"}], "parameters": parameters, "algorithm": "RANDOM_SEARCH"}, seed=seed
+    )
     for i in range(1, 6):
         engine.suggest(str(i))
         engine.complete(str(i), Measurement(1, 1.0, {"accuracy": float((seed * i) % 7)}))
@@ -230,13 +234,21 @@ def test_follow_ups_lie_within_the_study_and_hold_its_best(
     follow = trials.follow_up_grid(study, points=points, width=width)
     grid = Engine(follow["studySpec"]).space
     assert grid.size == follow["maxTrialCount"] >= 1
-    sent = [dict(flag.lstrip("-").split("=") for flag in grid.command_line(grid.combination(i))) for i in range(min(grid.size, 500))]
+    sent = [
+        dict(flag.lstrip("-").split("=") for flag in grid.command_line(grid.combination(i)))
+        for i in range(min(grid.size, 500))
+    ]
     for combination in sent:
-        rows = [{"parameterId": name, "value": text if name == "optimizer" else float(text)} for name, text in combination.items()]
+        rows = [
+            {"parameterId": name, "value": text if name == "optimizer" else float(text)}
+            for name, text in combination.items()
+        ]
         assert engine.space.read(rows) is not None
     if grid.size <= 500:
         best = {name: value if isinstance(value, str) else float(value) for name, value in winner.parameters.items()}
-        assert best in [{name: text if name == "optimizer" else float(text) for name, text in row.items()} for row in sent]
+        assert best in [
+            {name: text if name == "optimizer" else float(text) for name, text in row.items()} for row in sent
+        ]
     narrowed = Space(trials.narrow(study, top=2)["studySpec"]["parameters"])
     rows = [{"parameterId": name, "value": value} for name, value in winner.parameters.items()]
     assert narrowed.read(rows) is not None

@@ -53,7 +53,9 @@ def test_the_tests_pass_on_the_wheel(wheel: Path, tmp_path: Path) -> None:
         check=True, timeout=300,
     )  # fmt: skip
     tests = tmp_path / "tests"
-    shutil.copytree(REPOSITORY / "tests", tests, ignore=shutil.ignore_patterns("__pycache__", "local", "trainer", "trainers"))
+    shutil.copytree(
+        REPOSITORY / "tests", tests, ignore=shutil.ignore_patterns("__pycache__", "local", "trainer", "trainers")
+    )
     chosen = ["test_render.py", "test_config.py", "test_spec.py", "test_cli.py", "test_catalog.py"]
     env = {**os.environ, "PYTHONPATH": str(site), "PYTHONDONTWRITEBYTECODE": "1", "HYPOTHESIS_MAX_EXAMPLES": "10"}
     code = (

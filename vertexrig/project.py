@@ -17,8 +17,20 @@ BUCKET = (r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?", "a bucket such as gs
 Args = Mapping[str, Scalar | None] | tuple[str, ...]
 
 
-@dataclass(frozen=True)
-class Trainer:
+class _Value:
+    """Equality and repr for all the values below: generating them for each class would cost 10 ms at every start."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trainer(_Value):
     """The training code that the jobs run."""
 
     path: str = option("Folder with the trainer's setup.py, relative to the project file.", "trainer_pkg")
@@ -35,16 +47,16 @@ class Trainer:
     )
 
 
-@dataclass(frozen=True)
-class Container:
+@dataclass(frozen=True, eq=False, repr=False)
+class Container(_Value):
     """A custom container to run instead of the trainer package (containerSpec)."""
 
     image_uri: str = option("Image URI, usually in Artifact Registry.")
     command: tuple[str, ...] = option("Replaces the image's ENTRYPOINT; then its CMD is ignored too.", ())
 
 
-@dataclass(frozen=True)
-class ReservationAffinity:
+@dataclass(frozen=True, eq=False, repr=False)
+class ReservationAffinity(_Value):
     """Which Compute Engine reservation a machine uses."""
 
     reservation_affinity_type: Literal["NO_RESERVATION", "ANY_RESERVATION", "SPECIFIC_RESERVATION"] = option(
@@ -54,8 +66,8 @@ class ReservationAffinity:
     values: tuple[str, ...] = option("projects/P/zones/Z/reservations/NAME for SPECIFIC_RESERVATION.", ())
 
 
-@dataclass(frozen=True)
-class NfsMount:
+@dataclass(frozen=True, eq=False, repr=False)
+class NfsMount(_Value):
     """A network file share mounted under /mnt/nfs/."""
 
     server: str = option("IP address of the NFS server.")
@@ -63,8 +75,8 @@ class NfsMount:
     mount_point: str = option("Directory name under /mnt/nfs/.")
 
 
-@dataclass(frozen=True)
-class DnsPeeringConfig:
+@dataclass(frozen=True, eq=False, repr=False)
+class DnsPeeringConfig(_Value):
     """A domain resolved in another network."""
 
     domain: str = option("DNS name suffix, with a dot at its end.")
@@ -72,16 +84,16 @@ class DnsPeeringConfig:
     target_network: str = option("Name of that network.")
 
 
-@dataclass(frozen=True)
-class PscInterfaceConfig:
+@dataclass(frozen=True, eq=False, repr=False)
+class PscInterfaceConfig(_Value):
     """Private Service Connect: how replicas reach your network."""
 
     network_attachment: str = option("Name or full resource name of the network attachment.")
     dns_peering_configs: tuple[DnsPeeringConfig, ...] = option("Domains to resolve in your network.", ())
 
 
-@dataclass(frozen=True)
-class Machine:
+@dataclass(frozen=True, eq=False, repr=False)
+class Machine(_Value):
     """What one replica of a pool runs on. A role that names its own machine_type inherits no accelerator."""
 
     machine_type: str | None = option("Machine type, such as n1-standard-8.", None)
@@ -98,14 +110,14 @@ class Machine:
     env: Mapping[str, Scalar] = option("Environment variables of the replicas.", factory=dict)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Role(Machine):
     """A pool beside the chief's: what it has of its own; the rest is the job's."""
 
     args: Args | None = option("Arguments of this pool's replicas, in place of the job's.", None)
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class Job(Machine):
     """A CustomJob: a topology plus machines, image, args, scheduling."""
 
@@ -148,8 +160,8 @@ class Job(Machine):
     )
 
 
-@dataclass(frozen=True)
-class SafetyConfig:
+@dataclass(frozen=True, eq=False, repr=False)
+class SafetyConfig(_Value):
     """A metric that must stay on the safe side of a threshold."""
 
     safety_threshold: float = option("The threshold.")
@@ -160,53 +172,53 @@ Goal = Literal["MAXIMIZE", "MINIMIZE"]
 ScaleType = Literal["UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"]
 
 
-@dataclass(frozen=True)
-class Metric:
+@dataclass(frozen=True, eq=False, repr=False)
+class Metric(_Value):
     """A metric with more than a goal."""
 
     goal: Goal = option("MAXIMIZE or MINIMIZE.")
     safety_config: SafetyConfig | None = option("Makes it a safety metric.", None)
 
 
-@dataclass(frozen=True)
-class DoubleRange:
+@dataclass(frozen=True, eq=False, repr=False)
+class DoubleRange(_Value):
     """A continuous range, both ends included."""
 
     min_value: float = option("Smallest value.")
     max_value: float = option("Largest value.")
 
 
-@dataclass(frozen=True)
-class IntegerRange:
+@dataclass(frozen=True, eq=False, repr=False)
+class IntegerRange(_Value):
     """A range of whole numbers, both ends included."""
 
     min_value: int = option("Smallest value.")
     max_value: int = option("Largest value.")
 
 
-@dataclass(frozen=True)
-class NumberValues:
+@dataclass(frozen=True, eq=False, repr=False)
+class NumberValues(_Value):
     """Numbers, in increasing order."""
 
     values: tuple[float, ...] = option("The values.")
 
 
-@dataclass(frozen=True)
-class IntegerValues:
+@dataclass(frozen=True, eq=False, repr=False)
+class IntegerValues(_Value):
     """Whole numbers."""
 
     values: tuple[int, ...] = option("The values.")
 
 
-@dataclass(frozen=True)
-class TextValues:
+@dataclass(frozen=True, eq=False, repr=False)
+class TextValues(_Value):
     """Texts."""
 
     values: tuple[str, ...] = option("The values.")
 
 
-@dataclass(frozen=True)
-class Parameter:
+@dataclass(frozen=True, eq=False, repr=False)
+class Parameter(_Value):
     """A parameter of a study; exactly one of the four value specs is given."""
 
     double_value_spec: DoubleRange | None = option("A continuous range.", None)
@@ -219,15 +231,15 @@ class Parameter:
     )
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, eq=False, repr=False)
 class ParameterSpec(Parameter):
     """A parameter that carries its own id, inside conditional_parameter_specs."""
 
     parameter_id: str = option("Its name; the trainer gets --NAME=value.", "")
 
 
-@dataclass(frozen=True)
-class ConditionalParameter:
+@dataclass(frozen=True, eq=False, repr=False)
+class ConditionalParameter(_Value):
     """A child parameter and the parent's values it exists for; exactly one of the three conditions is given."""
 
     parameter_spec: ParameterSpec = option("The child.")
@@ -236,15 +248,15 @@ class ConditionalParameter:
     parent_categorical_values: TextValues | None = option("Values of a categorical parent.", None)
 
 
-@dataclass(frozen=True)
-class ElapsedDuration:
+@dataclass(frozen=True, eq=False, repr=False)
+class ElapsedDuration(_Value):
     """Automated stopping by median or decay curve."""
 
     use_elapsed_duration: bool | None = option("Compare trials by time instead of by step.", None)
 
 
-@dataclass(frozen=True)
-class ConvexStopping:
+@dataclass(frozen=True, eq=False, repr=False)
+class ConvexStopping(_Value):
     """Automated stopping by a convex model of the curve."""
 
     max_step_count: int | None = option("Steps at which a trial is complete.", None)
@@ -255,16 +267,16 @@ class ConvexStopping:
     update_all_stopped_trials: bool | None = option("Also update trials already stopped.", None)
 
 
-@dataclass(frozen=True)
-class TimeConstraint:
+@dataclass(frozen=True, eq=False, repr=False)
+class TimeConstraint(_Value):
     """A duration or an end time."""
 
     max_duration: str | None = option("Duration such as 3600s.", None)
     end_time: str | None = option("Time such as 2026-12-31T00:00:00Z.", None)
 
 
-@dataclass(frozen=True)
-class StudyStopping:
+@dataclass(frozen=True, eq=False, repr=False)
+class StudyStopping(_Value):
     """When the whole study ends before max_trial_count."""
 
     should_stop_asap: bool | None = option("Stop running trials as well.", None)
@@ -276,8 +288,8 @@ class StudyStopping:
     max_duration_no_progress: str | None = option("Stop after so long without a better one.", None)
 
 
-@dataclass(frozen=True)
-class Study:
+@dataclass(frozen=True, eq=False, repr=False)
+class Study(_Value):
     """What a sweep searches for and where (StudySpec)."""
 
     metrics: Mapping[str, Goal | Metric] = option("Metric ids and their goal: {accuracy: MAXIMIZE}.")
@@ -294,8 +306,8 @@ class Study:
     study_stopping_config: StudyStopping | None = option("When the study ends early.", None)
 
 
-@dataclass(frozen=True)
-class Sweep:
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep(_Value):
     """A HyperparameterTuningJob over a job."""
 
     job: str = option("The job each trial runs.")
@@ -319,8 +331,8 @@ class Sweep:
     )
 
 
-@dataclass(frozen=True)
-class RetryConfig:
+@dataclass(frozen=True, eq=False, repr=False)
+class RetryConfig(_Value):
     """How Cloud Scheduler retries a failed delivery."""
 
     retry_count: int = option("Retries, 0 to 5.", 3)
@@ -330,8 +342,8 @@ class RetryConfig:
     max_retry_duration: str | None = option("Give up after this long; no limit if not given.", None)
 
 
-@dataclass(frozen=True)
-class Schedule:
+@dataclass(frozen=True, eq=False, repr=False)
+class Schedule(_Value):
     """A cron line that runs a job or a sweep through the trigger."""
 
     run: str = option("The job or sweep.")
@@ -347,8 +359,8 @@ class Schedule:
     retry_config: RetryConfig = option("Retries of a failed delivery.", factory=RetryConfig)
 
 
-@dataclass(frozen=True)
-class Bound:
+@dataclass(frozen=True, eq=False, repr=False)
+class Bound(_Value):
     """What a caller of the trigger may set a key to."""
 
     min: float | None = option("Smallest number.", None)
@@ -357,8 +369,8 @@ class Bound:
     pattern: str | None = option("Regular expression that the whole text must match.", None)
 
 
-@dataclass(frozen=True)
-class Budget:
+@dataclass(frozen=True, eq=False, repr=False)
+class Budget(_Value):
     """What the trigger may start."""
 
     usd_per_run: float | None = option("Estimated US dollars of one run, at most.", None)
@@ -368,8 +380,8 @@ class Budget:
     live_jobs: int | None = option("Jobs that run or wait at one time, at most.", None)
 
 
-@dataclass(frozen=True)
-class Trigger:
+@dataclass(frozen=True, eq=False, repr=False)
+class Trigger(_Value):
     """The Cloud Function that starts jobs and sweeps."""
 
     function: str = option("Name of the function.", "vertexrig", pattern=NAME)
@@ -386,16 +398,16 @@ class Trigger:
     budget: Budget = option("What it may start.", factory=Budget)
 
 
-@dataclass(frozen=True)
-class LocalImage:
+@dataclass(frozen=True, eq=False, repr=False)
+class LocalImage(_Value):
     """What stands in for a container image on this machine when there is no container engine."""
 
     path: str = option("Folder with the image's code, relative to the project file.")
     command: tuple[str, ...] = option("Its entry point, run in that folder.")
 
 
-@dataclass(frozen=True)
-class Local:
+@dataclass(frozen=True, eq=False, repr=False)
+class Local(_Value):
     """How rehearsals run on this machine."""
 
     slots: int | None = option("Replicas that may run at one time; a guess from the processors if not given.", None)
@@ -403,8 +415,8 @@ class Local:
     interpreters: Mapping[str, str] = option("Python interpreter by image pattern.", factory=dict)
 
 
-@dataclass(frozen=True)
-class Project:
+@dataclass(frozen=True, eq=False, repr=False)
+class Project(_Value):
     """The whole project file."""
 
     project: str = option("Google Cloud project id.")

@@ -155,7 +155,7 @@ class Renderer:
     def package_uri(self, tf_version: str | None) -> str:
         """Where the trainer's package for an image of this TensorFlow version lies, or will once it is uploaded."""
         if tf_version not in self.packages:
-            from vertexrig import package
+            from vertexrig.package.identity import identify
 
             project = self.loaded.project
             if not project.bucket:
@@ -163,7 +163,7 @@ class Renderer:
             folder = self.loaded.path(project.trainer.path)
             if not folder.is_dir():
                 raise self.loaded.error(f"there is no folder {folder}", "trainer", "path")
-            identity = package.identify(folder, tf_version=tf_version)
+            identity = identify(folder, tf_version=tf_version)
             self.packages[tf_version] = f"{project.bucket.rstrip('/')}/packages/{identity.file_name}"
         return self.packages[tf_version]
 

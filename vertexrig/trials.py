@@ -311,7 +311,10 @@ def _narrowed_children(
 
 def _result(row: Mapping[str, Any], space: Space) -> TrialResult:
     state = row.get("state", 0)
-    given = [{"parameterId": own.get("parameterId", ""), "value": _plain(own.get("value"))} for own in row.get("parameters") or ()]
+    given = [
+        {"parameterId": own.get("parameterId", ""), "value": _plain(own.get("value"))}
+        for own in row.get("parameters") or ()
+    ]
     placed = space.read(given)
     parameters = (
         {dimension.id: value for dimension, value in placed.values()}

@@ -16,7 +16,8 @@ from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
 from vertexrig.project import Sweep
 from vertexrig.render import Rendered, Renderer
-from vertexrig.trainer_source import TrainerSource, read
+from vertexrig.trainer_source.cache import read_cached
+from vertexrig.trainer_source.model import TrainerSource
 
 GCLOUD_REFUSES = "pool-empty-gcloud"
 """The rule on what the API takes and gcloud does not."""
@@ -88,7 +89,8 @@ class Workspace:
         """The project's trainer as read, with `module` as its entry; None if its folder is not there."""
         if module not in self._trainers:
             folder = self._trainer or self.loaded.path(self.loaded.project.trainer.path)
-            self._trainers[module] = read(folder, module) if folder.is_dir() else None
+            store = self.loaded.path("build/cache")
+            self._trainers[module] = read_cached(folder, module, store) if folder.is_dir() else None
         return self._trainers[module]
 
     def context(self, document: spec.Document) -> checks.Context:

@@ -23,7 +23,7 @@ import time
 rate = float(next(arg for arg in args if arg.startswith('--rate=')).partition('=')[2])
 with open(os.environ['CLOUD_ML_HP_METRIC_FILE'], 'w') as file:
     file.write(json.dumps({'timestamp': time.time(), 'trial': os.environ['CLOUD_ML_TRIAL_ID'], 'accuracy': str(1 - rate), 'global_step': '1', 'checkpoint_path': ''}) + '\\n')
-"""  # noqa: E501
+"""
 
 
 @pytest.fixture(scope="module")
@@ -89,7 +89,9 @@ def test_stream_logs(ai: Gcloud, here: server.Running, tmp_path: Path) -> None:
     gcloud 528 reads the job once, when it begins: a stream begun while the job ran goes on until it is interrupted.
     """
     code = "print('first from', json.loads(os.environ['CLUSTER_SPEC'])['task']['type'], flush=True)\n"
-    chief = code + "import time; time.sleep(1)\nprint(json.dumps({'message': 'structured', 'severity': 'WARNING'}))\n1 / 0"
+    chief = (
+        code + "import time; time.sleep(1)\nprint(json.dumps({'message': 'structured', 'severity': 'WARNING'}))\n1 / 0"
+    )
     config = write(tmp_path / "job.yaml", job(pool(chief), pool(code + WAIT)))
     made = ai("custom-jobs", "create", "--display-name=logs", f"--config={config}", "--format=json")
     name = json.loads(made.stdout)["name"]

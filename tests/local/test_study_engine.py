@@ -22,7 +22,11 @@ UNITS = {"parameterId": "units", "discreteValueSpec": {"values": [16, 32, 64]}}
 
 def study(*parameters: dict, metrics: Any = ("loss", "MINIMIZE"), **more: Any) -> dict:
     rows = [metrics] if isinstance(metrics, tuple) else metrics
-    return {"metrics": [{"metricId": name, "goal": goal} for name, goal in rows], "parameters": list(parameters), **more}
+    return {
+        "metrics": [{"metricId": name, "goal": goal} for name, goal in rows],
+        "parameters": list(parameters),
+        **more,
+    }
 
 
 class Clock:
@@ -80,7 +84,9 @@ def test_infeasible_and_unsafe_regions_are_left() -> None:
             (row,) = engine.suggest(str(i))
             good = row["value"] < 0
             if good or safety:
-                engine.complete(str(i), Measurement(1, 1.0, {"loss": 1.0 if good else 0.0, "memory": 5.0 if good else 20.0}))
+                engine.complete(
+                    str(i), Measurement(1, 1.0, {"loss": 1.0 if good else 0.0, "memory": 5.0 if good else 20.0})
+                )
             else:
                 engine.complete(str(i), infeasible="out of memory")
         late = [trial.parameters[0]["value"] < 0 for trial in list(engine.trials.values())[20:]]
@@ -118,7 +124,11 @@ def test_a_grid_over_a_double_is_refused() -> None:
 def test_metrics_that_cannot_be_optimised_are_refused() -> None:
     """No metric, one twice, or safety metrics only."""
     safety = {"metricId": "a", "safetyConfig": {}}
-    for metrics, says in (([], "no metric"), ([safety], "only safety"), ([{"metricId": "a"}, {"metricId": "a"}], "stands twice")):
+    for metrics, says in (
+        ([], "no metric"),
+        ([safety], "only safety"),
+        ([{"metricId": "a"}, {"metricId": "a"}], "stands twice"),
+    ):
         with pytest.raises(ConfigError, match=says):
             Engine({"metrics": metrics, "parameters": [X]})
 
@@ -255,7 +265,9 @@ def test_convex_rule_stops_what_even_a_straight_line_cannot_save() -> None:
     assert not with_curves(rule, GOOD, [0.1, 0.25, 0.4])
     assert not with_curves(rule, GOOD, [0.1, 0.1, 0.1])
     assert not with_curves(rule, GOOD, [0.10, 0.11])
-    late: dict[str, Any] = {"convexAutomatedStoppingSpec": {"maxStepCount": 10, "minStepCount": 5, "minMeasurementCount": 3}}
+    late: dict[str, Any] = {
+        "convexAutomatedStoppingSpec": {"maxStepCount": 10, "minStepCount": 5, "minMeasurementCount": 3}
+    }
     assert not with_curves(late, GOOD, [0.10, 0.11, 0.12])
 
 
@@ -287,7 +299,10 @@ def test_study_stopping_by_time() -> None:
     clock = Clock()
     limits = {"maximumRuntimeConstraint": {"maxDuration": "60s"}, "minimumRuntimeConstraint": {"maxDuration": "90s"}}
     both = Engine(study(X, studyStoppingConfig=limits), clock=clock)
-    absolute = Engine(study(X, studyStoppingConfig={"maximumRuntimeConstraint": {"endTime": to_timestamp(clock.now + 60)}}), clock=clock)
+    absolute = Engine(
+        study(X, studyStoppingConfig={"maximumRuntimeConstraint": {"endTime": to_timestamp(clock.now + 60)}}),
+        clock=clock,
+    )
     idle = Engine(study(X, studyStoppingConfig={"maxDurationNoProgress": "30s"}), clock=clock)
     assert not (both.done() or absolute.done() or idle.done())
     clock.now += 20

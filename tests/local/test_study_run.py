@@ -97,7 +97,9 @@ def begun(tmp_path: Path) -> Iterator[Any]:
         executors.append(Processes(tmp_path, script))
         store = Records(tmp_path)
         engine = Engine(spec, seed=1, trials=store.load())
-        return StudyRun(engine, executors[-1], store, name="projects/1/locations/r/hyperparameterTuningJobs/7", **counts)
+        return StudyRun(
+            engine, executors[-1], store, name="projects/1/locations/r/hyperparameterTuningJobs/7", **counts
+        )
 
     yield begin
     for executor in executors:
@@ -298,7 +300,9 @@ def test_a_study_killed_again_and_again_ends_with_every_trial_once(tmp_path: Pat
     for life in range(6):
         begun_before = len(starts.read_text().split())
         # in a group of its own, so that its trials die with it
-        process = subprocess.Popen([sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True)
+        process = subprocess.Popen(
+            [sys.executable, "-c", code], stdout=subprocess.PIPE, text=True, start_new_session=True
+        )
         if life < 5:
             while process.poll() is None and len(starts.read_text().split()) < begun_before + life + 1:
                 time.sleep(0.003)

@@ -30,14 +30,26 @@ OPTIMIZER = {
 
 def test_command_line_sends_what_vertex_sends() -> None:
     """Values stand after =, discrete ones as floats, inactive conditional ones not at all."""
-    given_ = [{"parameterId": "lr", "value": 0.01}, {"parameterId": "units", "value": 128}, {"parameterId": "optimizer", "value": "adam"}]
+    given_ = [
+        {"parameterId": "lr", "value": 0.01},
+        {"parameterId": "units", "value": 128},
+        {"parameterId": "optimizer", "value": "adam"},
+    ]
     assert space(LR, UNITS, OPTIMIZER).command_line(given_) == ["--lr=0.01", "--units=128.0", "--optimizer=adam"]
 
 
 def test_command_line_can_send_whole_discrete_values_without_a_point() -> None:
     """Without the strict mode 128.0 is sent as 128, and 0.9 as it is."""
-    rows = [{"parameterId": "units", "value": 128.0}, {"parameterId": "optimizer", "value": "sgd"}, {"parameterId": "momentum", "value": 0.9}]
-    assert space(UNITS, OPTIMIZER).command_line(rows, strict=False) == ["--units=128", "--optimizer=sgd", "--momentum=0.9"]
+    rows = [
+        {"parameterId": "units", "value": 128.0},
+        {"parameterId": "optimizer", "value": "sgd"},
+        {"parameterId": "momentum", "value": 0.9},
+    ]
+    assert space(UNITS, OPTIMIZER).command_line(rows, strict=False) == [
+        "--units=128",
+        "--optimizer=sgd",
+        "--momentum=0.9",
+    ]
 
 
 def test_command_line_refuses_values_from_another_space() -> None:

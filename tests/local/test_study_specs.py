@@ -20,12 +20,18 @@ def _body(draw: st.DrawFn, continuous: bool) -> dict[str, Any]:
     scale = draw(st.sampled_from(SCALES))
     positive = scale.endswith("LOG_SCALE")
     if kind == "categorical":
-        return {"categoricalValueSpec": {"values": draw(st.lists(st.text(max_size=4), min_size=1, max_size=3, unique=True))}}
+        return {
+            "categoricalValueSpec": {"values": draw(st.lists(st.text(max_size=4), min_size=1, max_size=3, unique=True))}
+        }
     if kind == "discrete":
         numbers = st.integers(1 if positive else -20, 40).map(lambda n: n / 4)
-        body: dict[str, Any] = {"discreteValueSpec": {"values": sorted(draw(st.lists(numbers, min_size=1, max_size=4, unique=True)))}}
+        body: dict[str, Any] = {
+            "discreteValueSpec": {"values": sorted(draw(st.lists(numbers, min_size=1, max_size=4, unique=True)))}
+        }
     elif kind == "integer":
-        low = draw(st.integers(1 if positive else -(2**62), 2**62) if continuous else st.integers(1 if positive else -3, 5))
+        low = draw(
+            st.integers(1 if positive else -(2**62), 2**62) if continuous else st.integers(1 if positive else -3, 5)
+        )
         width = draw(st.integers(0, 4) | st.integers(0, 2**62)) if continuous else draw(st.integers(0, 4))
         body = {"integerValueSpec": {"minValue": low, "maxValue": low + width}}
     else:
@@ -58,7 +64,9 @@ def parameters(draw: st.DrawFn, continuous: bool = True, prefix: str = "p", dept
         chosen = _some_values(draw, body) if depth < 2 and draw(st.booleans()) else None
         if chosen:
             inner = draw(parameters(continuous=continuous, prefix=f"{name}_", depth=depth + 1))
-            body["conditionalParameterSpecs"] = [{chosen[0]: {"values": chosen[1]}, "parameterSpec": spec} for spec in inner]
+            body["conditionalParameterSpecs"] = [
+                {chosen[0]: {"values": chosen[1]}, "parameterSpec": spec} for spec in inner
+            ]
         found.append(body)
     return found
 

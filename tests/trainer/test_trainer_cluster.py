@@ -109,7 +109,11 @@ def test_auto_follows_the_cluster_and_then_the_machine(where: Cluster, devices: 
 @pytest.mark.parametrize(
     ("forced", "where", "message"),
     [
-        ("one-device", MANY, "3 training processes, and each would train a model of its own; auto would choose multi-worker"),
+        (
+            "one-device",
+            MANY,
+            "3 training processes, and each would train a model of its own; auto would choose multi-worker",
+        ),
         ("mirrored", SERVED, "auto would choose parameter-server"),
         ("tpu", MANY, "each would train"),
         ("multi-worker", ALONE, "at least one worker in TF_CONFIG"),
@@ -147,7 +151,9 @@ def test_tpu_up_to_where_hardware_starts(name: str, connects: bool, monkeypatch:
     resolver and strategy are replaced."""
     calls: list[Any] = []
     tf = strategy.tf
-    monkeypatch.setattr(tf.distribute.cluster_resolver, "TPUClusterResolver", lambda tpu: calls.append(("resolve", tpu)) or "R")
+    monkeypatch.setattr(
+        tf.distribute.cluster_resolver, "TPUClusterResolver", lambda tpu: calls.append(("resolve", tpu)) or "R"
+    )
     monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda r: calls.append(("connect", r)))
     monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda r: calls.append(("initialize", r)))
     monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda r: SimpleNamespace(num_replicas_in_sync=8, made_of=r))

@@ -112,7 +112,12 @@ def test_validation_sees_each_example_once_whatever_the_padding(parts: int) -> N
         batches = list(data.validation_batches(source, Shard(parts, index), 4, CONFIG, steps))
         assert len(batches) == steps
         assert {batch[0].shape for batch in batches} == {(4, 2, 2, 1)}
-        seen += [int(label) for _, labels, weights in batches for label, weight in zip(labels, weights) if weight == 1]
+        seen += [
+            int(label)
+            for _, labels, weights in batches
+            for label, weight in zip(labels, weights, strict=False)
+            if weight == 1
+        ]
     assert sorted(seen) == list(range(23))
 
 
@@ -140,7 +145,9 @@ def images(count: int = 6) -> tf.Tensor:
 def test_each_image_of_each_batch_is_changed_in_its_own_way(flags: dict[str, object]) -> None:
     """Equal images come out different from one another and from batch to batch, in range, and repeatably."""
     config = replace(CONFIG, **flags)  # type: ignore[arg-type]
-    first, second = (augment.augment(images(32), tf.constant([number, 3], tf.int64), config).numpy() for number in (0, 1))
+    first, second = (
+        augment.augment(images(32), tf.constant([number, 3], tf.int64), config).numpy() for number in (0, 1)
+    )
     assert first.shape == (32, 16, 16, 3)
     assert len({image.tobytes() for image in first}) > 1
     assert not np.array_equal(first, second)

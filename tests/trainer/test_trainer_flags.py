@@ -62,7 +62,14 @@ def test_whole_numbers_as_vertex_sends_them(value: int) -> None:
 @given(st.text())
 def test_readers_never_end_in_a_traceback(text: str) -> None:
     """Any text is either a value or an argparse error."""
-    for reader in (config.number, config.integer, config.positive_integer, config.count, config.fraction, config.boolean):
+    for reader in (
+        config.number,
+        config.integer,
+        config.positive_integer,
+        config.count,
+        config.fraction,
+        config.boolean,
+    ):
         try:
             reader(text)
         except argparse.ArgumentTypeError as error:

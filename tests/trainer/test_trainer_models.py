@@ -43,7 +43,9 @@ def step(config: Config, shape: tuple[int, int, int] = (8, 8, 1)) -> tuple[list[
     keras.utils.set_random_seed(1)
     keras.mixed_precision.set_global_policy(config.precision)
     model = models.build(config, shape, 3)
-    model.compile(optimizers.build(config, 10), keras.losses.SparseCategoricalCrossentropy(), jit_compile=config.jit or None)
+    model.compile(
+        optimizers.build(config, 10), keras.losses.SparseCategoricalCrossentropy(), jit_compile=config.jit or None
+    )
     images = np.random.RandomState(0).uniform(0, 255, (4, *shape)).astype(np.float32)
     before = [weight.numpy() for weight in model.trainable_weights]
     loss = model.train_on_batch(images, np.array([0, 1, 2, 0]))
@@ -56,16 +58,18 @@ def test_one_step_of_each_model_changes_its_weights(model: str) -> None:
     shape = (32, 32, 3) if model in models.BACKBONES else (8, 8, 1)
     before, after, loss = step(Config(model=model, weights="none", num_units=8, l1=1e-5, l2=1e-5, dropout=0.1), shape)
     assert np.isfinite(loss)
-    assert any(not np.array_equal(a, b) for a, b in zip(before, after))
+    assert any(not np.array_equal(a, b) for a, b in zip(before, after, strict=False))
 
 
 @pytest.mark.parametrize("precision", PRECISIONS)
 @pytest.mark.parametrize("optimizer", OPTIMIZERS)
 def test_every_optimizer_steps_in_every_precision(optimizer: str, precision: str) -> None:
     """Weights stay float32, move, and the loss is finite."""
-    before, after, loss = step(Config(model="dense", n_neurons=8, optimizer=optimizer, precision=precision, clip_norm=1))
+    before, after, loss = step(
+        Config(model="dense", n_neurons=8, optimizer=optimizer, precision=precision, clip_norm=1)
+    )
     assert np.isfinite(loss) and {weight.dtype for weight in after} == {np.dtype("float32")}
-    assert any(not np.array_equal(a, b) for a, b in zip(before, after))
+    assert any(not np.array_equal(a, b) for a, b in zip(before, after, strict=False))
 
 
 def test_one_step_under_xla() -> None:
@@ -78,7 +82,9 @@ def test_gradients_are_clipped() -> None:
     """With SGD a tiny clip_norm bounds the size of the whole step."""
     config = Config(model="dense", n_neurons=8, optimizer="sgd", momentum=0, learning_rate=1, clip_norm=1e-3)
     before, after, _ = step(config)
-    assert np.sqrt(sum(np.sum((a - b) ** 2) for a, b in zip(before, after))) == pytest.approx(1e-3, rel=1e-2)
+    assert np.sqrt(sum(np.sum((a - b) ** 2) for a, b in zip(before, after, strict=False))) == pytest.approx(
+        1e-3, rel=1e-2
+    )
 
 
 def test_penalties_add_to_the_loss() -> None:
@@ -122,7 +128,9 @@ def test_weights_that_cannot_be_had() -> None:
 def test_imagenet_weights_without_a_network(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
     """A download that fails is an error that says how to do without."""
     monkeypatch.setenv("HOME", str(tmp_path))
-    monkeypatch.setattr("urllib.request.OpenerDirector.open", lambda *_, **__: (_ for _ in ()).throw(OSError("no route")))
+    monkeypatch.setattr(
+        "urllib.request.OpenerDirector.open", lambda *_, **__: (_ for _ in ()).throw(OSError("no route"))
+    )
     monkeypatch.setattr(keras.applications.mobilenet_v2, "BASE_WEIGHT_PATH", "https://example.invalid/", raising=False)
     with pytest.raises(ConfigError, match="--weights=imagenet: cannot load .*--weights=none"):
         models.build(Config(model="mobilenet_v2", weights="imagenet"), (32, 32, 3), 3)

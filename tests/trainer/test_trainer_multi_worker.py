@@ -30,7 +30,12 @@ def test_chief_and_worker_train_agree_and_only_the_chief_writes(launch_cluster: 
     finish(processes)
     assert len(digests(processes)) == 1
     told = summary(tmp_path)
-    assert (told["strategy"], told["replicas"], told["processes"], told["global_batch_size"]) == ("multi-worker", 2, 2, 64)
+    assert (told["strategy"], told["replicas"], told["processes"], told["global_batch_size"]) == (
+        "multi-worker",
+        2,
+        2,
+        64,
+    )
     assert processes["worker-0"].out == "" and "accuracy" in processes["chief-0"].out
     assert len(metrics(tmp_path)) == told["epochs"] + 1
     assert float(metrics(tmp_path)[-1]["accuracy"]) == told["accuracy"]
@@ -45,7 +50,10 @@ def test_three_workers_without_a_chief_save_twenty_times(launch_cluster: Cluster
     assert len(digests(processes)) == 1
     told = summary(tmp_path)
     assert told["steps"] == 28 and told["processes"] == 3
-    assert sorted(path.name for path in (tmp_path / "checkpoints").glob("*.index")) == ["ckpt-27.index", "ckpt-28.index"]
+    assert sorted(path.name for path in (tmp_path / "checkpoints").glob("*.index")) == [
+        "ckpt-27.index",
+        "ckpt-28.index",
+    ]
     assert not list((tmp_path / "checkpoints").glob("*temp*")) and not list(tmp_path.rglob("workertemp*"))
     assert list((tmp_path / "tmp").iterdir()) == []
 

@@ -70,7 +70,9 @@ def test_sdist_installs_and_runs_on_the_containers_python(sdist: Path, tmp_path:
 
 
 @needs_old
-def test_clusters_on_the_containers_tensorflow(launch_cluster: Callable[..., dict[str, Launched]], tmp_path: Path) -> None:
+def test_clusters_on_the_containers_tensorflow(
+    launch_cluster: Callable[..., dict[str, Launched]], tmp_path: Path
+) -> None:
     """Chief and worker train there."""
     for process in launch_cluster({"chief": 1, "worker": 1}, *QUICK, python=OLD).values():
         assert process.wait().code == 0, process.err

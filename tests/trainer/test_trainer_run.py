@@ -88,7 +88,9 @@ def test_another_run_goes_on_from_it_or_starts_from_its_weights(
     """--warm_start_from begins at the old accuracy; --resume_from counts the old epochs and steps."""
     warm = launch(*QUICK, "--num_units=128", "--epochs=1", f"--warm_start_from={default_run}/model", "--learning_rate=1e-5",
                   folder=tmp_path / "warm")  # fmt: skip
-    more = launch(*QUICK, "--num_units=128", "--epochs=13", f"--resume_from={default_run}/checkpoints", folder=tmp_path / "more")
+    more = launch(
+        *QUICK, "--num_units=128", "--epochs=13", f"--resume_from={default_run}/checkpoints", folder=tmp_path / "more"
+    )
     assert warm.wait().code == more.wait().code == 0, warm.err + more.err
     assert summary(tmp_path / "warm")["accuracy"] >= summary(default_run)["accuracy"] - 0.01
     assert summary(tmp_path / "warm")["epochs"] == 1
@@ -123,7 +125,7 @@ def test_early_stopping_keeps_the_best(launch: Callable[..., Launched], tmp_path
 
 def test_without_vertex_the_outputs_are_local(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """With none of the service's variables everything goes below --output_dir."""
-    env = {name: "" for name in ("AIP_MODEL_DIR", "AIP_CHECKPOINT_DIR", "AIP_TENSORBOARD_LOG_DIR")}
+    env = dict.fromkeys(("AIP_MODEL_DIR", "AIP_CHECKPOINT_DIR", "AIP_TENSORBOARD_LOG_DIR"), "")
     ended = launch(*QUICK, "--epochs=1", "--tensorboard=true", "--histograms=true", "--profile_steps=3,4",
                    "--output_dir", str(tmp_path / "here"), env=env).wait()  # fmt: skip
     assert ended.code == 0, ended.err
@@ -156,7 +158,11 @@ def test_train_on_csv_with_virtual_epochs(launch: Callable[..., Launched], tmp_p
 BAD = {
     "pattern": (["--data=tfrecord:/nowhere/*.tfrec"], {}, "no file matches"),
     "kind": (["--data=mnist"], {}, "tfds:NAME"),
-    "batch": (["--global_batch_size=30"], {"TRAINER_VIRTUAL_DEVICES": "4"}, "not divisible by the 4 replicas; try 28 or 32"),
+    "batch": (
+        ["--global_batch_size=30"],
+        {"TRAINER_VIRTUAL_DEVICES": "4"},
+        "not divisible by the 4 replicas; try 28 or 32",
+    ),
     "too-large": (["--batch_size=5000"], {}, "larger than the 1438 training examples"),
     "output": ([], {"AIP_MODEL_DIR": "/proc/model/"}, "cannot write to /proc/model"),
     "resume": (["--resume_from=/nowhere"], {}, "no checkpoint of this trainer there"),
@@ -181,7 +187,9 @@ def test_bad_input_is_one_clear_line_and_leaves_no_model(
     assert not list(tmp_path.glob("model/*")) and list((tmp_path / "tmp").iterdir()) == []
 
 
-def test_damaged_image_in_mid_training_is_named_without_traceback(launch: Callable[..., Launched], tmp_path: Path) -> None:
+def test_damaged_image_in_mid_training_is_named_without_traceback(
+    launch: Callable[..., Launched], tmp_path: Path
+) -> None:
     """An image with a good beginning and a damaged body ends the run with a message, no model."""
     path = makers.csv_images(tmp_path / "data", 12)
     for name in ("005.png", "006.png", "007.png"):

@@ -155,6 +155,7 @@ def test_damaged_records_are_named(tmp_path: Path, kind: str, message: str) -> N
 
 def test_an_image_that_is_none(tmp_path: Path) -> None:
     """A record whose bytes are no image is named."""
+
     def text(value: bytes) -> tf.train.Feature:
         return tf.train.Feature(bytes_list=tf.train.BytesList(value=[value]))
 

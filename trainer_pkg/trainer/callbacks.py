@@ -14,8 +14,8 @@ from trainer.backup import Backup, Progress
 from trainer.config import Config
 from trainer.errors import DivergedError
 from trainer.framework import keras
-from trainer.roles import Scorer
 from trainer.reporting import METRIC, Reporter
+from trainer.roles import Scorer
 
 LOG = logging.getLogger("trainer")
 CHECK_EVERY = 20  # steps between looks at the loss: each look waits for the device
@@ -117,7 +117,10 @@ class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
         self._print(row)
         self.reporter.report(row["val_accuracy"], progress.step)
         self._stop_early()
-        if not self.config.save_every or progress.step // self.config.save_every > self._last_save // self.config.save_every:
+        if (
+            not self.config.save_every
+            or progress.step // self.config.save_every > self._last_save // self.config.save_every
+        ):
             self._save()
 
     def _keep_best(self) -> None:

@@ -88,7 +88,7 @@ def _parse(text: str) -> Cluster:
     addresses: dict[str, tuple[str, ...]] = {}
     for name, hosts in (value.get("cluster") or {}).items():
         if not isinstance(hosts, list) or not all(isinstance(host, str) for host in hosts):
-            raise ClusterError(f"TF_CONFIG: cluster.{name} must be a list of \"host:port\", not {hosts!r}")
+            raise ClusterError(f'TF_CONFIG: cluster.{name} must be a list of "host:port", not {hosts!r}')
         if hosts and _role(name) != "evaluator":
             addresses[_role(name)] = tuple(hosts)
     task = value.get("task") or {}

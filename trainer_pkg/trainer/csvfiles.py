@@ -46,7 +46,9 @@ def csv_files(path: str, config: Config, *, split: bool, class_names: tuple[str,
             return mine.map(lambda name, label: (decode(tf.io.read_file(name)), label),
                             num_parallel_calls=AUTOTUNE, deterministic=config.deterministic)  # fmt: skip
 
-        return Source(f"csv:{path} ({part})", lambda parts: even_shards(len(indices), parts), elements, classes, shape, names)
+        return Source(
+            f"csv:{path} ({part})", lambda parts: even_shards(len(indices), parts), elements, classes, shape, names
+        )
 
     return Splits(source("training", kept), source("validation", held))
 
@@ -101,7 +103,7 @@ def _check_images(images: np.ndarray, path: str, config: Config) -> None:
     """Raises: DataError naming the first images that are missing, or the first one if it cannot be decoded."""
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(tf.io.gfile.exists, images[:CHECKED].tolist()))
-    missing = [str(name) for name, there in zip(images, found) if not there]
+    missing = [str(name) for name, there in zip(images, found, strict=False) if not there]
     if missing:
         more = f" and {len(missing) - SHOWN} more" if len(missing) > SHOWN else ""
         raise DataError(f"--data=csv:{path}: no such image: {', '.join(missing[:SHOWN])}{more}; "

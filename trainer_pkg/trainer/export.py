@@ -88,12 +88,12 @@ def warm_start(model: Any, path: str) -> None:
         DataError: nothing there, or another architecture.
     """
     old, new = read_weights(path), model.get_weights()
-    fits = [a.shape == b.shape for a, b in zip(old, new)]
+    fits = [a.shape == b.shape for a, b in zip(old, new, strict=False)]
     last_layer = 2  # kernel and bias
     if len(old) != len(new) or not all(fits[:-last_layer]):
         raise DataError(f"--warm_start_from={path}: the model there has {len(old)} weights that do not fit the "
                         f"{len(new)} of this one; give the same --model and sizes")  # fmt: skip
-    model.set_weights([a if fit else b for a, b, fit in zip(old, new, fits)])
+    model.set_weights([a if fit else b for a, b, fit in zip(old, new, fits, strict=False)])
     LOG.info("warm start from %s%s", path, "" if all(fits) else "; the last layer has other classes and starts afresh")
 
 

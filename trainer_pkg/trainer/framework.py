@@ -31,6 +31,7 @@ if TF_VERSION >= (2, 16):
             f"pip install 'tf-keras~={TF_VERSION[0]}.{TF_VERSION[1]}.0'"
         ) from error
 else:
+    os.environ.pop("TF_USE_LEGACY_KERAS", None)  # here it would ask for tf-keras, which is not needed
     keras = tf.keras
 
 if os.environ["TF_CPP_MIN_LOG_LEVEL"] != "0":

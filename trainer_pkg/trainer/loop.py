@@ -25,7 +25,6 @@ from trainer.errors import ClusterError, ConfigError, DataError, PeerLostError, 
 from trainer.framework import keras, tf
 from trainer.outputs import Directories
 from trainer.reporting import METRIC, Reporter
-from trainer.sources import Splits
 from trainer.strategy import Setup
 
 LOG = logging.getLogger("trainer")
@@ -259,7 +258,7 @@ class Run:
                                          first_batch=progress.step * replicas_here, first_epoch=progress.epoch)  # fmt: skip
 
         if self.setup.name == "parameter-server":
-                return roles.training_data(self.cluster, training, config, self.global_batch, progress)
+            return roles.training_data(self.cluster, training, config, self.global_batch, progress)
         return self.setup.strategy.distribute_datasets_from_function(batches)
 
     def _validation(self) -> tuple[Any, int]:

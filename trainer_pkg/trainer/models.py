@@ -132,7 +132,9 @@ def _pretrained(config: Config, maker: str, shape: tuple[int, ...], pretrained: 
         if weights is None:
             raise
         hint = "put the file in a bucket and give its path, or --weights=none" if weights == "imagenet" else ""
-        raise ConfigError(f"--weights={weights}: cannot load the weights of {config.model}: {cause(error)}; {hint}") from error
+        raise ConfigError(
+            f"--weights={weights}: cannot load the weights of {config.model}: {cause(error)}; {hint}"
+        ) from error
 
 
 def _load(network: Any, path: str) -> None:

@@ -123,7 +123,9 @@ def digits_arrays() -> tuple[np.ndarray, np.ndarray]:
     """
     found = importlib.util.find_spec("sklearn")
     if found is None or found.origin is None:
-        raise DataError("--data=digits needs the package scikit-learn, which brings the images; pip install scikit-learn")
+        raise DataError(
+            "--data=digits needs the package scikit-learn, which brings the images; pip install scikit-learn"
+        )
     path = os.path.join(os.path.dirname(found.origin), "datasets", "data", "digits.csv.gz")
     if not os.path.exists(path):  # moved in some release: ask scikit-learn
         from sklearn.datasets import load_digits
@@ -144,7 +146,9 @@ def digits(config: Config, *, split: bool) -> Splits:
 
     def source(part: str, indices: np.ndarray) -> Source:
         def elements(shard: Shard) -> Any:
-            data = tf.data.Dataset.from_tensor_slices((images[indices], labels[indices])).shard(shard.count, shard.index)
+            data = tf.data.Dataset.from_tensor_slices((images[indices], labels[indices])).shard(
+                shard.count, shard.index
+            )
             if (side, wanted) == (8, 1):
                 return data
             return data.map(lambda image, label: (fit(image, side, wanted), label), num_parallel_calls=AUTOTUNE)

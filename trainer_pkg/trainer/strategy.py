@@ -136,7 +136,9 @@ def _misfit(config: Config, cluster: Cluster, devices: Devices) -> str:
     if config.strategy == "parameter-server":
         missing = [role for role in ("chief", "worker", "ps") if not cluster.addresses.get(role)]
         if missing:
-            return f"it needs a chief, workers and parameter servers in TF_CONFIG; there is no {' and no '.join(missing)}"
+            return (
+                f"it needs a chief, workers and parameter servers in TF_CONFIG; there is no {' and no '.join(missing)}"
+            )
     if config.strategy == "tpu" and not devices.tpu and config.tpu == "local":
         return f"this is no TPU VM (none of {', '.join(TPU_VARIABLES)} is set); give --tpu=NAME for a remote one"
     return ""

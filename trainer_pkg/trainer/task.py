@@ -84,7 +84,9 @@ def add_model_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--n_neurons", type=positive_integer, default=d.n_neurons, help="dense: units of each of them")
     parser.add_argument("--num_hidden", type=count, default=d.num_hidden, help="backbones: units before the last layer")
     parser.add_argument("--weights", default=d.weights, help="backbones: imagenet, none or a weights file")
-    parser.add_argument("--fine_tune", type=integer, default=d.fine_tune, help="backbones: last layers to train; -1: all")
+    parser.add_argument(
+        "--fine_tune", type=integer, default=d.fine_tune, help="backbones: last layers to train; -1: all"
+    )
     parser.add_argument("--dropout", type=fraction, default=d.dropout, help="before the last layer")
     parser.add_argument("--l1", type=not_negative, default=d.l1, help="L1 penalty of the kernels")
     parser.add_argument("--l2", type=not_negative, default=d.l2, help="L2 penalty of the kernels")

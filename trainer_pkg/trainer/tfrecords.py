@@ -85,7 +85,9 @@ def _files(pattern: str) -> tuple[str, ...]:
     except tf.errors.OpError as error:
         raise DataError(f"--data=tfrecord:{pattern}: {cause(error)}") from None
     if not files:
-        raise DataError(f"--data=tfrecord:{pattern}: no file matches; check the pattern, and that this job may read there")
+        raise DataError(
+            f"--data=tfrecord:{pattern}: no file matches; check the pattern, and that this job may read there"
+        )
     return files
 
 

@@ -9,7 +9,7 @@ from datetime import date
 from vertexrig.catalog import Catalog
 from vertexrig.finding import Severity
 from vertexrig.spec import Document
-from vertexrig.trainer_source import TrainerSource
+from vertexrig.trainer_source.model import TrainerSource
 
 
 @dataclass(frozen=True)

@@ -175,7 +175,7 @@ def _build(
     required = _without_other_keras(json.loads(done.stdout or "[]"), python, env, say)
     if required:
         say(f"Running command: pip3 install {' '.join(required)}")
-        if execute([*pip, "install", "--quiet", *required], env) != 0:
+        if execute([*pip, "install", "--quiet", "--no-warn-conflicts", *required], env) != 0:
             raise PackageError(
                 f"the requirements of {', '.join(p.name for p in packages)} cannot be installed: {', '.join(required)}"
             )

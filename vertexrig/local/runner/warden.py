@@ -22,7 +22,6 @@ import sys
 import time
 
 # pathlib takes as long to import as all the rest
-# ruff: noqa: PTH110, PTH118, PTH123, PTH208
 
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PAGE = os.sysconf("SC_PAGE_SIZE")

@@ -83,7 +83,9 @@ class MetricFile:
             return f"No usable value of {', '.join(map(repr, missing or self.metric_ids))} was reported."
         if seen:
             shown = ", ".join(map(repr, seen))
-            unnamed = f" {_DEFAULT_TAG!r} is what cloudml-hypertune writes for an empty tag." if _DEFAULT_TAG in seen else ""
+            unnamed = (
+                f" {_DEFAULT_TAG!r} is what cloudml-hypertune writes for an empty tag." if _DEFAULT_TAG in seen else ""
+            )
             near = nearest(self.metric_ids[0], seen)
             hint = f" {did_you_mean(self.metric_ids[0], seen)}" if near else ""
             return (

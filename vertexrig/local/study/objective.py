@@ -70,7 +70,9 @@ class Objective:
         chosen = by_time[-1]
         goal = self.single
         if self.best_of and goal:
-            chosen = max((own for own in by_time if goal.id in own.metrics), key=lambda m: goal.sign * m.metrics[goal.id])
+            chosen = max(
+                (own for own in by_time if goal.id in own.metrics), key=lambda m: goal.sign * m.metrics[goal.id]
+            )
         return Measurement(chosen.step, chosen.elapsed, {**latest, **chosen.metrics})
 
     def values(self, final: Measurement | None) -> list[float] | None:

@@ -263,5 +263,7 @@ class StudyRun:
             rule = "maxFailedTrialCount is not set"
         if broken:
             last = max((trial for trial in ended if trial.failed), key=lambda trial: trial.end_time)
-            message = f"{failed} of {len(ended)} ended trials failed ({rule}). Trial {last.id}: {last.infeasible_reason}"
+            message = (
+                f"{failed} of {len(ended)} ended trials failed ({rule}). Trial {last.id}: {last.infeasible_reason}"
+            )
             self._end(StudyResult("JOB_STATE_FAILED", message), stop=True)

@@ -141,9 +141,7 @@ class Space:
     def __init__(self, parameters: Sequence[Mapping[str, Any]]) -> None:
         if not parameters:
             raise ConfigError("studySpec.parameters is empty; a study needs at least one parameter")
-        self.dimensions = tuple(
-            _dimension(spec, f"studySpec.parameters[{i}]", "") for i, spec in enumerate(parameters)
-        )
+        self.dimensions = tuple(_dimension(spec, f"studySpec.parameters[{i}]", "") for i, spec in enumerate(parameters))
         _refuse_repeats(self.dimensions)
 
     def everywhere(self) -> Iterator[Dimension]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection
 from functools import cached_property
 
-from vertexrig._trainer_names import Call, Code, Module, dotted, last_name
+from vertexrig.trainer_source.names import Call, Code, Module, dotted, last_name
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)

@@ -23,11 +23,12 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 from typing import Any
 
-from vertexrig._package_sources import Sources, gather, why_absent
-from vertexrig._package_verify import default_python, install, reason, run, verify
 from vertexrig.errors import PackageError
+from vertexrig.package.identity import PackageId, identity_of
+from vertexrig.package.sources import Sources, gather, why_absent
+from vertexrig.package.verify import default_python, install, reason, run, verify
 
-__all__ = ["Built", "PackageId", "build", "identify"]
+__all__ = ["Built", "build"]
 
 BUILD_TIMEOUT_S = 180
 _EPOCH = 315532800  # 1980-01-01, the oldest time a zip can hold
@@ -45,23 +46,6 @@ with open(__file__, "rb") as stream:
     code = compile(stream.read(), __file__, "exec")
 exec(code)
 """
-
-
-@dataclass(frozen=True)
-class PackageId:
-    """What a package is called, known without building it.
-
-    Args:
-        name: The distribution's name; `trainer` if setup.py computes it.
-        version: Its version with the hash as local part: `0.1.0+1f0c8de2a4b7`. The public part is `0` if setup.py computes it.
-        digest: The hash alone: 12 hexadecimal digits over the sources and pins.
-        file_name: The file's name: `trainer-0.1.0+1f0c8de2a4b7.tar.gz`.
-    """
-
-    name: str
-    version: str
-    digest: str
-    file_name: str
 
 
 @dataclass(frozen=True)
@@ -87,22 +71,6 @@ class Built:
     supplied: tuple[str, ...] = ()
     declared: tuple[str, ...] = ()
     warnings: tuple[str, ...] = ()
-
-
-def identify(folder: Path | str, *, tf_version: str | None = None) -> PackageId:
-    """The identity of the package that `build` would make, without building it.
-
-    It depends on the paths and bytes of the sources and on the tf-keras pin, not on where the folder is, on times, caches,
-    build products, tests, or hidden files.
-
-    Args:
-        folder: The trainer's folder.
-        tf_version: TensorFlow of the image, `2.17` or `2.17.1`; None leaves the requirements as they are.
-
-    Raises:
-        PackageError: No such folder, no setup.py, a file that cannot be read.
-    """
-    return _identity(gather(Path(folder), tf_version))
 
 
 def build(
@@ -137,7 +105,7 @@ def build(
     if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module):
         raise PackageError(f"module {module!r} is not a dotted Python name such as 'trainer.task'")
     sources = gather(folder, tf_version)
-    identity = _identity(sources)
+    identity = identity_of(sources)
     _outside(folder, out_dir, sources)
     if sources.refusals:
         raise PackageError("the trainer's requirements cannot go with the image: " + "; ".join(sources.refusals))
@@ -154,15 +122,6 @@ def build(
         return _publish(built, out_dir)
 
 
-def _identity(sources: Sources) -> PackageId:
-    name = re.sub(r"[-_.]+", "_", sources.name).lower()
-    # Setup scripts may use any version; a file's name only needs to be safe in a URI and for pip.
-    public = re.sub(r"[^A-Za-z0-9.+]+", ".", sources.version).strip(".") or "0"
-    digest = sources.digest()
-    version = f"{public}{'.' if '+' in public else '+'}{digest}"
-    return PackageId(sources.name, version, digest, f"{re.sub(r'[^a-z0-9_]', '_', name)}-{version}.tar.gz")
-
-
 def _outside(folder: Path, out_dir: Path, sources: Sources) -> None:
     """Refuses an `out_dir` whose files would become sources of the next build."""
     try:
@@ -170,7 +129,7 @@ def _outside(folder: Path, out_dir: Path, sources: Sources) -> None:
     except ValueError:
         return
     first = inside.split("/")[0]
-    if first not in {"build", "dist"} and not first.startswith(".") or inside == ".":
+    if (first not in {"build", "dist"} and not first.startswith(".")) or inside == ".":
         raise PackageError(
             f"the output folder {str(out_dir)!r} is inside the trainer's folder {str(sources.folder)!r}: choose another"
         )

@@ -11,8 +11,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from vertexrig._package_sources import Requirement, normalise, why_absent
 from vertexrig.errors import PackageError
+from vertexrig.package.sources import Requirement, normalise, why_absent
 from vertexrig.trainer_source import Import, TrainerSource, read
 
 INSTALL_TIMEOUT_S = 180
@@ -292,7 +292,7 @@ def _probe(
         "version": f"{tf_version or '2.17'}.0",
         "result": str(result),
     }
-    probe = Path(__file__).with_name("_import_probe.py")
+    probe = Path(__file__).with_name("import_probe.py")
     done = run(
         [python, "-I", "-S", "-B", str(probe), json.dumps(order)],
         cwd=work, home=work, timeout=IMPORT_TIMEOUT_S, what=f"importing {source.module}",

@@ -13,8 +13,9 @@ import warnings
 import zipfile
 import zlib
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
+
+from vertexrig.trainer_source.model import Problem
 
 MAX_FILE_BYTES = 2_000_000
 """Source files above this size are reported and not parsed: hand-written modules are far smaller."""
@@ -28,21 +29,6 @@ _UNREADABLE = (
 )  # fmt: skip
 """What tarfile and zipfile raise on damaged archives: they have no common base."""
 _ARCHIVES = (".tar.gz", ".tgz", ".tar", ".whl", ".zip")
-
-
-@dataclass(frozen=True)
-class Problem:
-    """Something that kept part of the trainer from being read.
-
-    Args:
-        message: What is wrong, in one line.
-        file: The file, relative to the trainer's folder; empty if it concerns no file.
-        line: Its line, counted from 1; None if unknown.
-    """
-
-    message: str
-    file: str = ""
-    line: int | None = None
 
 
 class Tree:

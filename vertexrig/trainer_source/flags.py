@@ -4,70 +4,10 @@ from __future__ import annotations
 
 import ast
 import builtins
-from dataclasses import dataclass
 
-from vertexrig._trainer_files import Problem
-from vertexrig._trainer_names import Call, Code, FunctionNode, Module, Scope, dotted, last_name
+from vertexrig.trainer_source.model import DYNAMIC, WITHOUT_VALUE, Flag, Problem
+from vertexrig.trainer_source.names import Call, Code, FunctionNode, Module, Scope, dotted, last_name
 
-DYNAMIC = "dynamic"
-"""Stands for a type, action or nargs that the source does not say plainly."""
-
-
-@dataclass(frozen=True)
-class Flag:
-    """One declared command-line flag or positional argument.
-
-    Args:
-        names: As written: `("--learning_rate", "-l")`; a positional has one name without a dash.
-        dest: The attribute the value is stored under.
-        type: `str`, `int`, `float`, `bool`, a callable's dotted name, `lambda`, or `dynamic`.
-        required: Whether the trainer stops when it is not given.
-        has_default: Whether a default is declared (argparse's implied None does not count).
-        default: That default if it is one plain constant, else None.
-        choices: The values allowed, as text, or None if any value is, or if the source does not list them plainly.
-        action: `store`, `store_true`, `store_false`, `BooleanOptionalAction`, `append`, ..., or `dynamic`.
-        nargs: As declared (`"?"`, `"*"`, `"+"`, `"2"`), `dynamic`, or None.
-        takes_float_text: Whether the text `128.0` is accepted; None if that cannot be told.
-        parser: `argparse`, `absl`, `click` or `typer`.
-        file: File of the declaration, relative to the trainer's folder.
-        line: Its line, counted from 1.
-    """
-
-    names: tuple[str, ...]
-    dest: str
-    type: str = "str"
-    required: bool = False
-    has_default: bool = False
-    default: str | int | float | bool | None = None
-    choices: tuple[str, ...] | None = None
-    action: str = "store"
-    nargs: str | None = None
-    takes_float_text: bool | None = True
-    parser: str = "argparse"
-    file: str = ""
-    line: int = 0
-
-    @property
-    def positional(self) -> bool:
-        """Whether this is a positional argument, which Vertex AI never fills for a hyperparameter."""
-        return not self.names[0].startswith("-")
-
-    @property
-    def takes_value(self) -> bool | None:
-        """Whether `--flag=value` is accepted; None if the action is not known."""
-        if self.action == DYNAMIC:
-            return None
-        return self.action not in _WITHOUT_VALUE and self.nargs != "0"
-
-    @property
-    def bool_trap(self) -> bool:
-        """`type=bool` of argparse turns every non-empty text into True, `"False"` as well."""
-        return self.parser == "argparse" and self.type == "bool" and self.action in {"store", "append"}
-
-
-_WITHOUT_VALUE = frozenset(
-    {"store_true", "store_false", "store_const", "append_const", "count", "help", "version", "BooleanOptionalAction"}
-)
 _ABSL_TYPES = {
     "string": "str",
     "integer": "int",
@@ -214,7 +154,7 @@ def _argparse_flag(found: Collector, call: Call, names: tuple[str, ...], keyword
         else truth(found, keywords.get("required"), call)
     )
     action = _action(found, keywords.get("action"), call)
-    if action in _WITHOUT_VALUE:
+    if action in WITHOUT_VALUE:
         kind, float_text = "bool" if "store_" in action or action == "BooleanOptionalAction" else kind, None
     return Flag(
         names=names,

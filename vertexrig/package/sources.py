@@ -12,9 +12,10 @@ from configparser import RawConfigParser
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from vertexrig._trainer_files import Problem, Tree, parse_module
-from vertexrig._trainer_names import Code, walk
 from vertexrig.errors import PackageError
+from vertexrig.trainer_source.files import Tree, parse_module
+from vertexrig.trainer_source.model import Problem
+from vertexrig.trainer_source.names import Code, walk
 
 _FORMAT = b"vertexrig-package-1\n"
 """Part of every hash: raised when staging changes what the same sources become."""

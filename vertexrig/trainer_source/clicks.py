@@ -5,10 +5,8 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
-from vertexrig._trainer_flags import (
-    DYNAMIC,
+from vertexrig.trainer_source.flags import (
     Collector,
-    Flag,
     constant,
     full_name,
     keywords_of,
@@ -16,7 +14,8 @@ from vertexrig._trainer_flags import (
     truth,
     unpacks,
 )
-from vertexrig._trainer_names import Call, Module, dotted, last_name
+from vertexrig.trainer_source.model import DYNAMIC, Flag
+from vertexrig.trainer_source.names import Call, Module, dotted, last_name
 
 _CLICK_TYPES = {
     "INT": "int",

@@ -1,4 +1,4 @@
-"""The command line a trainer declares, over all parsers that are read: the join of `_trainer_flags` and `_trainer_click`."""
+"""The command line a trainer declares, over all parsers that are read: the join of `flags` and `clicks`."""
 
 from __future__ import annotations
 
@@ -6,11 +6,9 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from vertexrig._trainer_click import read_click, read_typer
-from vertexrig._trainer_files import Problem
-from vertexrig._trainer_flags import (
+from vertexrig.trainer_source.clicks import read_click, read_typer
+from vertexrig.trainer_source.flags import (
     Collector,
-    Flag,
     full_name,
     read_absl,
     read_absl_required,
@@ -22,7 +20,8 @@ from vertexrig._trainer_flags import (
     read_set_defaults,
     read_subparsers,
 )
-from vertexrig._trainer_names import Call, Code, Module, last_name
+from vertexrig.trainer_source.model import Flag, Problem
+from vertexrig.trainer_source.names import Call, Code, Module, last_name
 
 # Command lines that derive their flags from signatures or data classes: what they accept is not declared call by call.
 _UNREAD_PARSERS = {

@@ -12,20 +12,26 @@ import ast
 import os
 import re
 import sys
-from dataclasses import dataclass, field
 from pathlib import Path
 
-from vertexrig._trainer_cli import collect
-from vertexrig._trainer_files import Problem, Tree, open_tree, parse_module
-from vertexrig._trainer_flags import DYNAMIC, Flag
-from vertexrig._trainer_names import Code, Imported, Module, dotted, last_name, walk
-from vertexrig._trainer_runs import Runs
 from vertexrig.errors import did_you_mean
+from vertexrig.trainer_source.commands import collect
+from vertexrig.trainer_source.files import Tree, open_tree, parse_module
+from vertexrig.trainer_source.model import (
+    DEFAULT_METRIC,
+    DYNAMIC,
+    Import,
+    Metric,
+    Place,
+    Problem,
+    Strategy,
+    TrainerSource,
+)
+from vertexrig.trainer_source.names import Code, Imported, Module, dotted, last_name, walk
+from vertexrig.trainer_source.runs import Runs
 
-__all__ = ["DYNAMIC", "Flag", "Import", "Metric", "Place", "Problem", "Strategy", "TrainerSource", "read"]
+__all__ = ["read"]
 
-DEFAULT_METRIC = "training/hptuning/metric"
-"""The name cloudml-hypertune 0.1.0.dev6 reports under when the tag is empty (hypertune.py)."""
 STRATEGIES = {
     "MirroredStrategy": "MirroredStrategy",
     "MultiWorkerMirroredStrategy": "MultiWorkerMirroredStrategy",
@@ -45,156 +51,6 @@ _METRIC_FILE = re.compile(r"hypertune/output\.metrics|CLOUD_ML_HP_METRIC_FILE")
 _WORK_NAMES = frozenset({"main", "train", "train_and_evaluate", "run", "run_experiment", "fit", "task", "start"})
 _WORK_METHODS = frozenset({"fit", "parse_args", "parse_known_args", "train", "train_and_evaluate", "minimize"})
 _WORK_FULL = frozenset({"absl.app.run", "tf.app.run", "typer.run", "fire.Fire", "sys.exit", "exit", "quit"})
-
-
-@dataclass(frozen=True)
-class Place:
-    """A place in the trainer: file relative to its folder, line counted from 1, and what stands there."""
-
-    file: str
-    line: int
-    text: str = ""
-
-
-@dataclass(frozen=True)
-class Metric:
-    """One report of a metric.
-
-    Args:
-        tag: The id it is reported under, None where only the running program knows.
-        file: Where it is reported, relative to the trainer's folder.
-        line: Its line, counted from 1.
-        repeated: Whether it is reported again and again (in a loop, by a Keras callback); None if that cannot be told.
-    """
-
-    tag: str | None
-    file: str
-    line: int
-    repeated: bool | None = None
-
-
-@dataclass(frozen=True)
-class Strategy:
-    """One use of a tf.distribute strategy, by its present name."""
-
-    name: str
-    file: str
-    line: int
-
-
-@dataclass(frozen=True)
-class Import:
-    """One import statement's module.
-
-    Args:
-        module: Absolute dotted name.
-        file: Where it is imported.
-        line: Its line, counted from 1.
-        kind: `stdlib`, `own` (found in the trainer), `missing` (the trainer's own, but not there) or `other`.
-        caught: Whether the trainer survives its absence (`try` / `except ImportError`, `if TYPE_CHECKING`).
-        at_import: Whether it runs when the entry module is imported, rather than inside a function.
-    """
-
-    module: str
-    file: str
-    line: int
-    kind: str
-    caught: bool
-    at_import: bool
-
-
-@dataclass(frozen=True)
-class TrainerSource:
-    """What was read of one trainer. Every `file` is relative to its folder.
-
-    Args:
-        module: The entry module.
-        files: The files read, the entry first.
-        flags: Declared command-line flags.
-        flags_unread: Declarations that could not be read: more flags may exist than `flags` holds.
-        parsers: Command-line parsers used; empty: the trainer reads no arguments, and any argument is ignored.
-        tolerates_unknown: Unknown flags are ignored instead of ending the trainer.
-        abbreviations: argparse takes an unambiguous beginning of a long flag (`allow_abbrev`, its default).
-        metrics: Reports through cloudml-hypertune.
-        strategies: tf.distribute strategies made.
-        keras: Which Keras is used, of `keras` (version 3), `tf_keras` (version 2) and `tf.keras` (what
-            TF_USE_LEGACY_KERAS decides from TensorFlow 2.16 on), each with its first place.
-        legacy_keras: The value the trainer gives TF_USE_LEGACY_KERAS, None if it gives none.
-        environment: Names of environment variables that stand in the source (`AIP_MODEL_DIR`, ...), with a place.
-        environment_needed: Of these, the ones whose absence would end the trainer (`os.environ["TF_CONFIG"]`).
-        environment_complete: False if names are put together while running (`f"AIP_{kind}_DIR"`).
-        imports: Every import of the modules read.
-        work_at_import: Calls that would begin the work if the entry module were only imported.
-        problems: What could not be read.
-    """
-
-    module: str
-    files: tuple[str, ...] = ()
-    flags: tuple[Flag, ...] = ()
-    flags_unread: tuple[Problem, ...] = ()
-    parsers: frozenset[str] = frozenset()
-    tolerates_unknown: bool = False
-    abbreviations: bool = True
-    metrics: tuple[Metric, ...] = ()
-    strategies: tuple[Strategy, ...] = ()
-    keras: dict[str, Place] = field(default_factory=dict)
-    legacy_keras: str | None = None
-    environment: dict[str, Place] = field(default_factory=dict)
-    environment_needed: dict[str, Place] = field(default_factory=dict)
-    environment_complete: bool = True
-    imports: tuple[Import, ...] = ()
-    work_at_import: tuple[Place, ...] = ()
-    problems: tuple[Problem, ...] = ()
-
-    @property
-    def flags_complete(self) -> bool:
-        """Whether `flags` is all the trainer declares."""
-        return not self.flags_unread and not self.problems
-
-    @property
-    def metrics_complete(self) -> bool:
-        """Whether `metrics` names all that the trainer can report."""
-        return not self.problems and all(metric.tag is not None for metric in self.metrics)
-
-    @property
-    def metric_ids(self) -> frozenset[str]:
-        """The metric ids the source names plainly."""
-        return frozenset(metric.tag for metric in self.metrics if metric.tag is not None)
-
-    @property
-    def strategy_names(self) -> frozenset[str]:
-        """The strategies used, by their present names."""
-        return frozenset(strategy.name for strategy in self.strategies)
-
-    def flag(self, name: str) -> Flag | None:
-        """The flag that takes `--name`, as the trainer's parser would find it.
-
-        argparse also takes an unambiguous beginning of a long flag (`allow_abbrev`, on by default).
-
-        Args:
-            name: With or without its dashes: `learning_rate` is looked up as `--learning_rate`.
-        """
-        wanted = name if name.startswith("-") else f"--{name}"
-        for flag in self.flags:
-            if wanted in flag.names:
-                return flag
-        begun = [
-            flag
-            for flag in self.flags
-            if self.abbreviations
-            and flag.parser == "argparse"
-            and len(wanted) > 2
-            and any(option.startswith(wanted) for option in flag.names)
-        ]
-        return begun[0] if len(begun) == 1 else None
-
-    def accepts(self, name: str) -> bool | None:
-        """Whether passing `--name` is harmless; None if the source does not say."""
-        if self.flag(name) is not None or self.tolerates_unknown:
-            return True
-        if not self.flags_complete:
-            return None
-        return not self.parsers  # without a parser nobody looks at the arguments
 
 
 def read(source: Path | str, module: str | None = None) -> TrainerSource:

@@ -1,0 +1,64 @@
+"""A trainer that has not changed is not read twice, and a broken cache costs nothing but the reading."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.tools import INSTALLED, REPOSITORY
+from vertexrig.trainer_source import TrainerSource, read
+from vertexrig.trainer_source.cache import decode, encode, read_cached
+
+TRAINERS = [folder for folder in sorted((REPOSITORY / "tests/trainers").iterdir()) if folder.is_dir()]
+
+
+@pytest.mark.parametrize("folder", [REPOSITORY / "trainer_pkg", *TRAINERS], ids=lambda folder: folder.name)
+def test_what_is_kept_is_what_was_read(folder: Path) -> None:
+    """Every value that reading gives survives being written as JSON and read back."""
+    found = read(folder, "trainer.task")
+    assert decode(TrainerSource, json.loads(json.dumps(encode(found)))) == found
+
+
+def test_a_change_of_the_sources_is_seen(tmp_path: Path) -> None:
+    """The second reading comes from the cache; after a change of the sources, or of the module, it does not."""
+    folder, store = tmp_path / "t", tmp_path / "cache"
+    shutil.copytree(REPOSITORY / "trainer_pkg", folder, ignore=shutil.ignore_patterns("__pycache__"))
+    first = read_cached(folder, "trainer.task", store)
+    (file,) = store.iterdir()
+    kept = json.loads(file.read_text())
+    kept["abbreviations"] = not first.abbreviations  # a mark that only the cache has
+    file.write_text(json.dumps(kept))
+    assert read_cached(folder, "trainer.task", store).abbreviations != first.abbreviations
+    (folder / "trainer" / "task.py").open("a").write("\n# changed\n")
+    assert read_cached(folder, "trainer.task", store) == read(folder, "trainer.task")
+    assert read_cached(folder, "trainer.config", store).module == "trainer.config"
+
+
+@pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"module": 1}', "[" * 10_000])
+def test_a_broken_cache_is_read_anew(tmp_path: Path, content: str) -> None:
+    """Whatever stands in the cache, the answer is that of reading the sources."""
+    store = tmp_path / "cache"
+    right = read_cached(REPOSITORY / "trainer_pkg", "trainer.task", store)
+    (file,) = store.iterdir()
+    file.write_text(content)
+    assert read_cached(REPOSITORY / "trainer_pkg", "trainer.task", store) == right
+    store_is_a_file = tmp_path / "file"
+    store_is_a_file.write_text("")
+    assert read_cached(REPOSITORY / "trainer_pkg", "trainer.task", store_is_a_file) == right
+
+
+def test_a_kept_source_needs_no_parser(tmp_path: Path) -> None:
+    """With the cache warm the modules that parse are not loaded: that is what makes it fast."""
+    read_cached(REPOSITORY / "trainer_pkg", "trainer.task", tmp_path)
+    program = (
+        "import sys; from pathlib import Path; from vertexrig.trainer_source.cache import read_cached; "
+        "read_cached(Path(sys.argv[1]), 'trainer.task', Path(sys.argv[2])); "
+        "sys.exit('vertexrig.trainer_source.reader' in sys.modules)"
+    )
+    words = [sys.executable, "-c", program, str(REPOSITORY / "trainer_pkg"), str(tmp_path)]
+    assert subprocess.run(words, cwd=INSTALLED, timeout=60).returncode == 0

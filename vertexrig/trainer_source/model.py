@@ -1,0 +1,230 @@
+"""What is known of a trainer's source: plain values, with no part in how they were read."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass, field
+
+DYNAMIC = "dynamic"
+"""Stands for a type, action or nargs that the source does not say plainly."""
+DEFAULT_METRIC = "training/hptuning/metric"
+"""The name cloudml-hypertune 0.1.0.dev6 reports under when the tag is empty (hypertune.py)."""
+WITHOUT_VALUE = frozenset(
+    {"store_true", "store_false", "store_const", "append_const", "count", "help", "version", "BooleanOptionalAction"}
+)
+
+
+@dataclass(frozen=True)
+class Problem:
+    """Something that kept part of the trainer from being read.
+
+    Args:
+        message: What is wrong, in one line.
+        file: The file, relative to the trainer's folder; empty if it concerns no file.
+        line: Its line, counted from 1; None if unknown.
+    """
+
+    message: str
+    file: str = ""
+    line: int | None = None
+
+
+@dataclass(frozen=True)
+class Flag:
+    """One declared command-line flag or positional argument.
+
+    Args:
+        names: As written: `("--learning_rate", "-l")`; a positional has one name without a dash.
+        dest: The attribute the value is stored under.
+        type: `str`, `int`, `float`, `bool`, a callable's dotted name, `lambda`, or `dynamic`.
+        required: Whether the trainer stops when it is not given.
+        has_default: Whether a default is declared (argparse's implied None does not count).
+        default: That default if it is one plain constant, else None.
+        choices: The values allowed, as text, or None if any value is, or if the source does not list them plainly.
+        action: `store`, `store_true`, `store_false`, `BooleanOptionalAction`, `append`, ..., or `dynamic`.
+        nargs: As declared (`"?"`, `"*"`, `"+"`, `"2"`), `dynamic`, or None.
+        takes_float_text: Whether the text `128.0` is accepted; None if that cannot be told.
+        parser: `argparse`, `absl`, `click` or `typer`.
+        file: File of the declaration, relative to the trainer's folder.
+        line: Its line, counted from 1.
+    """
+
+    names: tuple[str, ...]
+    dest: str
+    type: str = "str"
+    required: bool = False
+    has_default: bool = False
+    default: str | int | float | bool | None = None
+    choices: tuple[str, ...] | None = None
+    action: str = "store"
+    nargs: str | None = None
+    takes_float_text: bool | None = True
+    parser: str = "argparse"
+    file: str = ""
+    line: int = 0
+
+    @property
+    def positional(self) -> bool:
+        """Whether this is a positional argument, which Vertex AI never fills for a hyperparameter."""
+        return not self.names[0].startswith("-")
+
+    @property
+    def takes_value(self) -> bool | None:
+        """Whether `--flag=value` is accepted; None if the action is not known."""
+        if self.action == DYNAMIC:
+            return None
+        return self.action not in WITHOUT_VALUE and self.nargs != "0"
+
+    @property
+    def bool_trap(self) -> bool:
+        """`type=bool` of argparse turns every non-empty text into True, `"False"` as well."""
+        return self.parser == "argparse" and self.type == "bool" and self.action in {"store", "append"}
+
+
+@dataclass(frozen=True)
+class Place:
+    """A place in the trainer: file relative to its folder, line counted from 1, and what stands there."""
+
+    file: str
+    line: int
+    text: str = ""
+
+
+@dataclass(frozen=True)
+class Metric:
+    """One report of a metric.
+
+    Args:
+        tag: The id it is reported under, None where only the running program knows.
+        file: Where it is reported, relative to the trainer's folder.
+        line: Its line, counted from 1.
+        repeated: Whether it is reported again and again (in a loop, by a Keras callback); None if that cannot be told.
+    """
+
+    tag: str | None
+    file: str
+    line: int
+    repeated: bool | None = None
+
+
+@dataclass(frozen=True)
+class Strategy:
+    """One use of a tf.distribute strategy, by its present name."""
+
+    name: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Import:
+    """One import statement's module.
+
+    Args:
+        module: Absolute dotted name.
+        file: Where it is imported.
+        line: Its line, counted from 1.
+        kind: `stdlib`, `own` (found in the trainer), `missing` (the trainer's own, but not there) or `other`.
+        caught: Whether the trainer survives its absence (`try` / `except ImportError`, `if TYPE_CHECKING`).
+        at_import: Whether it runs when the entry module is imported, rather than inside a function.
+    """
+
+    module: str
+    file: str
+    line: int
+    kind: str
+    caught: bool
+    at_import: bool
+
+
+@dataclass(frozen=True)
+class TrainerSource:
+    """What was read of one trainer. Every `file` is relative to its folder.
+
+    Args:
+        module: The entry module.
+        files: The files read, the entry first.
+        flags: Declared command-line flags.
+        flags_unread: Declarations that could not be read: more flags may exist than `flags` holds.
+        parsers: Command-line parsers used; empty: the trainer reads no arguments, and any argument is ignored.
+        tolerates_unknown: Unknown flags are ignored instead of ending the trainer.
+        abbreviations: argparse takes an unambiguous beginning of a long flag (`allow_abbrev`, its default).
+        metrics: Reports through cloudml-hypertune.
+        strategies: tf.distribute strategies made.
+        keras: Which Keras is used, of `keras` (version 3), `tf_keras` (version 2) and `tf.keras` (what
+            TF_USE_LEGACY_KERAS decides from TensorFlow 2.16 on), each with its first place.
+        legacy_keras: The value the trainer gives TF_USE_LEGACY_KERAS, None if it gives none.
+        environment: Names of environment variables that stand in the source (`AIP_MODEL_DIR`, ...), with a place.
+        environment_needed: Of these, the ones whose absence would end the trainer (`os.environ["TF_CONFIG"]`).
+        environment_complete: False if names are put together while running (`f"AIP_{kind}_DIR"`).
+        imports: Every import of the modules read.
+        work_at_import: Calls that would begin the work if the entry module were only imported.
+        problems: What could not be read.
+    """
+
+    module: str
+    files: tuple[str, ...] = ()
+    flags: tuple[Flag, ...] = ()
+    flags_unread: tuple[Problem, ...] = ()
+    parsers: frozenset[str] = frozenset()
+    tolerates_unknown: bool = False
+    abbreviations: bool = True
+    metrics: tuple[Metric, ...] = ()
+    strategies: tuple[Strategy, ...] = ()
+    keras: dict[str, Place] = field(default_factory=dict)
+    legacy_keras: str | None = None
+    environment: dict[str, Place] = field(default_factory=dict)
+    environment_needed: dict[str, Place] = field(default_factory=dict)
+    environment_complete: bool = True
+    imports: tuple[Import, ...] = ()
+    work_at_import: tuple[Place, ...] = ()
+    problems: tuple[Problem, ...] = ()
+
+    @property
+    def flags_complete(self) -> bool:
+        """Whether `flags` is all the trainer declares."""
+        return not self.flags_unread and not self.problems
+
+    @property
+    def metrics_complete(self) -> bool:
+        """Whether `metrics` names all that the trainer can report."""
+        return not self.problems and all(metric.tag is not None for metric in self.metrics)
+
+    @property
+    def metric_ids(self) -> frozenset[str]:
+        """The metric ids the source names plainly."""
+        return frozenset(metric.tag for metric in self.metrics if metric.tag is not None)
+
+    @property
+    def strategy_names(self) -> frozenset[str]:
+        """The strategies used, by their present names."""
+        return frozenset(strategy.name for strategy in self.strategies)
+
+    def flag(self, name: str) -> Flag | None:
+        """The flag that takes `--name`, as the trainer's parser would find it.
+
+        argparse also takes an unambiguous beginning of a long flag (`allow_abbrev`, on by default).
+
+        Args:
+            name: With or without its dashes: `learning_rate` is looked up as `--learning_rate`.
+        """
+        wanted = name if name.startswith("-") else f"--{name}"
+        for flag in self.flags:
+            if wanted in flag.names:
+                return flag
+        begun = [
+            flag
+            for flag in self.flags
+            if self.abbreviations
+            and flag.parser == "argparse"
+            and len(wanted) > 2
+            and any(option.startswith(wanted) for option in flag.names)
+        ]
+        return begun[0] if len(begun) == 1 else None
+
+    def accepts(self, name: str) -> bool | None:
+        """Whether passing `--name` is harmless; None if the source does not say."""
+        if self.flag(name) is not None or self.tolerates_unknown:
+            return True
+        if not self.flags_complete:
+            return None
+        return not self.parsers  # without a parser nobody looks at the arguments
