@@ -10,7 +10,7 @@ SETS = $(foreach pair,$(SET),--set $(pair))
 JOBS := cpu gpu multi-gpu multi-worker parameter-server tpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sweep grid check-all test test-old check lint types bench reference lock wheel clean $(JOBS:%=%-job)
+.PHONY: help setup demo sweep grid test test-old check lint types bench reference lock wheel clean $(JOBS:%=%-job)
 
 help: ## Print these verbs
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
@@ -53,6 +53,10 @@ demo: $(READY) ## Render, check and explain the jobs, then really train one on t
 
 test: $(READY) ## Run the tests
 	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal
+
+test-old: $(READY) ## Run the trainer's tests on Python 3.10 with TensorFlow 2.17, as in the newest prebuilt container
+	@test -x build/venv-tf2.17/bin/python || sh tests/trainer/old_python.sh build/venv-tf2.17
+	@TRAINER_OLD_PYTHON=$(CURDIR)/build/venv-tf2.17/bin/python $(VENV)/bin/python -m pytest tests/trainer/test_trainer_package.py
 
 check: lint types test ## Lint, types, tests
 
