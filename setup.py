@@ -18,7 +18,7 @@ LOCAL = [
     "google-crc32c>=1.5",
     "tzdata",
 ]
-TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib"]
+TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib", "tensorboard"]
 DEV = [
     *TRIGGER,
     *LOCAL,
