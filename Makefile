@@ -10,7 +10,7 @@ SETS = $(foreach pair,$(SET),--set $(pair))
 JOBS := cpu gpu multi-gpu multi-worker parameter-server tpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo sweep grid check-all test test-old check lint types bench reference lock wheel clean $(JOBS:%=%-job)
+.PHONY: help setup demo function serve-function sweep grid test test-old check lint types bench reference lock wheel clean $(JOBS:%=%-job)
 
 help: ## Print these verbs
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
@@ -51,8 +51,18 @@ demo: $(READY) ## Render, check and explain the jobs, then really train one on t
 	@echo; echo "== sweep, four short trials of it, two at a time"
 	@$(RIG) rehearse sweep --trials 4 --quiet --set args.epochs=3 --set parallel_trial_count=2
 
+function: $(READY) ## Stage the Cloud Function into build/function/
+	@$(RIG) function build
+
+serve-function: $(READY) ## Serve the staged function on this machine against the local Vertex
+	@$(RIG) function serve
+
 test: $(READY) ## Run the tests
 	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal
+
+test-old: $(READY) ## Run the trainer's tests on Python 3.10 with TensorFlow 2.17, as in the newest prebuilt container
+	@test -e build/venv-tf2.17/.ready || sh tests/trainer/old_python.sh build/venv-tf2.17
+	@TRAINER_OLD_PYTHON=$(CURDIR)/build/venv-tf2.17/bin/python $(VENV)/bin/python -m pytest tests/trainer/test_trainer_package.py
 
 check: lint types test ## Lint, types, tests
 

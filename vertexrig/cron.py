@@ -6,8 +6,21 @@ from datetime import datetime, timezone
 
 from vertexrig.errors import UsageError
 
-_MONTHS = "January February March April May June July August September October November December".split()
-_DAYS = "Sunday Monday Tuesday Wednesday Thursday Friday Saturday Sunday".split()
+_MONTHS = [
+    "January",
+    "February",
+    "March",
+    "April",
+    "May",
+    "June",
+    "July",
+    "August",
+    "September",
+    "October",
+    "November",
+    "December",
+]
+_DAYS = ["Sunday", "Monday", "Tuesday", "Wednesday", "Thursday", "Friday", "Saturday", "Sunday"]
 NAMES = {
     "month": {name[:3].lower(): number for number, name in enumerate(_MONTHS, 1)},
     "day": {name[:3].lower(): number for number, name in enumerate(_DAYS[:7])},

@@ -119,7 +119,9 @@ def _project_files(loaded: Loaded, folder: Path) -> None:
 def _inside(folder: Path, name: str) -> Path:
     target = folder / name
     if Path(name).is_absolute() or folder.resolve() not in target.resolve().parents:
-        raise UsageError(f"{name} is not below the project file's folder, so the function cannot have it; move it there")
+        raise UsageError(
+            f"{name} is not below the project file's folder, so the function cannot have it; move it there"
+        )
     return target
 
 

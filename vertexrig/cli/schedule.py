@@ -14,8 +14,8 @@ from vertexrig.errors import UsageError, did_you_mean
 
 if TYPE_CHECKING:
     from vertexrig.config import Loaded
-    from vertexrig.schedules import Step
     from vertexrig.scheduler import Scheduler
+    from vertexrig.schedules import Step
 
 
 @click.group("schedule")

@@ -23,6 +23,7 @@ def command(job: str, file: Path | None, poll: float) -> None:
     vertex = remote.vertex(file)
     last = vertex.lookup(job)
     options.note(vertex.console(last.name))
-    for last in report.follow(vertex, last.name, poll_s=poll):
+    for now in report.follow(vertex, last.name, poll_s=poll):
+        last = now
         click.echo(f"{last.id}  {report.line(last)}")
     remote.must_have_succeeded(last)
