@@ -79,8 +79,8 @@ def scheduled(folder: Path, env: dict[str, str]) -> None:
 def over_http(folder: Path, env: dict[str, str]) -> None:
     """A sweep asked for over HTTP, asked for again, asked for wrongly, and watched to its end."""
     for body in (
-        {"run": "sweep", "set": {"max_trial_count": 2}, "args": {"epochs": 2}, "request_id": "demo-1"},
-        {"run": "sweep", "set": {"max_trial_count": 2}, "args": {"epochs": 2}, "request_id": "demo-1"},
+        {"run": "sweep", "set": {"max_trial_count": 2}, "args": {"epochs": 8}, "request_id": "demo-1"},
+        {"run": "sweep", "set": {"max_trial_count": 2}, "args": {"epochs": 8}, "request_id": "demo-1"},
         {"run": "sweep", "set": {"image": "mine"}},
     ):
         print(f"\n$ POST / {body}", flush=True)

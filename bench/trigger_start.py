@@ -28,8 +28,8 @@ import requests
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests import clouds, functions  # noqa: E402
-from vertexrig import stage  # noqa: E402
+from tests import clouds, functions
+from vertexrig import stage
 
 RUNS = 5
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"

@@ -17,10 +17,10 @@ import requests
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from tests import clouds, functions  # noqa: E402
-from vertexrig import stage  # noqa: E402
-from vertexrig.local import server  # noqa: E402
-from vertexrig.submit import Request  # noqa: E402
+from tests import clouds, functions
+from vertexrig import stage
+from vertexrig.local import server
+from vertexrig.submit import Request
 
 ROUNDS, WARM_UP = 100, 10
 
