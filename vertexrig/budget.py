@@ -119,7 +119,7 @@ class Ledger:
         """Put a run into the day's ledger, if there is room.
 
         Raises:
-            OverBudgetError: There is none; nothing is left in the ledger.
+            OverBudgetError: There is none; `cancel` takes it out again.
             RestError: Cloud Storage or Vertex AI failed.
         """
         if not self.needed:
@@ -128,13 +128,9 @@ class Ledger:
         cents = -int(-estimate.usd_at_most * 100 // 1)
         name = f"{FOLDER}/{day}/{claim}.{cents}.{trials_of(estimate)}"
         self.storage.write(name, b"", generation=0)
-        try:
-            entries = sorted(self.entries(day), key=lambda entry: (entry.created, entry.generation, entry.claim))
-            place = next((at for at, entry in enumerate(entries) if entry.claim == claim), len(entries))
-            self._check(entries[:place], estimate, day)
-        except OverBudgetError:
-            self.storage.delete(name)
-            raise
+        entries = sorted(self.entries(day), key=lambda entry: (entry.created, entry.generation, entry.claim))
+        place = next((at for at, entry in enumerate(entries) if entry.claim == claim), len(entries))
+        self._check(entries[:place], estimate, day)
 
     def cancel(self, claim: str) -> None:
         """Take a run whose job was certainly not made out of the ledger."""
