@@ -7,7 +7,6 @@ google-cloud-storage 3.17.1), and a function pays that at each cold start.
 
 from __future__ import annotations
 
-import os
 import random
 import threading
 import time
@@ -218,7 +217,7 @@ def is_loopback(url: str) -> bool:
 def _session(url: str) -> requests.Session:
     """A session: plain for a local Vertex, which must never see the user's token, else with default credentials."""
     session: requests.Session
-    if is_loopback(url) and not os.environ.get("VERTEXRIG_SEND_CREDENTIALS"):
+    if is_loopback(url):
         session = requests.Session()
         session.trust_env = False
     else:

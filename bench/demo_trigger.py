@@ -1,0 +1,133 @@
+"""The trigger end to end on this machine: a scheduled run and a sweep over HTTP, really trained, without a cloud.
+
+`python bench/demo_trigger.py` works in a temporary folder: the local Vertex, the staged function under
+functions-framework, Cloud Scheduler's local stand-in, and the repository's own trainer.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+import requests
+
+REPOSITORY = Path(__file__).resolve().parents[1]
+sys.path.insert(0, str(REPOSITORY))
+
+from vertexrig.local import server  # noqa: E402
+from vertexrig.local.jobs.settings import Settings  # noqa: E402
+
+PORT = 8644
+PROJECT = f"""\
+project: demo-project
+bucket: gs://demo-bucket
+trainer: {{path: {REPOSITORY / "trainer_pkg"}, image: tf-2.17}}
+jobs:
+  cpu: {{machine_type: n1-standard-4, timeout: 1800s, args: {{epochs: 3}}}}
+sweeps:
+  sweep:
+    job: cpu
+    max_trial_count: 6
+    parallel_trial_count: 2
+    study:
+      metrics: {{accuracy: MAXIMIZE}}
+      parameters: {{learning_rate: {{double_value_spec: {{min_value: 0.001, max_value: 1}}, scale_type: UNIT_LOG_SCALE}}}}
+schedules:
+  nightly: {{run: cpu, cron: "0 3 * * 1-5", time_zone: Europe/Berlin, args: {{epochs: 1}}}}
+trigger:
+  uri: http://127.0.0.1:{PORT}
+  allow: {{max_trial_count: {{min: 1, max: 10}}}}
+  allow_args: {{epochs: {{min: 1, max: 20}}}}
+  budget: {{usd_per_run: 5, usd_per_day: 20, live_jobs: 3}}
+"""
+
+
+def main() -> None:
+    """Run it."""
+    with tempfile.TemporaryDirectory(prefix="vertexrig-demo-") as name:
+        folder = Path(name)
+        (folder / "vertexrig.yaml").write_text(PROJECT)
+        with server.running(Settings(folder / ".vertexrig", at_least_twice=True)) as here:
+            env = {**os.environ, **server.env(here, project="demo-project"), "PYTHONPATH": str(REPOSITORY)}
+            requests.post(f"{here.url}/storage/v1/b", params={"project": "demo-project"}, json={"name": "demo-bucket"})
+            vertexrig(folder, env, "function", "package")
+            with function(folder, env):
+                scheduled(folder, env)
+                over_http(folder, env)
+
+
+def scheduled(folder: Path, env: dict[str, str]) -> None:
+    """A schedule made, fired (twice, as may happen), and its one job watched to its end."""
+    vertexrig(folder, env, "schedule", "plan")
+    vertexrig(folder, env, "schedule", "apply")
+    vertexrig(folder, env, "schedule", "list", "--next=2")
+    vertexrig(folder, env, "schedule", "run", "nightly")
+    until = time.monotonic() + 60
+    while not vertexrig(folder, env, "jobs", quiet=True).count("cpu"):
+        assert time.monotonic() < until, "the schedule started nothing"
+        time.sleep(0.3)
+    vertexrig(folder, env, "watch", "cpu", "--poll=1")
+
+
+def over_http(folder: Path, env: dict[str, str]) -> None:
+    """A sweep asked for over HTTP, asked for again, asked for wrongly, and watched to its end."""
+    for body in (
+        {"run": "sweep", "set": {"max_trial_count": 2}, "args": {"epochs": 8}, "request_id": "demo-1"},
+        {"run": "sweep", "set": {"max_trial_count": 2}, "args": {"epochs": 8}, "request_id": "demo-1"},
+        {"run": "sweep", "set": {"image": "mine"}},
+    ):
+        print(f"\n$ POST / {body}", flush=True)
+        answer = requests.post(f"http://127.0.0.1:{PORT}/", json=body, timeout=60)
+        told = answer.json()
+        keys = ("name", "state", "duplicate", "estimate", "detail", "findings")
+        print(answer.status_code, {key: told[key] for key in keys if key in told}, flush=True)
+    vertexrig(folder, env, "watch", "sweep", "--poll=1")
+    vertexrig(folder, env, "best", "sweep")
+    vertexrig(folder, env, "jobs")
+
+
+@contextmanager
+def function(folder: Path, env: dict[str, str]) -> Iterator[None]:
+    """The staged function, served."""
+    words = [sys.executable, "-m", "vertexrig", "function", "serve", f"--port={PORT}"]
+    print(f"\n$ vertexrig function serve --port={PORT}", flush=True)
+    process = subprocess.Popen(words, cwd=folder, env=env)
+    try:
+        until = time.monotonic() + 60
+        while True:
+            try:
+                requests.get(f"http://127.0.0.1:{PORT}/", timeout=5)
+                break
+            except requests.ConnectionError:
+                assert process.poll() is None and time.monotonic() < until, "the function did not start"
+                time.sleep(0.1)
+        yield
+    finally:
+        process.terminate()
+        process.wait(30)
+
+
+def vertexrig(folder: Path, env: dict[str, str], *words: str, quiet: bool = False) -> str:
+    """Run a command of ours, shown as it would be typed."""
+    if not quiet:
+        print(f"\n$ vertexrig {shlex.join(words)}", flush=True)
+    done = subprocess.run(
+        [sys.executable, "-m", "vertexrig", *words], cwd=folder, env=env, text=True, stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL if quiet else None, timeout=900,
+    )  # fmt: skip
+    if not quiet:
+        print(done.stdout, end="", flush=True)
+    if done.returncode:
+        sys.exit(f"vertexrig {shlex.join(words)} ended with {done.returncode}")
+    return done.stdout
+
+
+if __name__ == "__main__":
+    main()
