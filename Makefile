@@ -55,7 +55,7 @@ test: $(READY) ## Run the tests
 	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal
 
 test-old: $(READY) ## Run the trainer's tests on Python 3.10 with TensorFlow 2.17, as in the newest prebuilt container
-	@test -x build/venv-tf2.17/bin/python || sh tests/trainer/old_python.sh build/venv-tf2.17
+	@test -e build/venv-tf2.17/.ready || sh tests/trainer/old_python.sh build/venv-tf2.17
 	@TRAINER_OLD_PYTHON=$(CURDIR)/build/venv-tf2.17/bin/python $(VENV)/bin/python -m pytest tests/trainer/test_trainer_package.py
 
 check: lint types test ## Lint, types, tests

@@ -18,12 +18,12 @@ LOCAL = [
     "google-crc32c>=1.5",
     "tzdata",
 ]
-TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib"]
+TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib", "tensorboard"]
 DEV = [
     *TRIGGER,
     *LOCAL,
     *TRAINER,
-    "tensorflow-datasets",
+    'tensorflow-datasets; python_version >= "3.11"',  # on 3.10 it holds protobuf back
     "pytest>=8",
     "pytest-xdist>=3.5",
     "hypothesis>=6.100",

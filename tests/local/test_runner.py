@@ -16,7 +16,7 @@ import psutil
 import pytest
 from jobkit import job, pool, sdist
 
-from vertexrig.local.runner import Control, JobResult, Line, LocalImage, RunOptions, run_job
+from vertexrig.local.runner import Control, JobResult, Line, LocalImage, RunOptions, programs, run_job
 
 FAST = RunOptions(grace=0.5)
 WAIT = "import time; time.sleep(600)"
@@ -482,3 +482,45 @@ def test_slow_start_stays_pending(root: Path) -> None:
     control.cancel()
     thread.join()
     assert results[0].state == "JOB_STATE_CANCELLED" and time.time() > 0
+
+
+def test_docker_runs_a_container_spec(root: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Where an engine answers, the image runs with the contract's variables by name, /gcs mounted and paths below it."""
+    record = tmp_path / "record"
+    fake = tmp_path / "docker"
+    fake.write_text(
+        f"#!{sys.executable}\nimport json, os, sys\n"
+        "if sys.argv[1] == 'info': print('ID')\n"
+        f"else: open({str(record)!r}, 'a').write(json.dumps([sys.argv[1:], dict(os.environ)]) + '\\n')\n"
+        "sys.exit(7 if sys.argv[1] == 'run' else 0)\n"
+    )
+    fake.chmod(0o755)
+    monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
+    programs.docker.cache_clear()
+    container = {"imageUri": "img:1", "command": ["sh", "-c"], "args": ["x", "gs://b/$(CLOUD_ML_JOB_ID)"]}
+    one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
+    try:
+        result = run_job(job(one), root=root, options=RunOptions(grace=0.5, job_id="77"))
+    finally:
+        programs.docker.cache_clear()
+    assert result.error is not None and "non-zero status of 7" in result.error.message
+    (run, variables), (cleanup, _) = map(json.loads, record.read_text().splitlines())
+    assert run[:6] == ["run", "--rm", "--name", "vertexrig-77-workerpool0-0", "--network", "host"]
+    assert f"{root}/gs:/gcs" in run and run[-6:] == ["--entrypoint", "sh", "img:1", "-c", "x", "/gcs/b/77"]
+    named = [run[i + 1] for i, word in enumerate(run) if word == "--env"]
+    assert "CLUSTER_SPEC" in named and "PATH" not in named and variables["CLOUD_ML_JOB_ID"] == "77"
+    assert cleanup == ["rm", "--force", "vertexrig-77-workerpool0-0"]
+
+
+def test_an_interpreter_chosen_for_an_image(root: Path, tmp_path: Path) -> None:
+    """The layer stands on the Python chosen for the image and sees what is installed there; a wrong one is named."""
+    subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "base")], check=True, timeout=120)
+    site = next((tmp_path / "base").glob("lib/python*/site-packages"))
+    (site / "only_there.py").write_text("NAME = 'base'")
+    options = RunOptions(grace=0.5, interpreters={"*tf-cpu.2-17*": str(tmp_path / "base/bin/python")})
+    lines: list[Line] = []
+    code = "import only_there; print(only_there.NAME)"
+    result = run_job(job(pool(code)), root=root, on_line=lines.append, options=options)
+    assert result.succeeded and "base" in output(lines), result.error
+    result = run_job(job(pool(code)), root=root, options=RunOptions(interpreters={"*": "/no/python"}))
+    assert result.error is not None and "interpreter '/no/python' cannot be used" in result.error.message

@@ -255,8 +255,10 @@ def test_jobs_survive_a_kill_of_the_server(tmp_path: Path) -> None:
     queued = api.create(job(pool("pass"), pool("pass")))["name"]
     for name in (again, never):
         api.wait(name, "JOB_STATE_RUNNING")
-    workers = psutil.Process(first.pid).children(recursive=True)
-    assert len(workers) == 6  # three replicas and their wardens
+    until = time.monotonic() + 60
+    while len(workers := psutil.Process(first.pid).children(recursive=True)) < 6:  # three replicas and their wardens
+        assert time.monotonic() < until
+        time.sleep(0.02)
     os.kill(first.pid, signal.SIGKILL)
     _, alive = psutil.wait_procs(workers, timeout=30)
     assert alive == [] and server.find(tmp_path) is None and server.status(tmp_path) is None
@@ -321,3 +323,30 @@ def test_status_and_env(here: server.Running) -> None:
     assert variables["CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM"] == f"{here.url}/vertex/"
     assert variables["STORAGE_EMULATOR_HOST"] == here.url
     assert json.dumps(variables)
+
+
+def test_a_full_disk_fails_the_job_and_not_the_server(tmp_path: Path) -> None:
+    """When nothing more can be written, a job fails with the reason as soon as that can be kept, and the server goes on."""
+    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    here = server.up(tmp_path, 0)
+    try:
+        api = Api(here.url)
+        api.wait(api.create(job(pool("pass")))["name"])  # the package is installed
+        process = psutil.Process(here.pid)
+        flag = tmp_path / "gs/packages/go"
+        code = f"import time\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.01)\nfor i in range(100_000): print('x' * 500)"
+        name = api.create(job(pool(code)))["name"]
+        api.wait(name, "JOB_STATE_RUNNING")
+        process.rlimit(psutil.RLIMIT_FSIZE, (4_500_000, -1))  # no file may grow further: what a full disk looks like
+        flag.touch()
+        log = tmp_path / "jobs" / name.rpartition("/")[2] / "logs/workerpool0-0.log"
+        until = time.monotonic() + 60
+        while process.children(recursive=True) and time.monotonic() < until:
+            time.sleep(0.05)
+        assert process.children(recursive=True) == [] and log.stat().st_size <= 4_500_000
+        process.rlimit(psutil.RLIMIT_FSIZE, (-1, -1))
+        done = api.wait(name)
+        assert done["state"] == "JOB_STATE_FAILED" and done["error"]["code"] == 13, done
+        assert api.wait(api.create(job(pool("pass")))["name"])["state"] == "JOB_STATE_SUCCEEDED"
+    finally:
+        server.down(tmp_path)

@@ -75,9 +75,9 @@ def broken(draw: st.DrawFn) -> tuple[str, Any]:
 @pytest.fixture(scope="module")
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     root = tmp_path_factory.mktemp("fuzz")
-    with server.running(Settings(root, slots=2, checks=True, run=RunOptions(grace=0.1))) as here:
-        with httpx.Client(base_url=here.url, timeout=60) as client:
-            yield client
+    settings = Settings(root, slots=2, run=RunOptions(grace=0.1))
+    with server.running(settings) as here, httpx.Client(base_url=here.url, timeout=60) as client:
+        yield client
 
 
 def good(answer: httpx.Response) -> None:

@@ -30,9 +30,9 @@ def _body(draw: st.DrawFn, continuous: bool) -> dict[str, Any]:
         }
     elif kind == "integer":
         low = draw(
-            st.integers(1 if positive else -(2**53), 2**53) if continuous else st.integers(1 if positive else -3, 5)
+            st.integers(1 if positive else -(2**52), 2**52) if continuous else st.integers(1 if positive else -3, 5)
         )
-        width = draw(st.integers(0, 4) | st.integers(0, 2**53)) if continuous else draw(st.integers(0, 4))
+        width = draw(st.integers(0, 4) | st.integers(0, 2**52)) if continuous else draw(st.integers(0, 4))
         body = {"integerValueSpec": {"minValue": low, "maxValue": low + width}}
     else:
         low = draw(st.floats(1e-9 if positive else -1e300, 1e6))

@@ -25,8 +25,11 @@ def finish(processes: Mapping[str, Launched]) -> None:
 
 
 def test_chief_and_worker_train_agree_and_only_the_chief_writes(launch_cluster: Cluster, tmp_path: Path) -> None:
-    """Two processes end with 0 and equal weights; the outputs are the chief's; no temporary folder stays."""
-    processes = launch_cluster({"chief": 1, "worker": 1}, *QUICK, "--tensorboard=true", "--collective=ring")
+    """Two processes end with 0 and equal weights; the outputs are the chief's; no temporary folder stays. An evaluator
+    beside them scores the last save."""
+    processes = launch_cluster(
+        {"chief": 1, "worker": 1, "evaluator": 1}, *QUICK, "--tensorboard=true", "--collective=ring"
+    )
     finish(processes)
     assert len(digests(processes)) == 1
     told = summary(tmp_path)
@@ -39,7 +42,8 @@ def test_chief_and_worker_train_agree_and_only_the_chief_writes(launch_cluster: 
     assert processes["worker-0"].out == "" and "accuracy" in processes["chief-0"].out
     assert len(metrics(tmp_path)) == told["epochs"] + 1
     assert float(metrics(tmp_path)[-1]["accuracy"]) == told["accuracy"]
-    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == ["train", "validation"]
+    assert "evaluator: step 44, " in processes["evaluator-0"].out
+    assert sorted(path.name for path in (tmp_path / "logs").iterdir()) == ["evaluator", "train", "validation"]
     assert list((tmp_path / "tmp").iterdir()) == []
 
 

@@ -71,7 +71,7 @@ def test_a_cluster_survives_the_loss_of_its_worker_and_of_its_chief(
 
 def test_a_finished_run_is_not_gone_on_with_by_accident(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """The same directories again: a new run. An unfinished run with other flags there: an error that names them."""
-    assert launch(*QUICK, "--epochs=1").wait().code == 0
+    assert launch(*QUICK, "--epochs=1", "--save_every=1000").wait().code == 0
     again = launch(*QUICK, "--epochs=8", "--save_every=5", name="again")
     again.wait_for("epoch 2/")
     again.kill()

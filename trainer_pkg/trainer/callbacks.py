@@ -117,10 +117,9 @@ class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
         self._print(row)
         self.reporter.report(row["val_accuracy"], progress.step)
         self._stop_early()
-        if (
-            not self.config.save_every
-            or progress.step // self.config.save_every > self._last_save // self.config.save_every
-        ):
+        every = self.config.save_every
+        last = self.model.stop_training or progress.epoch >= self.config.epochs
+        if not every or last or progress.step // every > self._last_save // every:
             self._save()
 
     def _keep_best(self) -> None:

@@ -29,6 +29,30 @@ class CaffePreprocessing(layers.Layer):
         return tf.reverse(images, axis=[-1]) - tf.constant([103.939, 116.779, 123.68], images.dtype)
 
 
+@keras.utils.register_keras_serializable("trainer")
+class Classifier(keras.Model):  # type: ignore[misc]
+    """A model whose steps update the metrics without reading them.
+
+    Keras reads every metric in every step; under MultiWorkerMirroredStrategy each of these reads is three collective
+    operations (nine per step here), and none of the numbers is used before the epoch ends. Keras takes them from the
+    metrics themselves at the end of an epoch as long as the step's result has their names.
+    """
+
+    def compute_metrics(self, x: Any, y: Any, y_pred: Any, sample_weight: Any) -> dict[str, Any]:
+        self.compiled_metrics.update_state(y, y_pred, sample_weight)
+        self.distribute_reduction_method = "first"
+        return {name: tf.constant(0.0) for name in self.metrics_names}
+
+    def train_step(self, data: Any) -> dict[str, Any]:
+        """One step; its "loss" is that of this replica's part of the batch."""
+        x, y, sample_weight = keras.utils.unpack_x_y_sample_weight(data)
+        with tf.GradientTape() as tape:
+            y_pred = self(x, training=True)
+            loss = self.compute_loss(x, y, y_pred, sample_weight)
+        self.optimizer.minimize(loss, self.trainable_variables, tape=tape)
+        return {**self.compute_metrics(x, y, y_pred, sample_weight), "loss": loss}
+
+
 def channels(config: Config, data_channels: int) -> int:
     """Channels of the model's input: a backbone takes RGB whatever the data has."""
     return 3 if config.model in BACKBONES else data_channels
@@ -72,7 +96,7 @@ def build(config: Config, shape: tuple[int, int, int], num_classes: int, *, pret
     logits = layers.Dense(num_classes, kernel_regularizer=penalty, name="logits")(features)
     # float32 whatever the policy: probabilities in 16 bits are too coarse for the loss.
     outputs = layers.Activation("softmax", dtype="float32", name="probabilities")(logits)
-    return keras.Model(inputs, outputs, name=config.model)
+    return Classifier(inputs, outputs, name=config.model)
 
 
 def _cnn(config: Config, inputs: Any, penalty: Any) -> Any:

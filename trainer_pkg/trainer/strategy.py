@@ -62,11 +62,6 @@ class Setup:
     replicas: int
     devices: Devices
 
-    @property
-    def pipelines(self) -> int:
-        """Input pipelines that together make a global batch."""
-        return int(self.strategy.extended._input_workers.num_workers) if self.name == "tpu" else 1
-
 
 def virtual_devices(environ: Mapping[str, str] = os.environ) -> int:
     """The number in TRAINER_VIRTUAL_DEVICES, 0 when unset.

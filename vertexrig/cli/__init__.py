@@ -27,6 +27,17 @@ VERBS = {
     "package": ("package", "Build the trainer's package."),
     "rehearse": ("rehearse", "Run a job's or sweep's YAML on this machine."),
     "local": ("local", "Start and stop the local Vertex: the REST APIs on this machine."),
+    "submit": ("submit", "Create a job or sweep on Vertex AI, exactly once."),
+    "jobs": ("jobs", "List jobs and sweeps."),
+    "watch": ("watch", "Follow a job to its end."),
+    "logs": ("logs", "Stream a job's log."),
+    "cancel": ("cancel", "Stop a job, and see that it stops."),
+    "trials": ("trials", "Show the trials of a sweep."),
+    "best": ("best", "Show a sweep's best trial."),
+    "report": ("report", "Write a job as a Markdown page."),
+    "schedule": ("schedule", "Make Cloud Scheduler match the project file."),
+    "function": ("function", "Stage, serve and deploy the Cloud Function that starts jobs."),
+    "doctor": ("doctor", "Look whether everything is there that a job needs."),
 }
 
 

@@ -2,7 +2,10 @@
 
 from __future__ import annotations
 
+import shutil
+import sqlite3
 import threading
+import time
 from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
@@ -16,6 +19,7 @@ from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import Control, JobError, Line, run_job
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.lines import SERVICE
+from vertexrig.local.runner.run import job_folder
 from vertexrig.local.store import Store, Stored
 from vertexrig.spec import Document
 
@@ -117,6 +121,7 @@ class Jobs:
             message = f"CustomJob {name} is in state {body['state']} and cannot be deleted. Cancel it first."
             raise ApiError(400, message, status="FAILED_PRECONDITION")
         self.store.remove(name)
+        shutil.rmtree(job_folder(self.settings.root, resources.last_part(name)), ignore_errors=True)
 
     def fault(self, name: str, *, kill: str = "", preempt: bool = False) -> None:
         """Kill a replica of a running job, or take its machines away."""
@@ -187,10 +192,9 @@ class Jobs:
         try:
             self._run_with(name, control)
         except Exception as error:  # a mistake of ours must not leave a job running for ever
-            self._end(
-                name, FAILED, JobError(rules.INTERNAL, f"Internal error occurred for the current attempt: {error!r}")
-            )
-            if not isinstance(error, (VertexrigError, OSError)):
+            message = f"Internal error occurred for the current attempt: {error}"
+            self._end_surely(name, JobError(rules.INTERNAL, message))
+            if not isinstance(error, (VertexrigError, OSError, sqlite3.Error)):
                 raise
         finally:
             with self._lock:
@@ -239,13 +243,21 @@ class Jobs:
         self.store.change(name, edit)
         self._tell(name, state)
 
+    def _end_surely(self, name: str, error: JobError) -> None:
+        """Let a job fail, also when the disk is full: then as soon as there is room."""
+        while True:
+            try:
+                return self._end(name, FAILED, error)
+            except (sqlite3.Error, OSError):
+                if self._closing:
+                    return None  # the next server takes the job up
+                time.sleep(1.0)
+
     def _tell(self, name: str, state: str) -> None:
         for listener in self._listeners:
             listener(name, state)
 
     def _say(self, name: str, text: str, severity: str) -> None:
-        import time
-
         self.sink.write(name, [Line(time.time(), SERVICE, severity, text)])
 
 

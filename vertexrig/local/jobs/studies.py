@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import sqlite3
 import threading
+import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -224,15 +226,28 @@ class Studies:
 
     def _work(self, name: str) -> None:
         try:
-            self._study(name)
+            while not self._tried(name):
+                time.sleep(1.0)
         except Exception as error:  # a mistake of ours must not leave a study running for ever
-            self._move(name, FAILED, {"code": rules.INTERNAL, "message": f"Internal error: {error!r}"})
-            if not isinstance(error, (VertexrigError, OSError)):
+            self._move(
+                name,
+                FAILED,
+                {"code": rules.INTERNAL, "message": f"Internal error occurred for the current attempt: {error}"},
+            )
+            if not isinstance(error, VertexrigError):
                 raise
         finally:
             with self._lock:
                 for table in (self._runs, self._threads, self._wakes):
                     table.pop(name, None)
+
+    def _tried(self, name: str) -> bool:
+        """Run a study to its end; False if the disk was full, after which it goes on from what is stored."""
+        try:
+            self._study(name)
+        except (sqlite3.Error, OSError):
+            return self._closing
+        return True
 
     def _study(self, name: str) -> None:
         stored = self._stored(name)

@@ -6,6 +6,7 @@ import codecs
 import json
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import dataclass
 from datetime import datetime, timezone
 from pathlib import Path
@@ -95,26 +96,41 @@ class LogFiles:
 
     Args:
         folder: Made when the first line comes.
+
+    Attributes:
+        trouble: Why lines could not be written (a full disk), None while they can; after that they are dropped.
     """
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
+        self.trouble: OSError | None = None
         self._files: dict[str, TextIO] = {}
 
     def write(self, line: Line) -> None:
         """Append one line; it is on disk after the next `flush`."""
-        file = self._files.get(line.task)
-        if file is None:
-            self.folder.mkdir(parents=True, exist_ok=True)
-            path = self.folder / f"{line.task}.log"
-            file = self._files[line.task] = path.open("a", encoding="utf-8", errors="replace")
-        file.write(f"{line.timestamp} {line.severity} {line.text}\n")
+        if self.trouble is not None:
+            return
+        try:
+            file = self._files.get(line.task)
+            if file is None:
+                self.folder.mkdir(parents=True, exist_ok=True)
+                path = self.folder / f"{line.task}.log"
+                file = self._files[line.task] = path.open("a", encoding="utf-8", errors="replace")
+            file.write(f"{line.timestamp} {line.severity} {line.text}\n")
+        except OSError as error:
+            self.trouble = error
 
     def flush(self) -> None:
-        for file in self._files.values():
-            file.flush()
+        """Hand what was written to the system, where it survives this process."""
+        try:
+            for file in self._files.values() if self.trouble is None else ():
+                file.flush()
+        except OSError as error:
+            self.trouble = error
 
     def close(self) -> None:
+        """Close the files."""
         for file in self._files.values():
-            file.close()
+            with suppress(OSError):
+                file.close()
         self._files.clear()

@@ -213,11 +213,13 @@ class _Run:
         try:
             self.state(PENDING)
             self._prepare()
+            delay = 0.0
             while True:
                 try:
+                    self._wait(delay)
                     self._attempt()
                 except _Again:
-                    self._wait(self.options.restart_delay)
+                    delay = self.options.restart_delay
         except _Ended as end:
             return self._result(end.state, end.error)
         except VertexrigError as error:
@@ -227,6 +229,10 @@ class _Run:
                 return self._result(CANCELLED, JobError(policy.CANCELLED, "CANCELED"))
             self.say(str(error), "ERROR")
             return self._result(FAILED, self._refusal(error))
+        except BrokenPipeError:  # whoever listens to the lines has gone
+            raise
+        except OSError as error:
+            return self._result(FAILED, _internal(error))
 
     def _refusal(self, error: VertexrigError) -> JobError:
         if not isinstance(error, PackageError):
@@ -402,6 +408,8 @@ class _Run:
         wait = limit - time.monotonic()
         ended = self.children.poll(None if wait == float("inf") else max(wait, 0.0))
         self._flush()
+        if self.files.trouble is not None:
+            raise _Ended(FAILED, _internal(self.files.trouble))
         self._asked()
         for child in ended:
             self._end_of(child)
@@ -476,6 +484,11 @@ class _Run:
         folder = environment.local_path(uri, self.root)
         found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         return [f"{uri}/{path.relative_to(folder).as_posix()}" for path in found[:_OUTPUTS_LISTED]]
+
+
+def _internal(error: OSError) -> JobError:
+    """A failure of this machine, such as a full disk."""
+    return JobError(policy.INTERNAL, f"Internal error occurred for the current attempt: {error}")
 
 
 def _scheduling(job: Mapping[str, Any]) -> policy.Scheduling:

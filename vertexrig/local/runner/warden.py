@@ -21,8 +21,6 @@ import socket
 import sys
 import time
 
-# pathlib takes as long to import as all the rest
-
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LINUX = sys.platform == "linux"

@@ -1,0 +1,25 @@
+"""The Cloud Function: what functions-framework calls, and nothing else. Everything is in vertexrig.trigger."""
+
+import sys
+from pathlib import Path
+
+FOLDER = Path(__file__).resolve().parent
+sys.path.insert(0, str(FOLDER))  # functions-framework puts it last, behind any installed vertexrig
+
+import functions_framework  # noqa: E402
+
+from vertexrig import trigger as rig  # noqa: E402
+
+APPLICATION = rig.application(FOLDER)
+
+
+@functions_framework.http
+def trigger(request):
+    """Answer an HTTP request: POST / starts a job, GET / lists, GET /jobs/ID tells."""
+    return rig.http(APPLICATION, request)
+
+
+@functions_framework.cloud_event
+def on_event(event):
+    """Start a job for a Pub/Sub message or a finished object."""
+    APPLICATION.event(event["type"], event["source"], event["id"], event.data)

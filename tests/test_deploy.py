@@ -1,0 +1,108 @@
+"""Deployment: the staged folder, and the gcloud commands as far as the real gcloud checks them without a cloud."""
+
+from __future__ import annotations
+
+import json
+import os
+import shlex
+import subprocess
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import clouds, tools
+from vertexrig import deploy, stage
+from vertexrig.errors import ConfigError, UsageError
+
+DATA: dict[str, Any] = {**clouds.PROJECT, "service_account": "train@my-project.iam.gserviceaccount.com"}
+
+
+def test_the_staged_folder(tmp_path: Path) -> None:
+    """It holds main.py, pinned requirements, the tool without its command line and local Vertex, templates, and the
+    project file; staging again replaces it, and nothing else is ever overwritten."""
+    loaded = clouds.loaded(tmp_path)
+    staged = stage.stage(loaded, tmp_path / "out")
+    names = {file.relative_to(staged.folder).as_posix() for file in staged.folder.rglob("*") if file.is_file()}
+    assert {"main.py", "requirements.txt", "vertexrig.yaml", "vertexrig/trigger.py", "templates/cpu.yaml.j2"} <= names
+    assert not [
+        name for name in names if name.startswith(("vertexrig/cli", "vertexrig/local")) or name.endswith(".pyc")
+    ]
+    assert staged.files == len(names) and staged.size < 2_000_000
+    lines = [line for line in (staged.folder / "requirements.txt").read_text().splitlines() if line and line[0] != "#"]
+    assert all("==" in line for line in lines) and len(lines) == staged.requirements
+    locked = (tools.REPOSITORY / "constraints.txt").read_text().lower().replace("_", "-")
+    assert not [line for line in lines if line.lower().replace("_", "-") not in locked]
+    (staged.folder / "old").write_text("")
+    assert not (stage.stage(loaded, tmp_path / "out").folder / "old").exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/work.txt").write_text("")
+    with pytest.raises(UsageError, match="holds something"):
+        stage.stage(loaded, tmp_path / "mine")
+
+
+def test_least_roles(tmp_path: Path) -> None:
+    """The function's identity gets three roles, each as narrow as there is, its caller one, and nobody else may call."""
+    steps = deploy.commands(clouds.loaded(tmp_path, DATA), tmp_path / "out")
+    text = "\n".join(step.line for step in steps)
+    roles = [word for step in steps for word in step.words if word.startswith("--role=")]
+    assert roles == [
+        "--role=roles/aiplatform.user",
+        "--role=roles/storage.objectUser",
+        "--role=roles/iam.serviceAccountUser",
+    ]
+    assert "--no-allow-unauthenticated" in text and "add-invoker-policy-binding" in text and "allUsers" not in text
+    assert "gs://my-bucket " in text and "service-accounts add-iam-policy-binding train@my-project" in text
+
+
+def test_values_for_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Variables that the project file names are passed on, whatever they hold; those of a local Vertex never are."""
+    for name, value in {"TEAM": "a,b=c@d e", "VERTEXRIG_AIPLATFORM": "http://127.0.0.1"}.items():
+        monkeypatch.setenv(name, value)
+    variables = ("TEAM", "VERTEXRIG_AIPLATFORM", "UNSET_ONE")
+    steps = deploy.commands(clouds.loaded(tmp_path, DATA), tmp_path, variables)
+    (words,) = [step.words for step in steps if "functions" in step.words and "deploy" in step.words]
+    assert [word for word in words if "env-vars" in word] == ["--set-env-vars=^|^TEAM=a,b=c@d e"]
+
+
+@pytest.mark.parametrize("runtime", ["python311", "python3", "nodejs20", "python312; rm"])
+def test_an_old_runtime_is_refused(tmp_path: Path, runtime: str) -> None:
+    """A runtime older than python312 is refused with the line of the key."""
+    data = {**DATA, "trigger": {"runtime": runtime}}
+    with pytest.raises(ConfigError, match="python312 or newer"):
+        deploy.commands(clouds.loaded(tmp_path, data), tmp_path)
+
+
+def test_gcloud_takes_every_command(tmp_path: Path, gcloud: str) -> None:
+    """The real gcloud parses each command that is printed: none ends with a usage error (exit code 2)."""
+    clouds.loaded(tmp_path, DATA)
+    printed = tools.vertexrig("function", "deploy", cwd=tmp_path)
+    assert printed.returncode == 0, printed.stderr
+    lines = [line for line in printed.stdout.splitlines() if not line.startswith("#")]
+    dead = {
+        f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}": "http://127.0.0.1:9/"
+        for name in ("CLOUDFUNCTIONS", "RUN", "IAM", "CLOUDRESOURCEMANAGER", "SERVICEUSAGE", "STORAGE")
+    }
+    env = {**os.environ, **dead, "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true", "CLOUDSDK_CONFIG": str(tmp_path / "c"), "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}  # fmt: skip
+    assert len(lines) == 9
+
+    def run(line: str) -> str:
+        try:
+            done = subprocess.run(shlex.split(line), env=env, capture_output=True, text=True, timeout=20)
+        except subprocess.TimeoutExpired:
+            return ""  # past its arguments, and trying again to reach a service that is not there
+        return done.stderr if done.returncode == 2 or "unrecognized arguments" in done.stderr else ""
+
+    with ThreadPoolExecutor(len(lines)) as pool:
+        said = list(pool.map(run, [line.split(" || ")[-1] for line in lines]))
+    assert not any(said), said
+
+
+def test_the_command(tmp_path: Path) -> None:
+    """`vertexrig function build` stages the folder and says what is in it."""
+    clouds.loaded(tmp_path)
+    done = tools.vertexrig("function", "build", "--format=json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = json.loads(done.stdout)
+    assert Path(tmp_path, said["folder"]).name == "function" and said["files"] > 20

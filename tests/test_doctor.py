@@ -1,0 +1,174 @@
+"""The doctor, and the verbs about submitted jobs, against the local Vertex."""
+
+from __future__ import annotations
+
+import json
+import time
+from collections.abc import Iterator
+from dataclasses import replace
+from datetime import date
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import clouds, tools
+from tests.local.jobkit import sdist
+from vertexrig import doctor, submit
+from vertexrig.local import server
+from vertexrig.local.runner import RunOptions
+from vertexrig.rest import Rest
+from vertexrig.storage import Storage
+from vertexrig.vertex import Vertex
+
+TASK = """
+import json, os, sys
+rate = next((float(one.split("=")[1]) for one in sys.argv if one.startswith("--learning_rate=")), 0.1)
+path = os.environ.get("CLOUD_ML_HP_METRIC_FILE", "/var/hypertune/output.metrics")
+with open(path, "a") as file:
+    file.write(json.dumps({"timestamp": 1.0, "trial": os.environ.get("CLOUD_ML_TRIAL_ID", "1"), "accuracy": str(rate), "global_step": "1"}) + "\\n")
+print("rate", rate)
+if rate > 2: sys.exit(3)
+"""
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
+    """A local Vertex whose jobs really run."""
+    root = tmp_path_factory.mktemp("cloud")
+    with clouds.cloud(root, run=RunOptions(grace=0.5)) as running:
+        sdist(root / "vertex/gs/my-bucket/packages/trainer.tar.gz", task=TASK)
+        yield running
+
+
+def patient(here: server.Running, folder: Path, said: dict[str, str] | None = None, **parts: Any) -> doctor.Patient:
+    """What the doctor looks at; `said` is what gcloud prints for a command that begins so."""
+
+    def gcloud(words: list[str]) -> str | None:
+        return next((text for start, text in (said or {}).items() if " ".join(words).startswith(start)), None)
+
+    storage = Storage(clouds.BUCKET, url=here.url)
+    one = doctor.Patient(clouds.loaded(folder), clouds.vertex(here), storage, gcloud, date(2026, 11, 21))
+    return replace(one, **parts)
+
+
+def outcomes(check: Any, one: doctor.Patient) -> dict[str, tuple[str, str]]:
+    return {result.name: (result.outcome, result.fix) for result in check(one)}
+
+
+def test_the_command(here: server.Running, tmp_path: Path) -> None:
+    """`vertexrig doctor` prints what it found and what to type, and fails for what is wrong."""
+    clouds.loaded(tmp_path)
+    done = tools.vertexrig("doctor", "--format=json", cwd=tmp_path, env=clouds.variables(here))
+    found = {row["name"]: row["outcome"] for row in json.loads(done.stdout)["results"]}
+    assert (
+        found["Vertex AI"] == "ok"
+        and found["clock"] == "ok"
+        and found["runtime"] == "ok"
+        and found["budget"] == "warning"
+    )
+    wrong = [name for name, outcome in found.items() if outcome == "error"]
+    assert done.returncode == (1 if wrong else 0) and set(wrong) <= {"bucket"}
+
+
+def test_the_bucket_s_region(here: server.Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A bucket in another region, in a multi-region, or not there at all is wrong, with the command that makes one."""
+    one = patient(here, tmp_path)
+    for location, outcome in (("US-CENTRAL1", "ok"), ("US", "error"), ("EUROPE-WEST4", "error"), (None, "error")):
+        metadata = None if location is None else {"location": location}
+        monkeypatch.setattr(Storage, "metadata", lambda _, metadata=metadata: metadata)
+        found, fix = outcomes(doctor._bucket, one)["bucket"]
+        assert found == outcome and ("buckets create gs://my-bucket --location=us-central1" in fix) == (
+            outcome == "error"
+        )
+    assert outcomes(doctor._bucket, replace(one, storage=None))["bucket"][0] == "error"
+
+
+def test_an_old_runtime(here: server.Running, tmp_path: Path) -> None:
+    """A runtime that cannot be deployed on the day is wrong."""
+    one = patient(here, tmp_path)
+    assert outcomes(doctor._trigger, one)["runtime"][0] == "ok"
+    assert outcomes(doctor._trigger, replace(one, today=date(2029, 5, 1)))["runtime"][0] == "error"
+
+
+def test_gcloud_s_version(here: server.Running, tmp_path: Path) -> None:
+    """An old gcloud and none at all are warnings with what to do."""
+    for text, outcome in (
+        ('"Google Cloud SDK": "528.0.0"', "ok"),
+        ('"Google Cloud SDK": "400.0.0"', "warning"),
+        ("", "warning"),
+    ):
+        assert outcomes(doctor._gcloud, patient(here, tmp_path, {"version": text}))["gcloud"][0] == outcome
+
+
+def test_roles(here: server.Running, tmp_path: Path) -> None:
+    """A role that is given is fine, one that is not is wrong, and a function that anybody may call is wrong."""
+    cloud = Vertex("my-project", "us-central1", url="https://example.invalid")
+
+    def policy(role: str, member: str) -> str:
+        return json.dumps({"bindings": [{"role": role, "members": [member]}]})
+
+    runtime = "serviceAccount:vertexrig-trigger@my-project.iam.gserviceaccount.com"
+    said = {"projects": policy("roles/aiplatform.user", runtime), "run": policy("roles/run.invoker", "allUsers")}
+    found = outcomes(doctor._roles, patient(here, tmp_path, said, vertex=cloud))
+    assert [outcome for outcome, _ in found.values()] == ["ok", "error"]
+    assert "remove-iam-policy-binding" in list(found.values())[1][1]
+    assert {outcome for outcome, _ in outcomes(doctor._roles, patient(here, tmp_path, vertex=cloud)).values()} == {
+        "unknown"
+    }
+
+
+def test_no_service(here: server.Running, tmp_path: Path) -> None:
+    """With nothing to reach, what cannot be found out is unknown, and there is no traceback."""
+    dead = Vertex("my-project", "us-central1", url="http://127.0.0.1:9")
+    dead.rest = Rest("http://127.0.0.1:9/v1", "Vertex AI", attempts=1)
+    assert outcomes(doctor._api, patient(here, tmp_path, vertex=dead))["Vertex AI"][0] == "unknown"
+    assert outcomes(doctor._clock, patient(here, tmp_path, vertex=dead, storage=None))["clock"][0] == "unknown"
+
+
+def test_the_verbs(here: server.Running, tmp_path: Path) -> None:
+    """jobs, watch, trials, best, report, logs and cancel do what they say on a sweep and a job that really run."""
+    data = {**clouds.PROJECT, "sweeps": {"sweep": {**clouds.PROJECT["sweeps"]["sweep"], "max_trial_count": 3}}}
+    submitter = clouds.submitter(here, tmp_path, data)
+
+    def run(*words: str, code: int = 0) -> str:
+        done = tools.vertexrig(*words, cwd=tmp_path, env=clouds.variables(here))
+        assert done.returncode == code, (words, done.stdout, done.stderr)
+        return done.stdout
+
+    sweep = submitter.submit(submitter.prepare(submit.Request("sweep")), submit.request_key("verbs"), "x")
+    watched = run("watch", "sweep", "--poll=0.1")
+    assert "SUCCEEDED  (3 succeeded of 3)" in watched.splitlines()[-1]
+    rows = json.loads(run("trials", sweep.name, "--format=json"))["trials"]
+    assert len(rows) == 3 and rows[0]["note"] == "best" and rows[0]["accuracy"] == max(row["accuracy"] for row in rows)
+    (best,) = json.loads(run("best", "sweep", "--format=json"))["best"]
+    assert best["id"] == rows[0]["trial"]
+    assert run("best", "sweep", "--format=args").startswith("--learning_rate=")
+    page = run("report", "sweep")
+    assert page.startswith("# sweep\n") and "| trial | state |" in page and "| best |" in page
+    assert "custom-jobs stream-logs" in run("logs", "sweep", "--trial=1", "--print-command")
+    run("logs", "sweep", "--print-command", code=2)
+    listed = json.loads(run("jobs", "--format=json"))["jobs"]
+    assert [job["name"] for job in listed] == [sweep.name]
+
+    bad = submit.Request("cpu", {}, {"note": "x"})
+    failing = submitter.submit(submitter.prepare(bad), submit.request_key("fails"), "x")
+    run("watch", failing.name.rsplit("/", 1)[-1], "--poll=0.1")
+    run("cancel", "nothing-of-the-kind", code=2)
+    run("trials", "cpu", code=2)
+    run("cancel", failing.name, code=2)
+
+
+def test_cancel_waits(tmp_path: Path) -> None:
+    """cancel comes back when the job has ended, and watch fails for a job that did not succeed."""
+    with clouds.cloud(tmp_path) as slow:
+        submitter = clouds.submitter(slow, tmp_path)
+        made = submitter.submit(submitter.prepare(submit.Request("cpu")), submit.request_key("c"), "x")
+        env = clouds.variables(slow)
+        until = time.monotonic() + 30
+        while tools.vertexrig("cancel", made.name, "--poll=0.1", cwd=tmp_path, env=env).returncode:
+            assert time.monotonic() < until
+        job = clouds.vertex(slow).get(made.name)
+        assert job is not None and job.state == "JOB_STATE_CANCELLED"
+        watched = tools.vertexrig("watch", made.name, cwd=tmp_path, env=env)
+        assert watched.returncode == 1 and "CANCELLED" in watched.stderr

@@ -1,0 +1,189 @@
+"""Schedules: cron lines in words, the plan, and Cloud Scheduler made to match, on the local Vertex with real clients."""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+import subprocess
+import time
+from collections.abc import Iterator
+from datetime import datetime, timezone
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import clouds, functions, tools
+from tests.local.jobkit import sdist
+from vertexrig import config, cron, schedules, stage
+from vertexrig.errors import ConfigError, UsageError
+from vertexrig.local import server
+from vertexrig.local.runner import RunOptions
+from vertexrig.scheduler import Scheduler
+
+WORDS = [
+    ("0 3 * * 1", "at 03:00 on Monday"),
+    ("30 6 * * *", "every day at 06:30"),
+    ("0 0,12 * * *", "at 00:00 and 12:00"),
+    ("*/15 * * * *", "every 15 minutes"),
+    ("0 */6 * * *", "at minute 0 of every 6 hours"),
+    ("5 9-17 * * mon-fri", "at minute 5 of hour 9 to 17 on Monday to Friday"),
+    ("0 4 1 */3 *", "at 04:00 on day 1 of the month every 3 months"),
+    ("0 4 1,15 * 0", "at 04:00 on day 1 and 15 of the month or on Sunday"),
+    ("0 4 1 jan *", "at 04:00 on day 1 of the month in January"),
+    ("* * * * *", "every minute"),
+]
+
+
+@pytest.mark.parametrize("line, words", WORDS)
+def test_cron_in_words(line: str, words: str) -> None:
+    """A cron line is said in words, and it has a next run."""
+    assert cron.explain(line) == words and len(cron.next_runs(line, "UTC", 2)) == 2
+
+
+def test_next_runs_in_the_schedule_s_own_zone() -> None:
+    """The next runs are in the schedule's time zone, over the night when the clocks change."""
+    runs = cron.next_runs("0 3 * * *", "Europe/Berlin", 3, after=datetime(2026, 10, 24, tzinfo=timezone.utc))
+    assert [run.isoformat() for run in runs] == [
+        "2026-10-24T03:00:00+02:00", "2026-10-25T03:00:00+01:00", "2026-10-26T03:00:00+01:00",
+    ]  # fmt: skip
+    for line, zone in (
+        ("0 3 * *", "UTC"),
+        ("61 3 * * *", "UTC"),
+        ("0 3 * * *", "Europe/Berlinn"),
+        ("0 0 30 2 *", "UTC"),
+    ):
+        with pytest.raises(UsageError):
+            cron.next_runs(line, zone)
+
+
+DATA: dict[str, Any] = {
+    **clouds.PROJECT,
+    "trigger": {**clouds.PROJECT["trigger"], "function": "rig", "uri": "http://127.0.0.1:9"},
+    "schedules": {
+        "nightly": {"run": "sweep", "cron": "0 3 * * 1", "time_zone": "Europe/Berlin", "set": {"max_trial_count": 5}},
+        "weekly": {"run": "cpu", "cron": "30 6 * * 0", "paused": True, "args": {"epochs": 3}},
+    },
+}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
+    """A local Vertex that the tests of this module share."""
+    with clouds.cloud(tmp_path_factory.mktemp("cloud")) as running:
+        yield running
+
+
+def test_plan_and_apply(here: server.Running, tmp_path: Path, gcloud: str) -> None:
+    """plan prints a diff, apply makes it so and is idempotent, a change is one field, a schedule that goes is deleted, and
+    a job made by somebody else with the real gcloud stays as it is."""
+    env = {**server.env(here, project="my-project"), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud")}
+    url = {"VERTEXRIG_LOCAL": here.url}
+
+    def run(*words: str, code: int = 0) -> str:
+        done = tools.vertexrig("schedule", *words, cwd=tmp_path, env=url)
+        assert done.returncode == code, done.stderr
+        return done.stdout + done.stderr
+
+    def cloud(*words: str) -> subprocess.CompletedProcess[str]:
+        words = (gcloud, "scheduler", "jobs", *words, "--location=us-central1", "--format=json")
+        return subprocess.run(words, env={**os.environ, **env}, capture_output=True, text=True, timeout=120)
+
+    theirs = cloud("create", "http", "theirs", "--schedule=0 1 * * *", "--uri=http://127.0.0.1:9/")
+    assert theirs.returncode == 0, theirs.stderr
+    clouds.loaded(tmp_path, DATA)
+    assert "2 to create, 1 to pause" in run("plan")
+    assert "+ rig-nightly: create" in run("apply")
+    assert "2 to keep" in run("apply") and "2 to keep" in run("plan")
+    rows = {row["name"].rsplit("/", 1)[-1]: row for row in json.loads(cloud("list").stdout)}
+    assert set(rows) == {"theirs", "rig-nightly", "rig-weekly"}
+    job = rows["rig-nightly"]
+    assert (
+        job["timeZone"] == "Europe/Berlin"
+        and job["attemptDeadline"] == "180s"
+        and job["retryConfig"]["retryCount"] == 3
+    )
+    assert job["description"] == "sweep: at 03:00 on Monday" and rows["rig-weekly"]["state"] == "PAUSED"
+    token = job["httpTarget"]["oidcToken"]
+    assert token == {
+        "serviceAccountEmail": "rig-invoker@my-project.iam.gserviceaccount.com",
+        "audience": "http://127.0.0.1:9",
+    }
+
+    changed = copy.deepcopy(DATA)
+    changed["schedules"]["nightly"]["cron"] = "0 4 * * 1"
+    changed["schedules"]["weekly"]["paused"] = False
+    clouds.loaded(tmp_path, changed)
+    said = run("plan")
+    assert "schedule: 0 3 * * 1 -> 0 4 * * 1" in said and "1 to update, 1 to resume" in said
+    run("apply")
+    del changed["schedules"]["weekly"]
+    clouds.loaded(tmp_path, changed)
+    assert "- rig-weekly: delete" in run("apply")
+    run("pause", "nightly")
+    assert "1 to resume" in run("plan")
+    run("resume", "nightly")
+    assert "1 to keep" in run("plan")
+    assert {row["name"].rsplit("/", 1)[-1] for row in json.loads(cloud("list").stdout)} == {"theirs", "rig-nightly"}
+
+    taken = copy.deepcopy(DATA)
+    taken["trigger"]["function"], taken["schedules"] = "t", {"heirs": DATA["schedules"]["nightly"]}
+    loaded = clouds.loaded(tmp_path, taken)
+    there = [{"name": "projects/p/locations/l/jobs/t-heirs", "httpTarget": {}}]
+    with pytest.raises(UsageError, match="not made by this project"):
+        schedules.plan(loaded, there)
+
+
+WRONG = [
+    ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * *"}}}, "has 4 fields"),
+    ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * * *", "time_zone": "Mars"}}}, "'Mars' is no time zone"),
+    ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * * *", "set": {"image": "x"}}}}, "may not set 'image'"),
+    ({"schedules": {"x": {"run": "sweep", "cron": "0 3 * * *", "set": {"max_trial_count": 99}}}}, "above 50"),
+    ({"trigger": {}, "schedules": {"x": {"run": "cpu", "cron": "0 3 * * *"}}}, "URL is needed"),
+]
+
+
+@pytest.mark.parametrize("part, said", WRONG, ids=range(len(WRONG)))
+def test_a_wrong_schedule_is_told_with_its_line(tmp_path: Path, part: dict[str, Any], said: str) -> None:
+    """A schedule that could not run is refused before Cloud Scheduler is asked, with its line in the project file."""
+    with pytest.raises(ConfigError, match=said) as refused:
+        schedules.wanted(clouds.loaded(tmp_path, {**DATA, **part}))
+    assert refused.value.line
+
+
+TASK = """
+import json, os, sys
+from pathlib import Path
+folder = Path(os.environ["AIP_MODEL_DIR"].replace("gs://", "/gcs/"))
+print("trained with", sys.argv[1:])
+"""
+
+
+def test_a_scheduled_run_to_its_end(tmp_path: Path) -> None:
+    """The local Scheduler fires the staged function under functions-framework twice over, and one job runs to its end."""
+    run = RunOptions(grace=0.5)
+    with clouds.cloud(tmp_path, run=run, at_least_twice=True) as here:
+        sdist(tmp_path / "vertex/gs/my-bucket/packages/trainer.tar.gz", task=TASK)
+        clouds.loaded(tmp_path, {**DATA, "schedules": {}})
+        folder = stage.stage(config.load(tmp_path / "vertexrig.yaml"), tmp_path / "build/function").folder
+        with functions.serving(folder, clouds.variables(here)) as url:
+            data = {**DATA, "trigger": {**DATA["trigger"], "uri": url}}
+            loaded = clouds.loaded(tmp_path, data)
+            client = Scheduler("my-project", "us-central1", url=f"{here.url}/scheduler")
+            for step in schedules.plan(loaded, client.list(), client.normal):
+                if step.action == "create":
+                    client.create(step.job)
+            client.run("rig-weekly")
+            until = time.monotonic() + 120
+            while not (found := clouds.jobs(here)) or not found[0].ended:
+                assert time.monotonic() < until, found
+                time.sleep(0.1)
+            deliveries = sum("POST / cpu" in line for line in _logs(tmp_path))
+    (job,) = found
+    assert job.state == "JOB_STATE_SUCCEEDED", job.data
+    assert deliveries == 2 and "--epochs=3" in json.dumps(job.data)
+
+
+def _logs(folder: Path) -> list[str]:
+    return [line for file in (folder / "build").glob("function-*.log") for line in file.read_text().splitlines()]

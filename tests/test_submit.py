@@ -1,0 +1,411 @@
+"""Exactly one job per request: claims, healing after crashes, budgets, and services that fail."""
+
+from __future__ import annotations
+
+import copy
+import json
+import threading
+import time
+from collections.abc import Callable, Iterator
+from concurrent.futures import ThreadPoolExecutor
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from tests import clouds, tools
+from vertexrig import claims
+from vertexrig.budget import OverBudgetError
+from vertexrig.claims import Claims, InProgressError, Key, OtherBodyError
+from vertexrig.errors import ConfigError, FindingsError
+from vertexrig.local import server
+from vertexrig.local.jobs.settings import Fault
+from vertexrig.rest import Rest, RestError, retry_after
+from vertexrig.storage import Storage
+from vertexrig.submit import NoPackageError, Request, Submitted, Submitter, UnsureError, request_key
+
+Make = Callable[..., Submitter]
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
+    """A local Vertex that the tests of this module share."""
+    with clouds.cloud(tmp_path_factory.mktemp("cloud")) as running:
+        yield running
+
+
+@pytest.fixture
+def make(here: server.Running, tmp_path: Path) -> Make:
+    """Makes a submitter for a project whose trigger has a given budget."""
+
+    def submitter(*, url: str = "", budget: dict[str, Any] | None = None, **options: Any) -> Submitter:
+        data = copy.deepcopy(clouds.PROJECT)
+        data["trigger"]["budget"] = budget or {}
+        options.setdefault("claims", Claims(Storage(clouds.BUCKET, url=here.url), lease_s=3.0, wait_s=0.5))
+        made = clouds.submitter(here, tmp_path, data, **options)
+        if url:
+            made.vertex.rest = Rest(f"{url}/v1", "Vertex AI", attempts=2, pause=0.01)
+        return made
+
+    return submitter
+
+
+def run(submitter: Submitter, id: str, request: Request | None = None) -> Submitted:
+    request = request or Request("cpu")
+    return submitter.submit(submitter.prepare(request), request_key(id), request.digest)
+
+
+def with_claim(here: server.Running, id: str) -> list[str]:
+    """Names of the jobs that were made for a request id."""
+    found = Storage(clouds.BUCKET, url=here.url).read_json(request_key(id).path)
+    label = found["id"] if found else "none"
+    return [job.name for job in clouds.jobs(here) if job.labels["vertexrig_claim"] == label]
+
+
+def test_a_repeat_finds_the_first_job(here: server.Running, make: Make) -> None:
+    """The same request id gives one job, the second time marked as a duplicate; the job carries claim and run as labels."""
+    first, again = run(make(), "repeat"), run(make(), "repeat")
+    assert not first.duplicate and again.duplicate and first.name == again.name
+    assert with_claim(here, "repeat") == [first.name]
+    job = clouds.vertex(here).get(first.name)
+    assert job is not None and job.labels["vertexrig_run"] == "cpu" and job.labels["vertexrig_claim"] == first.claim
+    assert first.packages == ("gs://my-bucket/packages/trainer.tar.gz",)
+
+
+def test_the_same_id_with_another_body(make: Make) -> None:
+    """A request id that comes again with another body is refused."""
+    run(make(), "other-body")
+    with pytest.raises(OtherBodyError):
+        run(make(), "other-body", Request("cpu", {}, {"epochs": 3}))
+
+
+def test_overrides_reach_the_job(here: server.Running, make: Make) -> None:
+    """Keys and arguments that were overridden are in the job; what a text holds is not evaluated."""
+    request = Request("sweep", {"max_trial_count": 7, "labels.team": "vision"}, {"note": "{{7*7}} ${HOME} 'x': #"})
+    job = clouds.vertex(here).get(run(make(), "overrides", request).name)
+    assert job is not None and job.data["maxTrialCount"] == 7 and job.labels["team"] == "vision"
+    args = job.data["trialJobSpec"]["workerPoolSpecs"][0]["pythonPackageSpec"]["args"]
+    assert "--note={{7*7}} ${HOME} 'x': #" in args and "--epochs=2" in args
+
+
+@pytest.mark.parametrize("set_", [{"max_trial_count": "five"}, {"max_trial_count": 2.5}, {"max_trial_count": True}])
+def test_an_override_of_the_wrong_type(make: Make, set_: dict[str, Any]) -> None:
+    """A value that does not fit its key's type is refused, with its path."""
+    with pytest.raises(ConfigError, match=r"set\.max_trial_count"):
+        make().prepare(Request("sweep", set_))
+
+
+def test_concurrent_submissions_make_one_job(here: server.Running, make: Make) -> None:
+    """Of twenty submissions of one request at the same time one makes the job and the others find it."""
+    submitters = [make(claims=Claims(Storage(clouds.BUCKET, url=here.url))) for _ in range(20)]
+    with ThreadPoolExecutor(20) as pool:
+        made = list(pool.map(lambda one: run(one, "concurrent"), submitters))
+    assert len({one.name for one in made}) == 1 and sum(not one.duplicate for one in made) == 1
+    assert len(with_claim(here, "concurrent")) == 1
+
+
+def test_a_crash_after_the_claim_is_healed(here: server.Running, make: Make) -> None:
+    """A claim whose holder died before creating is taken over when its lease is out, by exactly one of ten deliveries."""
+    store = Claims(Storage(clouds.BUCKET, url=here.url), lease_s=3.0, wait_s=0.2)
+    body = Request("cpu").digest
+    store.take(request_key("died"), body, "cpu", lambda _: None, lambda _: {})
+    with pytest.raises(InProgressError) as waiting:
+        run(make(), "died")
+    assert 1 <= waiting.value.retry_after <= 4
+    time.sleep(4.2)
+    submitters = [make(claims=Claims(Storage(clouds.BUCKET, url=here.url), lease_s=3.0, wait_s=8)) for _ in range(10)]
+    with ThreadPoolExecutor(10) as pool:
+        made = list(pool.map(lambda one: run(one, "died"), submitters))
+    assert len({one.name for one in made}) == 1 and len(with_claim(here, "died")) == 1
+
+
+def test_a_crash_after_the_create_is_healed(here: server.Running, make: Make) -> None:
+    """A job that was created but not recorded is found by its label, recorded, and not made again."""
+    submitter = make()
+    submitter.claims.record = lambda *_: (_ for _ in ()).throw(RestError("down"))  # type: ignore[method-assign]
+    first = run(submitter, "unrecorded")
+    time.sleep(4.2)
+    again = run(make(), "unrecorded")
+    assert again.duplicate and again.name == first.name and len(with_claim(here, "unrecorded")) == 1
+    found = Storage(clouds.BUCKET, url=here.url).read_json(request_key("unrecorded").path)
+    assert found is not None and found["state"] == "created" and found["job"]["name"] == first.name
+
+
+def test_a_holder_taken_for_dead_makes_no_second_job(here: server.Running, make: Make) -> None:
+    """A holder that wakes up after another delivery made the job cancels its own and answers with the other's."""
+    slow, other = make(), make()
+    create = slow.vertex.create
+    made: list[str] = []
+
+    def late(collection: str, body: Any) -> Any:
+        time.sleep(4.2)
+        made.append(run(other, "slow").name)
+        return create(collection, body)
+
+    slow.vertex.create = late  # type: ignore[method-assign]
+    answer = run(slow, "slow")
+    assert answer.duplicate and [answer.name] == made
+    alive = [n for n in with_claim(here, "slow") if not _ending(here, n)]
+    assert alive == made
+
+
+def _ending(here: server.Running, name: str) -> bool:
+    job = clouds.vertex(here).get(name)
+    return job is not None and job.state in ("JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED")
+
+
+def test_a_holder_out_of_time_starts_nothing(here: server.Running, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A holder whose lease is nearly out gives its claim up instead of creating; the next delivery makes the job."""
+    monkeypatch.setattr(claims, "CREATE_WITHIN_S", -1.0)
+    with pytest.raises(RestError, match="took too long"):
+        run(make(), "late")
+    assert with_claim(here, "late") == []
+    monkeypatch.undo()
+    assert not run(make(), "late").duplicate
+
+
+def test_the_same_body_is_one_request_for_a_while(here: server.Running, make: Make) -> None:
+    """Without an id, the same body within the window is a repeat; after it, it is a new request with a job of its own."""
+    submitter, request = make(), Request("cpu", {}, {"note": "window"})
+    prepared = submitter.prepare(request)
+    made = [
+        submitter.submit(prepared, Key("body", request.digest, window_s=60), request.digest),
+        submitter.submit(prepared, Key("body", request.digest, window_s=60), request.digest),
+    ]
+    time.sleep(2.1)
+    made.append(submitter.submit(prepared, Key("body", request.digest, window_s=1), request.digest))
+    assert [one.duplicate for one in made] == [False, True, False]
+    assert made[0].name == made[1].name != made[2].name
+
+
+def test_a_refused_job_leaves_no_claim(here: server.Running, tmp_path: Path, make: Make) -> None:
+    """A job that the service refuses for want of quota leaves no claim, so the next delivery can make it."""
+    with clouds.cloud(tmp_path / "quota", faults=[Fault("quota", times=1)]) as short:
+        data = copy.deepcopy(clouds.PROJECT)
+        data["trigger"]["budget"] = {"trials_per_day": 1}
+        submitter = clouds.submitter(short, tmp_path, data)
+        with pytest.raises(RestError) as refused:
+            run(submitter, "quota")
+        assert refused.value.status == 429 and not refused.value.unsure
+        assert not run(submitter, "quota").duplicate
+        assert len(clouds.jobs(short)) == 1
+
+
+def test_no_package(here: server.Running, tmp_path: Path) -> None:
+    """A run whose trainer package was never uploaded is refused with the command that uploads it."""
+    submitter = clouds.submitter(here, tmp_path, {**clouds.PROJECT, "trainer": {"image": "tf-2.16"}})
+    with pytest.raises(NoPackageError, match="vertexrig function package"):
+        submitter.prepare(Request("cpu"))
+
+
+def test_a_job_that_would_fail_is_not_claimed(here: server.Running, tmp_path: Path) -> None:
+    """Findings of severity error stop a run before anything is claimed."""
+    gpu = {
+        "topology": "gpu",
+        "machine_type": "n1-standard-8",
+        "accelerator_type": "NVIDIA_TESLA_T4",
+        "accelerator_count": 3,
+    }
+    submitter = clouds.submitter(here, tmp_path, {**clouds.PROJECT, "jobs": {**clouds.PROJECT["jobs"], "gpu": gpu}})
+    with pytest.raises(FindingsError):
+        run(submitter, "findings", Request("gpu"))
+    assert submitter.storage.read(request_key("findings").path) is None
+
+
+# --- budgets ---
+
+OVER = [
+    ({"usd_per_run": 2.0}, "sweep", r"10 trials × 1 h × \$0.2453/h .* = \$2.45: more than \$2.00 per run"),
+    ({"trials_per_run": 9}, "sweep", r"10 trials, and 9 are allowed per run \(trigger.budget.trials_per_run\)"),
+    ({"usd_per_run": 30.0}, "forever", r"168 h \(the service's default timeout\) × \$0.2453/h .* = \$41.21: more than \$30.00"),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize("budget, name, said", OVER, ids=range(len(OVER)))
+def test_over_budget_for_one_run(make: Make, budget: dict[str, Any], name: str, said: str) -> None:
+    """A run over a limit is refused, and the message shows the arithmetic."""
+    with pytest.raises(OverBudgetError, match=said):
+        run(make(budget=budget), f"over-{name}-{list(budget)}", Request(name))
+
+
+def test_a_day_s_budget_holds_under_concurrency(tmp_path: Path) -> None:
+    """Of twelve runs at the same time against a day's budget for five, at most five get through and at least one does;
+    the rest leave nothing in the ledger, and what is left of the budget can still be used."""
+    with clouds.cloud(tmp_path / "day") as day:
+        data = copy.deepcopy(clouds.PROJECT)
+        data["trigger"]["budget"] = {"trials_per_day": 5}
+        submitter = clouds.submitter(day, tmp_path, data)
+
+        def one(number: int) -> bool:
+            try:
+                run(submitter, f"day-{number}")
+            except OverBudgetError as error:
+                assert "trials_per_day" in str(error)
+                return False
+            return True
+
+        with ThreadPoolExecutor(12) as pool:
+            through = sum(pool.map(one, range(12)))
+        assert 1 <= through <= 5 and len(clouds.jobs(day)) == through
+        assert sum(one(number) for number in range(20, 26)) == 5 - through
+        with pytest.raises(OverBudgetError, match=r"5 trials of 5 runs on .* \(UTC\) \+ 1 = 6: more than 5 per day"):
+            run(submitter, "one-more")
+
+
+def test_live_jobs(tmp_path: Path) -> None:
+    """A cap on live jobs counts jobs that run or wait, a sweep with its trials as one, and lets go of ended ones."""
+    with clouds.cloud(tmp_path / "live") as live:
+        data = copy.deepcopy(clouds.PROJECT)
+        data["trigger"]["budget"] = {"live_jobs": 2}
+        submitter = clouds.submitter(
+            live, tmp_path, data, claims=Claims(Storage(clouds.BUCKET, url=live.url), lease_s=2)
+        )
+        run(submitter, "live-1")
+        sweep = run(submitter, "live-2", Request("sweep"))
+        with pytest.raises(OverBudgetError, match=r"2 live jobs \+ this one: more than 2"):
+            run(submitter, "live-3")
+        submitter.vertex.cancel(sweep.name)
+        until = time.monotonic() + 30
+        while not (job := submitter.vertex.get(sweep.name)) or not job.ended:
+            assert time.monotonic() < until
+            time.sleep(0.05)
+        time.sleep(3)
+        run(submitter, "live-3")
+
+
+# --- services that fail ---
+
+
+class Bad(BaseHTTPRequestHandler):
+    """A service that answers everything in one bad way, or passes it on."""
+
+    answer: tuple[int, dict[str, str], bytes] = (500, {}, b"")
+    seen: list[str]
+
+    def _any(self) -> None:
+        self.rfile.read(int(self.headers.get("Content-Length") or 0))
+        type(self).seen.append(self.command)
+        status, headers, body = self.answer
+        if status == 0:
+            self.close_connection = True
+            return
+        self.send_response(status)
+        for name, value in {**headers, "Content-Length": str(len(body))}.items():
+            self.send_header(name, value)
+        self.end_headers()
+        self.wfile.write(body)
+
+    do_GET = do_POST = do_DELETE = _any
+
+    def log_message(self, *_: Any) -> None:
+        pass
+
+
+@pytest.fixture
+def bad() -> Iterator[Callable[..., str]]:
+    """Starts a service that answers badly; returns its URL."""
+    servers = []
+
+    def start(status: int, body: bytes = b"", **headers: str) -> str:
+        handler = type("Handler", (Bad,), {"answer": (status, headers, body), "seen": []})
+        one = ThreadingHTTPServer(("127.0.0.1", 0), handler)
+        threading.Thread(target=one.serve_forever, daemon=True).start()
+        servers.append(one)
+        return f"http://127.0.0.1:{one.server_address[1]}"
+
+    yield start
+    for one in servers:
+        one.shutdown()
+        one.server_close()
+
+
+UNSURE = [(500, b""), (503, b"<html>"), (0, b""), (200, b"garbage"), (200, b"[1]"), (200, b"{}")]
+
+
+@pytest.mark.parametrize("status, body", UNSURE, ids=range(len(UNSURE)))
+def test_an_unsure_create_is_not_repeated(here: server.Running, make: Make, bad: Callable[..., str], status: int, body: bytes) -> None:  # fmt: skip
+    """After an answer that leaves open whether there is a job, the claim is kept until its lease is out, and then one
+    job is made."""
+    id = f"unsure-{status}-{body!r}"
+    with pytest.raises(UnsureError) as failed:
+        run(make(url=bad(status, body)), id)
+    assert failed.value.retry_after
+    with pytest.raises(InProgressError):
+        run(make(), id)
+    time.sleep(4.1)
+    assert not run(make(), id).duplicate and run(make(), id).duplicate
+    assert len(with_claim(here, id)) == 1
+
+
+@pytest.mark.parametrize("status", [400, 401, 403, 404, 429])
+def test_a_sure_refusal_frees_the_claim(here: server.Running, make: Make, bad: Callable[..., str], status: int) -> None:
+    """After a refusal nothing is claimed, and the next delivery makes the job at once."""
+    url = bad(status, b'{"error": {"message": "no", "status": "NO"}}', **{"Retry-After": "7"})
+    with pytest.raises(RestError, match="Vertex AI: no") as refused:
+        run(make(url=url), f"sure-{status}")
+    assert refused.value.status == status and refused.value.retry_after == 7.0
+    assert not run(make(), f"sure-{status}").duplicate
+
+
+def test_nothing_listens(here: server.Running, make: Make) -> None:
+    """A service that cannot be reached at all was sent nothing, so nothing is claimed."""
+    with pytest.raises(RestError, match="cannot be reached") as failed:
+        run(make(url="http://127.0.0.1:9"), "nobody")
+    assert not failed.value.unsure
+    assert not run(make(), "nobody").duplicate
+
+
+@pytest.mark.parametrize("status, body", [(500, b""), (429, b"{}"), (200, b"garbage"), (0, b"")], ids=range(4))
+def test_storage_down_starts_nothing(here: server.Running, tmp_path: Path, bad: Callable[..., str], status: int, body: bytes) -> None:  # fmt: skip
+    """With Cloud Storage down no job is made."""
+    before = len(clouds.jobs(here))
+    submitter = clouds.submitter(here, tmp_path)
+    prepared = submitter.prepare(Request("cpu"))
+    broken = Storage(clouds.BUCKET, url=bad(status, body))
+    broken.rest.pause = 0.01
+    submitter.claims.storage = broken
+    with pytest.raises(RestError):
+        submitter.submit(prepared, request_key("storage-down"), "x")
+    assert len(clouds.jobs(here)) == before
+
+
+def test_reads_are_repeated(bad: Callable[..., str]) -> None:
+    """A read is tried again after a passing failure, as often as it is told to; a create is tried once."""
+    seen: list[str] = []
+    rest = Rest(bad(503), "a service", attempts=3, pause=0.01)
+    once = rest._once
+
+    def counted(*args: Any) -> Any:
+        seen.append(args[0])
+        return once(*args)
+
+    rest._once = counted  # type: ignore[method-assign]
+    for method in ("GET", "POST"):
+        with pytest.raises(RestError):
+            rest.call(method, "/x")
+    assert seen == ["GET", "GET", "GET", "POST"]
+    assert retry_after("12") == 12.0 and retry_after("nonsense") is None and retry_after("") is None
+
+
+# --- the command ---
+
+
+def test_the_command(here: server.Running, tmp_path: Path) -> None:
+    """`vertexrig submit` uploads the package, makes the job, prints its name, and repeats nothing for the same id."""
+    (tmp_path / "trainer_pkg/trainer").mkdir(parents=True)
+    (tmp_path / "trainer_pkg/setup.py").write_text("from setuptools import setup\nsetup(name='t', version='1', packages=['trainer'])\n")  # fmt: skip
+    for name in ("__init__.py", "task.py"):
+        (tmp_path / "trainer_pkg/trainer" / name).write_text("")
+    data = {**clouds.PROJECT, "trainer": {"image": "tf-2.16"}, "jobs": {"cpu": {"machine_type": "n1-standard-4"}}}
+    data = {key: value for key, value in data.items() if key not in ("sweeps", "trigger")}
+    clouds.loaded(tmp_path, data)
+    words = ("submit", "cpu", "--request-id=from-the-command", "--format=json")
+    done = [tools.vertexrig(*words, cwd=tmp_path, env=clouds.variables(here)) for _ in range(2)]
+    assert [one.returncode for one in done] == [0, 0], done[0].stderr
+    first, again = (json.loads(one.stdout) for one in done)
+    assert first["name"] == again["name"] and again["duplicate"] and not first["duplicate"]
+    (uri,) = first["packages"]
+    storage = Storage(clouds.BUCKET, url=here.url)
+    assert storage.exists(uri.removeprefix("gs://my-bucket/"))
+    assert storage.read_json("packages/latest/trainer.task-tf-2.16.json")["uri"] == uri  # type: ignore[index]

@@ -1,0 +1,131 @@
+"""The staged function under the real functions-framework: crashes, duplicates, a fuzzer, and what it imports."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from pathlib import Path
+
+import pytest
+import requests
+
+from tests import clouds, functions
+from vertexrig import stage
+from vertexrig.local import server
+
+SCHEDULED = {
+    "X-CloudScheduler": "true",
+    "X-CloudScheduler-JobName": "weekly",
+    "X-CloudScheduler-ScheduleTime": "2026-11-01T03:00:00Z",
+}
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
+    """A local Vertex that the tests of this module share."""
+    with clouds.cloud(tmp_path_factory.mktemp("cloud")) as running:
+        yield running
+
+
+@pytest.fixture(scope="module")
+def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The staged function of a project whose day has a budget, so that the ledger takes part."""
+    root = tmp_path_factory.mktemp("project")
+    data = {**clouds.PROJECT, "trigger": {**clouds.PROJECT["trigger"], "budget": {"trials_per_day": 100_000}}}
+    return stage.stage(clouds.loaded(root, data), root / "build/function").folder
+
+
+def with_note(here: server.Running, note: str) -> int:
+    return sum(f"--note={note}" in json.dumps(job.data) for job in clouds.jobs(here))
+
+
+# package, claim, ledger, ledger's sum, create, record: killed before each call is sent and after each answer
+POINTS = [f"{when}:{call}" for call in range(1, 7) for when in ("before", "after")]
+
+
+@pytest.mark.parametrize("point", POINTS)
+def test_killed_anywhere_and_delivered_again(here: server.Running, staged: Path, point: str) -> None:
+    """The process killed with -9 at any point between the first call and the last, then redelivered: exactly one job."""
+    body = {"run": "cpu", "args": {"note": f"killed {point}"}, "request_id": f"killed-{point}"}
+    with functions.serving(staged, {**clouds.variables(here), "KILL": point}, wrapped=True) as url:
+        assert functions.deliver(url, body) is None
+    with functions.serving(staged, {**clouds.variables(here), "LEASE": "3", "WAIT": "1"}, wrapped=True) as url:
+        first = functions.until_done(url, body)
+        again = functions.until_done(url, body)
+    assert first.json()["name"] == again.json()["name"] and again.json()["duplicate"]
+    assert with_note(here, f"killed {point}") == 1
+
+
+def test_two_hundred_deliveries_to_two_processes(here: server.Running, staged: Path) -> None:
+    """Two hundred concurrent deliveries of one scheduled request to two functions: one job, and all are told of it."""
+    body = {"run": "cpu", "args": {"note": "two hundred"}}
+    env = clouds.variables(here)
+    with functions.serving(staged, env) as one, functions.serving(staged, env) as two, ThreadPoolExecutor(50) as pool:
+        answers = list(pool.map(lambda n: functions.deliver((one, two)[n % 2], body, SCHEDULED), range(200)))
+    assert with_note(here, "two hundred") == 1
+    assert sorted({answer.status_code if answer is not None else 0 for answer in answers}) == [200, 201]
+    assert len({answer.json()["name"] for answer in answers if answer is not None}) == 1
+    assert sum(answer.status_code == 201 for answer in answers if answer is not None) == 1
+
+
+def test_two_hundred_different_requests(here: server.Running, staged: Path) -> None:
+    """Two hundred concurrent different requests: each starts a job of its own, none fails."""
+    with functions.serving(staged, clouds.variables(here)) as url, ThreadPoolExecutor(50) as pool:
+        bodies = [{"run": "cpu", "request_id": f"different-{n}"} for n in range(200)]
+        answers = list(pool.map(lambda body: functions.deliver(url, body), bodies))
+    assert {answer.status_code if answer is not None else 0 for answer in answers} == {201}
+    assert len({answer.json()["name"] for answer in answers if answer is not None}) == 200
+
+
+def test_events_over_http(here: server.Running, staged: Path) -> None:
+    """The event function takes a Pub/Sub CloudEvent as Eventarc sends it."""
+    data = {"message": {"data": "eyJydW4iOiAiY3B1IiwgImFyZ3MiOiB7Im5vdGUiOiAicHVic3ViIn19"}}
+    headers = {
+        "ce-specversion": "1.0", "ce-type": "google.cloud.pubsub.topic.v1.messagePublished", "ce-source": "//pubsub",
+        "ce-id": "42", "Content-Type": "application/json",
+    }  # fmt: skip
+    with functions.serving(staged, clouds.variables(here), target="on_event") as url:
+        for _ in range(2):
+            assert requests.post(url, json=data, headers=headers, timeout=60).status_code < 300
+    assert with_note(here, "pubsub") == 1
+
+
+def test_fuzzed_with_its_own_document(here: server.Running, staged: Path) -> None:
+    """schemathesis, fed with the served OpenAPI document, finds no 5xx and no answer that the document does not know."""
+    with functions.serving(staged, clouds.variables(here)) as url:
+        run = subprocess.run(
+            [sys.executable, "-m", "schemathesis.cli", "run", f"{url}/openapi.json", "--max-examples=150",
+             "--checks=not_a_server_error,status_code_conformance,content_type_conformance,response_schema_conformance",
+             "--generation-database=none", "--no-color", "--seed=7"],
+            capture_output=True, text=True, timeout=550, cwd=staged.parent,
+        )  # fmt: skip
+    assert run.returncode == 0, run.stdout[-6000:] + run.stderr[-2000:]
+
+
+def test_it_imports_what_it_installs(staged: Path, here: server.Running) -> None:
+    """The function loads nothing that its requirements do not name, and none of the heavy clients."""
+    script = (
+        "import sys, json, importlib.metadata as m; import main\n"
+        "names = m.packages_distributions()\n"
+        "found = {d for n in list(sys.modules) for d in names.get(n.split('.')[0], ()) if getattr(sys.modules[n], '__file__', None)"
+        " and 'site-packages' in sys.modules[n].__file__}\n"
+        "print(json.dumps([sorted(found), sorted(sys.modules), sys.modules['google.cloud.aiplatform_v1.types.custom_job'].__file__]))"
+    )
+    env = {"PATH": "", **clouds.variables(here)}
+    done = subprocess.run([sys.executable, "-c", script], cwd=staged, env=env, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    distributions, modules, types = json.loads(done.stdout)
+    lines = (staged / "requirements.txt").read_text().splitlines()
+    named = {line.split("==")[0].lower().replace("_", "-") for line in lines if "==" in line}
+    namespaced = {"google-cloud", "google-api-core"}  # share the `google` namespace, so every one of them is listed
+    loaded = {name.lower().replace("_", "-") for name in distributions}
+    extra = {name for name in loaded - named if not any(name.startswith(one) for one in namespaced)}
+    assert extra <= {"setuptools", "google-genai", "google-crc32c", "google-resumable-media", "grpc-google-iam-v1"}, (
+        extra
+    )
+    heavy = ("google.cloud.storage", "google.cloud.aiplatform", "google.cloud.scheduler", "grpc", "google.api_core")
+    assert not [name for name in modules if name in heavy or name.startswith(("vertexrig.local", "vertexrig.cli"))]
+    assert types.startswith(str(staged))

@@ -1,0 +1,39 @@
+"""`vertexrig doctor`: is everything there that a submitted job needs?"""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from vertexrig import config
+from vertexrig.cli import options
+from vertexrig.errors import FindingsError
+
+_SIGNS = {"ok": "ok  ", "warning": "warn", "error": "FAIL", "unknown": "?   "}
+
+
+@click.command("doctor")
+@options.file_option
+@options.format_option("text", "json")
+def command(file: Path | None, format_: str) -> None:
+    """Look at project, APIs, bucket, roles, runtime, clock and gcloud, and say what to type. Nothing is changed.
+
+    The exit code is 1 if something is wrong; what could not be found out is no error.
+    """
+    from vertexrig import doctor
+
+    results = []
+    for result in doctor.examine(config.load(file)):
+        results.append(result)
+        if format_ == "text":
+            click.echo(f"{_SIGNS[result.outcome]}  {result.name}: {result.message}")
+            if result.fix:
+                click.echo(f"      {result.fix}")
+    if format_ == "json":
+        click.echo(json.dumps({"results": [asdict(result) for result in results]}, indent=2))
+    wrong = [result.name for result in results if result.outcome == "error"]
+    if wrong:
+        raise FindingsError(f"wrong: {', '.join(wrong)}")

@@ -1,0 +1,98 @@
+"""`vertexrig function`: stage, serve and deploy the trigger."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from vertexrig import config
+from vertexrig.cli import options
+
+
+@click.group("function")
+def command() -> None:
+    """Stage, serve and deploy the Cloud Function that starts jobs."""
+
+
+@command.command("build")
+@options.file_option
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="Folder; build/function by default.")
+@options.format_option("text", "json")
+def build(file: Path | None, output: Path | None, format_: str) -> None:
+    """Stage the function's folder and print its path."""
+    from vertexrig import stage
+
+    loaded = config.load(file)
+    staged = stage.stage(loaded, output or loaded.path(stage.FOLDER))
+    options.note(f"{staged.files} files, {staged.size / 1024:.0f} KiB, {staged.requirements} packages to install")
+    click.echo(json.dumps({**asdict(staged), "folder": str(staged.folder)}) if format_ == "json" else staged.folder)
+
+
+@command.command("serve")
+@options.file_option
+@click.option("--port", default=8080, show_default=True)
+@click.option("--target", type=click.Choice(["trigger", "on_event"]), default="trigger", show_default=True)
+def serve(file: Path | None, port: int, target: str) -> None:
+    """Stage the function and serve it on this machine with functions-framework, until interrupted.
+
+    Jobs go where VERTEXRIG_AIPLATFORM says; without it, to the local Vertex that runs in .vertexrig/. Never to the cloud.
+    """
+    from vertexrig import stage
+    from vertexrig.errors import UsageError
+    from vertexrig.local import server
+    from vertexrig.rehearse import STATE_FOLDER
+
+    loaded = config.load(file)
+    environment = dict(os.environ)
+    if not environment.get("VERTEXRIG_AIPLATFORM"):
+        here = server.find(loaded.path(STATE_FOLDER))
+        if here is None:
+            raise UsageError("no local Vertex runs here: start one with `vertexrig local up`")
+        environment |= server.env(here)
+    staged = stage.stage(loaded, loaded.path(stage.FOLDER))
+    options.note(f"serving {staged.folder} on http://127.0.0.1:{port}")
+    kind = "http" if target == "trigger" else "cloudevent"
+    words = ["--target", target, "--source", str(staged.folder / "main.py"), "--signature-type", kind]
+    words += ["--host", "127.0.0.1", "--port", str(port)]
+    sys.stdout.flush()
+    os.execve(sys.executable, [sys.executable, "-m", "functions_framework", *words], environment)
+
+
+@command.command("package")
+@click.argument("names", nargs=-1, metavar="[NAME]...")
+@options.file_option
+def package(names: tuple[str, ...], file: Path | None) -> None:
+    """Build and upload the trainer packages that triggered runs use: those of the jobs named, or of all."""
+    from vertexrig import submit
+    from vertexrig.errors import UsageError
+    from vertexrig.storage import Storage
+
+    workspace = options.workspace(file)
+    project = workspace.loaded.project
+    if not project.bucket:
+        raise UsageError("the project file needs a `bucket`: packages are kept there")
+    for uri in submit.upload_packages(workspace, names or project.jobs, Storage(project.bucket)):
+        click.echo(uri)
+
+
+@command.command("deploy")
+@options.file_option
+@click.option("--run", is_flag=True, help="Run the commands; without it they are printed.")
+def deploy(file: Path | None, run: bool) -> None:
+    """Stage the function and print, or run, the gcloud commands that deploy it and give it the roles it needs."""
+    from vertexrig import deploy, stage
+
+    loaded = config.load(file)
+    staged = stage.stage(loaded, loaded.path(stage.FOLDER))
+    steps = deploy.commands(loaded, staged.folder, staged.variables)
+    if not run:
+        for step in steps:
+            click.echo(f"# {step.why}\n{step.line}")
+        return
+    for step, outcome in deploy.run(steps):
+        options.note(f"{outcome}: {step.why}")

@@ -1,0 +1,41 @@
+"""`vertexrig jobs`: what runs, and what ran."""
+
+from __future__ import annotations
+
+import itertools
+import json
+from pathlib import Path
+
+import click
+
+from vertexrig.cli import options, remote
+
+
+@click.command("jobs")
+@options.file_option
+@click.option("--all", "all_", is_flag=True, help="Also jobs that vertexrig did not start.")
+@click.option("--live", is_flag=True, help="Only jobs that wait or run.")
+@click.option("--limit", default=20, show_default=True, help="Of each kind, at most.")
+@options.format_option("text", "json")
+def command(file: Path | None, all_: bool, live: bool, limit: int, format_: str) -> None:
+    """List jobs and sweeps, the newest first; not the jobs of a sweep's trials."""
+    from vertexrig.claims import LABEL
+    from vertexrig.vertex import CUSTOM, LIVE, TUNING
+
+    vertex = remote.vertex(file)
+    filters = [] if all_ else [f"labels.{LABEL}:*"]
+    filters += ["(" + " OR ".join(f'state="{state}"' for state in LIVE) + ")"] if live else []
+    found = []
+    sweeps = list(vertex.list(TUNING, filter=" AND ".join(filters), limit=limit))
+    runs = {job.labels.get(LABEL) for job in sweeps}
+    customs = (
+        one for one in vertex.list(CUSTOM, filter=" AND ".join(filters)) if all_ or one.labels.get(LABEL) not in runs
+    )
+    found = sorted(
+        [*sweeps, *itertools.islice(customs, limit)], key=lambda job: str(job.data.get("createTime")), reverse=True
+    )
+    if format_ == "json":
+        click.echo(json.dumps({"jobs": [dict(job.data) for job in found]}, indent=2))
+        return
+    rows = [(job.id, job.kind, job.display_name, job.state.removeprefix("JOB_STATE_"), job.data.get("createTime")) for job in found]  # fmt: skip
+    click.echo(options.table(("id", "kind", "name", "state", "created"), rows))

@@ -1,0 +1,42 @@
+"""`vertexrig logs`: what a job's replicas print, by gcloud."""
+
+from __future__ import annotations
+
+import shlex
+import shutil
+import subprocess
+from pathlib import Path
+
+import click
+
+from vertexrig.cli import options, remote
+from vertexrig.errors import ServiceError, UsageError
+from vertexrig.vertex import CUSTOM
+
+
+@click.command("logs")
+@click.argument("job")
+@options.file_option
+@click.option("--trial", help="For a sweep: the trial whose job to show.")
+@click.option("--print-command", is_flag=True, help="Only print the gcloud command.")
+def command(job: str, file: Path | None, trial: str | None, print_command: bool) -> None:
+    """Stream the log of JOB (number, resource name, or display name) until it has ended, with `gcloud ... stream-logs`."""
+    from vertexrig import trials
+
+    vertex = remote.vertex(file)
+    found = vertex.lookup(job)
+    name = found.name
+    if found.collection != CUSTOM:
+        jobs = {one.id: one.custom_job for one in trials.results(found.data)}
+        if trial is None or not jobs.get(trial):
+            known = ", ".join(id for id, one in jobs.items() if one) or "none yet"
+            raise UsageError(f"{job} is a sweep: name one of its trials with --trial ({known})")
+        name = jobs[trial]
+    words = ["gcloud", "ai", "custom-jobs", "stream-logs", name.rsplit("/", 1)[-1], f"--project={vertex.project}", f"--region={vertex.region}"]  # fmt: skip
+    if print_command:
+        click.echo(shlex.join(words))
+        return
+    if shutil.which("gcloud") is None:
+        raise UsageError("gcloud is not installed: https://cloud.google.com/sdk/docs/install")
+    if subprocess.run(words).returncode:
+        raise ServiceError("gcloud could not stream the log")

@@ -1,0 +1,28 @@
+"""`vertexrig report`: a job as a Markdown page."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from vertexrig.cli import options, remote
+
+
+@click.command("report")
+@click.argument("job")
+@options.file_option
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="File; stdout by default.")
+def command(job: str, file: Path | None, output: Path | None) -> None:
+    """Write JOB (number, resource name, or display name) as a Markdown page: how it went, and a sweep's trials."""
+    from vertexrig import report
+    from vertexrig.files import write_text
+
+    vertex = remote.vertex(file)
+    found = vertex.lookup(job)
+    text = report.page(found, vertex.console(found.name))
+    if output is None:
+        click.echo(text, nl=False)
+    else:
+        write_text(output, text)
+        options.note(f"wrote {output}")

@@ -1,0 +1,73 @@
+"""`vertexrig submit`: a job of the project, created on Vertex AI exactly once."""
+
+from __future__ import annotations
+
+import json
+from dataclasses import asdict
+from pathlib import Path
+
+import click
+
+from vertexrig.cli import options, show
+from vertexrig.errors import FindingsError, UsageError
+
+
+@click.command("submit")
+@click.argument("name")
+@options.file_option
+@options.set_option
+@options.templates_option
+@options.info_option
+@click.option("--request-id", help="Submitting again with the same id finds the first job instead of making another.")
+@click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
+@click.option("--no-budget", is_flag=True, help="Do not hold the run against the project file's budget.")
+@options.format_option("text", "json")
+def command(
+    name: str,
+    file: Path | None,
+    overrides: tuple[str, ...],
+    templates: Path | None,
+    info: bool,
+    request_id: str | None,
+    dry_run: bool,
+    no_budget: bool,
+    format_: str,
+) -> None:
+    """Render and check job or sweep NAME, upload its package, and create it on Vertex AI.
+
+    With VERTEXRIG_AIPLATFORM and STORAGE_EMULATOR_HOST set, as `vertexrig local env` prints them, it goes to the local
+    Vertex instead. Findings and progress go to stderr; the job's resource name to stdout.
+    """
+    from vertexrig import submit
+    from vertexrig.claims import digest
+    from vertexrig.project import Budget
+    from vertexrig.storage import Storage
+    from vertexrig.vertex import Vertex, job_body
+
+    workspace = options.workspace(file, overrides, name, templates)
+    project = workspace.loaded.project
+    prepared = workspace.prepare(name)
+    show.findings(prepared.findings, sources=show.project_sources(workspace.loaded.file), info=info)
+    if not prepared.ok:
+        raise FindingsError(f"{name} would fail: see above")
+    if not project.bucket:
+        raise UsageError("the project file needs a `bucket`: claims and packages are kept there")
+    vertex, storage = Vertex(project.project, project.region), Storage(project.bucket)
+    submitter = submit.Submitter(workspace, vertex, storage, limits=Budget() if no_budget else None)
+    view, document = prepared.rendered.view, prepared.document
+    body = job_body(
+        document.kind, document.data, display_name=view.display_name, labels=view.labels, kms_key_name=view.kms_key_name
+    )
+    if dry_run:
+        options.note(f"estimate: {submitter.dry_run(prepared).estimate['arithmetic']}")
+        click.echo(json.dumps(body, indent=2))
+        return
+    for uri in submit.upload_packages(workspace, [name], storage):
+        options.note(f"package: {uri}")
+    key = submit.request_key(request_id) if request_id else submit.fresh_key()
+    made = submitter.submit(prepared, key, digest(body))
+    options.note(f"estimate: {made.estimate.get('arithmetic', '')}")
+    options.note(f"console: {made.console}")
+    if made.duplicate:
+        options.note(f"{name} was submitted before with this request id; this is the first job")
+    click.echo(json.dumps(asdict(made), indent=2) if format_ == "json" else made.name)

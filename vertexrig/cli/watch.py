@@ -1,0 +1,28 @@
+"""`vertexrig watch`: follow a job to its end."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from vertexrig.cli import options, remote
+
+
+@click.command("watch")
+@click.argument("job")
+@options.file_option
+@click.option("--poll", default=5.0, show_default=True, help="Seconds between questions.")
+def command(job: str, file: Path | None, poll: float) -> None:
+    """Follow JOB (number, resource name, or display name) until it has ended; the exit code is 0 only if it succeeded.
+
+    A service that fails for a while is asked again. Interrupting this does not touch the job; `vertexrig cancel` does.
+    """
+    from vertexrig import report
+
+    vertex = remote.vertex(file)
+    last = vertex.lookup(job)
+    options.note(vertex.console(last.name))
+    for last in report.follow(vertex, last.name, poll_s=poll):
+        click.echo(f"{last.id}  {report.line(last)}")
+    remote.must_have_succeeded(last)

@@ -1,0 +1,171 @@
+"""The gcloud commands that put the trigger into a project: identities with the least roles, the function, its caller.
+
+Flags and roles: `gcloud functions deploy --help` of gcloud 528.0.0, and the IAM role pages of docs.cloud.google.com
+(2026-05-30). Nobody may call the function without a role on it.
+"""
+
+from __future__ import annotations
+
+import os
+import shlex
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from vertexrig.config import Loaded
+from vertexrig.errors import UsageError
+from vertexrig.project import Project
+from vertexrig.storage import Storage
+
+APIS = (
+    "aiplatform.googleapis.com", "artifactregistry.googleapis.com", "cloudbuild.googleapis.com",
+    "cloudfunctions.googleapis.com", "cloudscheduler.googleapis.com", "iam.googleapis.com", "run.googleapis.com",
+    "storage.googleapis.com",
+)  # fmt: skip
+CLEAR = ("VERTEXRIG_AIPLATFORM", "STORAGE_EMULATOR_HOST")
+
+
+@dataclass(frozen=True)
+class Command:
+    """One step.
+
+    Args:
+        why: What it is for.
+        words: The command.
+        present: A command that succeeds where the step is done already; empty if the step can be repeated.
+    """
+
+    why: str
+    words: tuple[str, ...]
+    present: tuple[str, ...] = ()
+
+    @property
+    def line(self) -> str:
+        """As a line for a POSIX shell; where the step may be done already, so that it can be repeated."""
+        return shlex.join(self.words) if not self.present else f"{shlex.join(self.present)} || {shlex.join(self.words)}"
+
+
+def identities(project: Project) -> tuple[str, str]:
+    """The function's service account and the one that calls it: as the project file names them, or made for them."""
+    domain = f"{project.project}.iam.gserviceaccount.com"
+    name = project.trigger.function[:18].rstrip("-")  # an account's name has 6 to 30 characters
+    return (
+        project.trigger.service_account or f"{name}-trigger@{domain}",
+        project.trigger.invoker_service_account or f"{name}-invoker@{domain}",
+    )
+
+
+def commands(loaded: Loaded, folder: Path, variables: tuple[str, ...] = ()) -> list[Command]:
+    """Every step, in order.
+
+    Args:
+        loaded: The project.
+        folder: The staged folder.
+        variables: Names of environment variables that the project file uses; those that are set now are passed on.
+
+    Raises:
+        ConfigError: A value does not fit.
+    """
+    project = loaded.project
+    if not project.bucket:
+        raise loaded.error("bucket is needed: claims and packages are kept there")
+    return [*_identities(project), *_roles(project), _function(loaded, folder, variables), *_callers(project)]
+
+
+def _identities(project: Project) -> Iterator[Command]:
+    yield Command("the services used", ("gcloud", "services", "enable", *APIS, f"--project={project.project}"))
+    for account, title in zip(identities(project), ("the trigger runs as", "calls the trigger"), strict=True):
+        name, _, domain = account.partition("@")
+        if domain != f"{project.project}.iam.gserviceaccount.com":
+            continue  # another project's: not ours to make
+        create = ("gcloud", "iam", "service-accounts", "create", name, f"--project={project.project}")
+        yield Command(
+            f"the identity that {title}",
+            (*create, f"--display-name=vertexrig: {title}"),
+            ("gcloud", "iam", "service-accounts", "describe", account, f"--project={project.project}"),
+        )
+
+
+def _roles(project: Project) -> Iterator[Command]:
+    runtime, _ = identities(project)
+    member = f"--member=serviceAccount:{runtime}"
+    yield Command(
+        "create and read jobs, nothing else of the project",
+        ("gcloud", "projects", "add-iam-policy-binding", project.project, member, "--role=roles/aiplatform.user",
+         "--condition=None"),
+    )  # fmt: skip
+    yield Command(
+        "objects of one bucket: claims, ledger, packages",
+        ("gcloud", "storage", "buckets", "add-iam-policy-binding", f"gs://{Storage(project.bucket).bucket}", member,
+         "--role=roles/storage.objectUser"),
+    )  # fmt: skip
+    for account in training_accounts(project):
+        yield Command(
+            "start jobs that run as the training account",
+            ("gcloud", "iam", "service-accounts", "add-iam-policy-binding", account, member,
+             "--role=roles/iam.serviceAccountUser", f"--project={project.project}"),
+        )  # fmt: skip
+
+
+def training_accounts(project: Project) -> list[str]:
+    """The service accounts that jobs run as."""
+    named = [project.service_account, *(job.service_account for job in project.jobs.values())]
+    return list(dict.fromkeys(account for account in named if account))
+
+
+def _function(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> Command:
+    project, trigger = loaded.project, loaded.project.trigger
+    if not trigger.runtime.startswith("python3") or not trigger.runtime[7:].isdigit() or int(trigger.runtime[7:]) < 12:
+        raise loaded.error(f"{trigger.runtime!r} is no runtime for this; use python312 or newer", "trigger", "runtime")
+    runtime, _ = identities(project)
+    words = [
+        "gcloud", "functions", "deploy", trigger.function, "--gen2", f"--project={project.project}",
+        f"--region={project.region}", f"--runtime={trigger.runtime}", f"--source={folder}", "--entry-point=trigger",
+        "--trigger-http", "--no-allow-unauthenticated", f"--service-account={runtime}", f"--memory={trigger.memory}",
+        f"--timeout={trigger.timeout}", f"--max-instances={trigger.max_instances}", f"--concurrency={trigger.concurrency}",
+        "--ingress-settings=all",
+    ]  # fmt: skip
+    if trigger.concurrency > 1:
+        words.append("--cpu=1")  # Cloud Run takes more than one request at a time only with a whole processor
+    values = {name: os.environ[name] for name in variables if os.environ.get(name) and name not in CLEAR}
+    if values:
+        # another separator than the comma, which a value may hold (`gcloud topic escaping`)
+        separator = next(one for one in "@|~#%;+" if not any(one in value for value in values.values()))
+        pairs = separator.join(f"{name}={value}" for name, value in values.items())
+        words.append(f"--set-env-vars=^{separator}^{pairs}")
+    return Command("the function; callers need a role on it", tuple(words))
+
+
+def _callers(project: Project) -> Iterator[Command]:
+    trigger = project.trigger
+    _, invoker = identities(project)
+    place = (f"--region={project.region}", f"--project={project.project}")
+    yield Command(
+        "Cloud Scheduler may call it, as this account",
+        ("gcloud", "functions", "add-invoker-policy-binding", trigger.function, *place,
+         f"--member=serviceAccount:{invoker}"),
+    )  # fmt: skip
+    yield Command(
+        "its URL: write it into the project file as trigger.uri, then run `vertexrig schedule apply`",
+        ("gcloud", "functions", "describe", trigger.function, *place, "--gen2", "--format=value(serviceConfig.uri)"),
+    )
+
+
+def run(steps: list[Command]) -> Iterator[tuple[Command, str]]:
+    """Run the steps; yields each with `done` or `there already`.
+
+    Raises:
+        UsageError: A step failed; gcloud has said why on stderr.
+    """
+    import shutil
+    import subprocess
+
+    if shutil.which("gcloud") is None:
+        raise UsageError("gcloud is not installed: https://cloud.google.com/sdk/docs/install")
+    for step in steps:
+        if step.present and subprocess.run(step.present, capture_output=True).returncode == 0:
+            yield step, "there already"
+            continue
+        if subprocess.run(step.words).returncode != 0:
+            raise UsageError(f"this step failed, and later ones were not tried: {step.line}")
+        yield step, "done"

@@ -1,0 +1,214 @@
+"""The trigger's request: a small JSON body, read with limits and held against the rules of the project file.
+
+Nothing of a body reaches a job but values for keys that the project file opens (see `vertexrig.overrides`).
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import datetime, timedelta, timezone
+from typing import Any, NoReturn
+
+from vertexrig import overrides
+from vertexrig.claims import WINDOW_S, Key
+from vertexrig.config import Loaded
+from vertexrig.errors import did_you_mean
+from vertexrig.schema import kind_of
+from vertexrig.submit import Request
+
+LIMIT = 64 * 1024
+"""Bytes of a body at most."""
+DEPTH = 8
+"""Levels of lists and mappings in a body at most; a request that is right has two."""
+REQUEST_ID = r"[A-Za-z0-9][A-Za-z0-9._:/@+=-]{0,199}"
+KEYS = ("run", "set", "args", "dry_run", "request_id")
+_SCHEDULER_JOB = re.compile(r"[A-Za-z0-9_/.:-]{1,600}")
+_SCHEDULER_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})")
+_EARLY = timedelta(minutes=10)
+
+
+@dataclass(eq=False)  # not frozen: an exception gets a traceback
+class Problem(Exception):
+    """Why a request gets another answer than a job (RFC 9457).
+
+    Args:
+        status: HTTP status.
+        type: A short word for programs, such as `over-budget`.
+        detail: A sentence for people.
+        findings: All that is wrong: id, path, message, fix.
+        retry_after: Seconds after which the same request may go well.
+    """
+
+    status: int
+    type: str
+    detail: str
+    findings: tuple[Mapping[str, str], ...] = ()
+    retry_after: float | None = None
+
+
+@dataclass(frozen=True)
+class Asked:
+    """A request as read.
+
+    Args:
+        request: What is asked for.
+        dry_run: Only say what would be sent.
+        request_id: The caller's own id, "" if there is none.
+    """
+
+    request: Request
+    dry_run: bool = False
+    request_id: str = ""
+
+
+def parse(data: bytes) -> Any:
+    """A body as plain data.
+
+    Raises:
+        Problem: 413 or 400.
+    """
+    if len(data) > LIMIT:
+        raise Problem(413, "too-large", f"the body has more than {LIMIT} bytes")
+    try:
+        text = data.decode("utf-8")
+        body = json.loads(
+            text, object_pairs_hook=_once, parse_constant=_constant, parse_float=_number, parse_int=_whole
+        )
+    except RecursionError:
+        raise _malformed("the body is nested too deeply") from None
+    except UnicodeDecodeError:
+        raise _malformed("the body is not UTF-8 text") from None
+    except ValueError:
+        raise _malformed("the body is not JSON") from None
+    if _deeper(body, DEPTH):
+        raise _malformed("the body is nested too deeply")
+    try:
+        json.dumps(body, ensure_ascii=False).encode("utf-8")
+    except UnicodeEncodeError:
+        raise _malformed("the body holds half a character (a lone surrogate)") from None
+    return body
+
+
+def read(body: Any, loaded: Loaded) -> Asked:
+    """A body as a request that the project file allows.
+
+    Raises:
+        Problem: 400 with everything that is wrong in form, 404, 403 or 400 for values.
+    """
+    found = list(_form(body))
+    if found:
+        raise Problem(400, "malformed", "the request is not as /openapi.json says", tuple(found))
+    run, set_, args = body["run"], body.get("set") or {}, body.get("args") or {}
+    names = [*loaded.project.jobs, *loaded.project.sweeps]
+    if run not in names:
+        nearest = did_you_mean(run[:200], names, most=30)
+        raise Problem(404, "no-such-run", f"there is no job or sweep {run[:63]!r}. {nearest}")
+    refused = overrides.check(loaded, run, set_, args)
+    closed = [one for one in refused if not one.allowed]
+    if closed:
+        rows = tuple(_finding("not-allowed", one.path, one.message) for one in closed)
+        raise Problem(403, "not-allowed", "the project file does not open these keys to callers", rows)
+    if refused:
+        rows = tuple(_finding("value", one.path, one.message) for one in refused)
+        raise Problem(400, "value", "values are outside what the project file allows", rows)
+    return Asked(Request(run, set_, args), bool(body.get("dry_run", False)), body.get("request_id") or "")
+
+
+def key(asked: Asked, headers: Mapping[str, str], *, now: datetime | None = None) -> Key:
+    """What the request is told by: its id; else Cloud Scheduler's job and time; else its body, for some minutes.
+
+    Headers decide only which deliveries are one request, never what runs. The digest of the body is part of a
+    Scheduler key, and times to come are not believed, so a caller cannot use up a run that is scheduled for later.
+
+    Args:
+        asked: The request.
+        headers: Of the HTTP request, by lower-case name.
+        now: The time, if not the present.
+    """
+    if asked.request_id:
+        return Key("request", asked.request_id)
+    job, text = headers.get("x-cloudscheduler-jobname", ""), headers.get("x-cloudscheduler-scheduletime", "")
+    if _SCHEDULER_JOB.fullmatch(job) and _SCHEDULER_TIME.fullmatch(text):
+        time = _moment(text)
+        if time is not None and time <= (now or datetime.now(timezone.utc)) + _EARLY:
+            when = time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+            return Key("schedule", f"{job.rsplit('/', 1)[-1]} {when} {asked.request.digest}")
+    return Key("body", asked.request.digest, WINDOW_S)
+
+
+def _form(body: Any) -> list[Mapping[str, str]]:
+    """What is wrong with the form of a request."""
+    if not isinstance(body, dict):
+        return [_finding("form", "", f"the body is {kind_of(body)}; a JSON object belongs here")]
+    found = []
+    for name in body:
+        if name not in KEYS:
+            found.append(
+                _finding("form", name[:100], f"there is no key {name[:100]!r}. {did_you_mean(name[:200], KEYS)}")
+            )
+    if not isinstance(body.get("run"), str):
+        found.append(_finding("form", "run", "the name of a job or sweep belongs here, as text"))
+    for name in ("set", "args"):
+        if name in body and not isinstance(body[name], dict):
+            found.append(_finding("form", name, f"{kind_of(body[name])} is here; an object belongs here"))
+    if "dry_run" in body and not isinstance(body["dry_run"], bool):
+        found.append(_finding("form", "dry_run", f"{kind_of(body['dry_run'])} is here; true or false belongs here"))
+    given = body.get("request_id", "x")
+    if not isinstance(given, str) or not re.fullmatch(REQUEST_ID, given):
+        message = "1 to 200 letters, digits and ._:/@+=- belong here, a letter or digit first"
+        found.append(_finding("form", "request_id", message))
+    return found
+
+
+def _finding(id: str, path: str, message: str) -> Mapping[str, str]:
+    return {"id": id, "path": path, "message": message}
+
+
+def _malformed(detail: str) -> Problem:
+    return Problem(400, "malformed", detail)
+
+
+def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    found = dict(pairs)
+    if len(found) != len(pairs):
+        raise ValueError("a key stands twice")
+    return found
+
+
+def _constant(name: str) -> NoReturn:
+    raise ValueError(name)
+
+
+def _whole(text: str) -> int:
+    if len(text) > 18:
+        raise ValueError("a whole number of more than 18 digits")
+    return int(text)
+
+
+def _number(text: str) -> int | float:
+    """A number; 5.0 is the whole number 5, as in JSON Schema."""
+    value = float(text)
+    if not math.isfinite(value):
+        raise ValueError("not finite")
+    return int(value) if value.is_integer() and abs(value) < 2**53 else value
+
+
+def _deeper(value: Any, levels: int) -> bool:
+    if not isinstance(value, (dict, list)):
+        return False
+    if levels == 0:
+        return True
+    return any(_deeper(item, levels - 1) for item in (value.values() if isinstance(value, dict) else value))
+
+
+def _moment(text: str) -> datetime | None:
+    # Python 3.10 reads neither Z nor more than 6 digits of a second
+    plain = re.sub(r"\.\d+", "", text).replace("Z", "+00:00")
+    try:
+        return datetime.fromisoformat(plain)
+    except ValueError:
+        return None

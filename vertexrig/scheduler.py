@@ -1,0 +1,113 @@
+"""The only module that talks to Cloud Scheduler, through google-cloud-scheduler's REST transport; imported when it is used.
+
+Only the command line schedules, so the 0.35 s its import takes are paid there and not by the function.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+from vertexrig.errors import ServiceError
+
+ENDPOINT_VARIABLE = "VERTEXRIG_SCHEDULER"
+"""Environment variable with the base URL of another server; with VERTEXRIG_LOCAL set, the local Vertex's."""
+
+
+class Scheduler:
+    """The schedules of one project and region, as plain JSON data.
+
+    Args:
+        project: Google Cloud project id.
+        region: Their region.
+        url: In place of the service's; by default what the environment says.
+    """
+
+    def __init__(self, project: str, region: str, *, url: str | None = None) -> None:
+        from google.cloud import scheduler_v1
+
+        self.parent = f"projects/{project}/locations/{region}"
+        local = os.environ.get("VERTEXRIG_LOCAL")
+        url = url or os.environ.get(ENDPOINT_VARIABLE) or (f"{local}/scheduler" if local else None)
+        options: dict[str, Any] = {"transport": "rest"}
+        if url is not None:
+            from google.auth.credentials import AnonymousCredentials
+
+            anonymous = AnonymousCredentials()  # type: ignore[no-untyped-call]
+            options |= {"credentials": anonymous, "client_options": {"api_endpoint": url}}
+        try:
+            self.client = scheduler_v1.CloudSchedulerClient(**options)
+        except Exception as error:  # google.auth has no common base for what reading credentials may raise
+            raise ServiceError(f"no credentials for Cloud Scheduler: {' '.join(str(error).split())[:300]}") from None
+        self.types = scheduler_v1
+
+    def list(self) -> list[dict[str, Any]]:
+        """All jobs there are, ours or not.
+
+        Raises:
+            ServiceError: The service refused or cannot be reached.
+        """
+        return [self._data(job) for job in self._call(lambda: list(self.client.list_jobs(parent=self.parent)))]
+
+    def create(self, job: Mapping[str, Any]) -> None:
+        self._call(lambda: self.client.create_job(parent=self.parent, job=self._message(job)))
+
+    def update(self, job: Mapping[str, Any]) -> None:
+        """Replace every field of a job that `job` has."""
+        fields = [key for key in job if key != "name"]
+        self._call(lambda: self.client.update_job(job=self._message(job), update_mask=_mask(fields)))
+
+    def delete(self, name: str) -> None:
+        self._call(lambda: self.client.delete_job(name=self.name(name)))
+
+    def pause(self, name: str) -> None:
+        self._call(lambda: self.client.pause_job(name=self.name(name)))
+
+    def resume(self, name: str) -> None:
+        self._call(lambda: self.client.resume_job(name=self.name(name)))
+
+    def run(self, name: str) -> None:
+        """Fire a job now."""
+        self._call(lambda: self.client.run_job(name=self.name(name)))
+
+    def name(self, short: str) -> str:
+        """The resource name of a job."""
+        return short if short.startswith("projects/") else f"{self.parent}/jobs/{short}"
+
+    def normal(self, job: Mapping[str, Any]) -> dict[str, Any]:
+        """A job as the service would write it, so that two can be compared."""
+        return self._data(self._message(job))
+
+    def _message(self, job: Mapping[str, Any]) -> Any:
+        from google.protobuf import json_format
+
+        pb = self.types.Job.pb()
+        try:
+            return self.types.Job.wrap(json_format.ParseDict(dict(job), pb()))
+        except json_format.ParseError as error:
+            raise ServiceError(f"a schedule does not fit Cloud Scheduler: {error}") from None
+
+    def _data(self, job: Any) -> dict[str, Any]:
+        from google.protobuf import json_format
+
+        return json_format.MessageToDict(self.types.Job.pb(job))
+
+    def _call(self, call: Any) -> Any:
+        from google.api_core.exceptions import GoogleAPIError
+        from google.auth.exceptions import GoogleAuthError
+        from requests.exceptions import RequestException
+
+        try:
+            return call()
+        except (GoogleAPIError, GoogleAuthError, RequestException) as error:
+            text = " ".join(str(getattr(error, "message", error) or error).split())[:500]
+            raise ServiceError(f"Cloud Scheduler: {text}", status=getattr(error, "code", None)) from None
+
+
+def _mask(fields: list[str]) -> Any:
+    import re
+
+    from google.protobuf.field_mask_pb2 import FieldMask
+
+    return FieldMask(paths=[re.sub(r"([A-Z])", lambda m: f"_{m[1].lower()}", field) for field in fields])

@@ -1,0 +1,161 @@
+"""The project file's schedules as Cloud Scheduler jobs, and what has to change to make the two match.
+
+Cloud Scheduler has no labels, so a job of ours says so in a header of its request; jobs without it are left alone.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vertexrig import cron, deploy, overrides
+from vertexrig.config import Loaded
+from vertexrig.errors import UsageError
+from vertexrig.project import Schedule
+
+OWNER = "X-Vertexrig-Function"
+Action = Literal["create", "update", "delete", "pause", "resume", "keep"]
+
+
+@dataclass(frozen=True)
+class Step:
+    """What has to be done about one job.
+
+    Args:
+        action: What.
+        name: The job's id.
+        job: As it should be; empty for delete.
+        changes: Field by field, what is there and what should be.
+    """
+
+    action: Action
+    name: str
+    job: Mapping[str, Any]
+    changes: tuple[tuple[str, Any, Any], ...] = ()
+
+
+def job_id(loaded: Loaded, name: str) -> str:
+    """The Cloud Scheduler id of a schedule."""
+    return f"{loaded.project.trigger.function}-{name}"
+
+
+def wanted(loaded: Loaded) -> dict[str, dict[str, Any]]:
+    """The Cloud Scheduler job of each schedule, by id, as REST writes it.
+
+    Raises:
+        ConfigError: A schedule asks for what the trigger does not allow, or its cron line or time zone is wrong.
+    """
+    overrides.check_rules(loaded)
+    project = loaded.project
+    if project.schedules and not project.trigger.uri:
+        raise loaded.error("the trigger's URL is needed: `vertexrig function deploy` prints it", "trigger", "uri")
+    return {job_id(loaded, name): _job(loaded, name, schedule) for name, schedule in project.schedules.items()}
+
+
+def _job(loaded: Loaded, name: str, schedule: Schedule) -> dict[str, Any]:
+    project, retry = loaded.project, schedule.retry_config
+    try:
+        cron.next_runs(schedule.cron, schedule.time_zone, 1)
+        words = cron.explain(schedule.cron)
+    except UsageError as error:
+        raise loaded.error(str(error), "schedules", name, "cron") from None
+    parts = {"run": schedule.run, "set": dict(schedule.set), "args": dict(schedule.args)}
+    body = json.dumps({key: value for key, value in parts.items() if value}, sort_keys=True)
+    uri = str(project.trigger.uri)
+    config = {
+        "retryCount": retry.retry_count, "minBackoffDuration": retry.min_backoff_duration,
+        "maxBackoffDuration": retry.max_backoff_duration, "maxDoublings": retry.max_doublings,
+    }  # fmt: skip
+    if retry.max_retry_duration is not None:
+        config["maxRetryDuration"] = retry.max_retry_duration
+    return {
+        "name": f"projects/{project.project}/locations/{project.region}/jobs/{job_id(loaded, name)}",
+        "description": (schedule.description or f"{schedule.run}: {words}")[:500],
+        "schedule": schedule.cron,
+        "timeZone": schedule.time_zone,
+        "attemptDeadline": schedule.attempt_deadline,
+        "retryConfig": config,
+        "httpTarget": {
+            "uri": uri,
+            "httpMethod": "POST",
+            "headers": {"Content-Type": "application/json", OWNER: project.trigger.function},
+            "body": base64.b64encode(body.encode()).decode(),
+            # the audience Cloud Run checks is the service's URL, without a path or query
+            "oidcToken": {
+                "serviceAccountEmail": deploy.identities(project)[1],
+                "audience": uri.split("?")[0].rstrip("/"),
+            },
+        },
+    }
+
+
+def plan(loaded: Loaded, there: Iterable[Mapping[str, Any]], normal: Any = dict) -> list[Step]:
+    """What has to change.
+
+    Args:
+        loaded: The project.
+        there: All jobs of the region.
+        normal: Writes a job the way `there` is written, so that both compare.
+
+    Raises:
+        UsageError: A job with the name of one of ours is not ours.
+    """
+    own = loaded.project.trigger.function
+    by_name = {str(job.get("name", "")).rsplit("/", 1)[-1]: job for job in there}
+    should = wanted(loaded)
+    paused = {job_id(loaded, name) for name, one in loaded.project.schedules.items() if one.paused}
+    steps: list[Step] = []
+    for name, job in should.items():
+        found = by_name.get(name)
+        if found is None:
+            steps.append(Step("create", name, job))
+            steps += [Step("pause", name, job)] if name in paused else []
+            continue
+        if not _ours(found, own):
+            raise UsageError(f"the job {name!r} was not made by this project: rename the schedule, or delete the job")
+        changes = tuple(_changes("", normal(job), found))
+        state = str(found.get("state", "ENABLED"))
+        turn: Action = "pause" if name in paused and state != "PAUSED" else "resume" if name not in paused and state == "PAUSED" else "keep"  # fmt: skip
+        if changes:
+            steps.append(Step("update", name, job, changes))
+        if turn != "keep" or not changes:
+            steps.append(Step(turn, name, job))
+    gone = [name for name, job in by_name.items() if name not in should and _ours(job, own)]
+    return [*steps, *(Step("delete", name, {}) for name in sorted(gone))]
+
+
+def _ours(job: Mapping[str, Any], function: str) -> bool:
+    headers = (job.get("httpTarget") or {}).get("headers") or {}
+    return {key.lower(): value for key, value in headers.items()}.get(OWNER.lower()) == function
+
+
+def _changes(path: str, should: Mapping[str, Any], found: Mapping[str, Any]) -> Iterable[tuple[str, Any, Any]]:
+    """Fields of `should` that are otherwise in `found`; what the service adds is not compared."""
+    for key, value in should.items():
+        other, where = found.get(key), f"{path}{key}"
+        if isinstance(value, Mapping):
+            yield from _changes(f"{where}.", value, other if isinstance(other, Mapping) else {})
+        elif value != other and key != "name":
+            yield where, _shown(key, other), _shown(key, value)
+
+
+def _shown(key: str, value: Any) -> Any:
+    if key == "body" and isinstance(value, str):
+        return base64.b64decode(value).decode(errors="replace")
+    return value
+
+
+def diff(steps: list[Step]) -> str:
+    """A plan as text: + what is made, ~ what changes, - what goes."""
+    signs = {"create": "+", "update": "~", "delete": "-", "pause": "~", "resume": "~", "keep": " "}
+    lines = []
+    for step in steps:
+        lines.append(f"{signs[step.action]} {step.name}: {step.action}")
+        if step.action == "create":
+            lines += [f"    {key}: {step.job[key]}" for key in ("schedule", "timeZone", "description")]
+            lines.append(f"    body: {_shown('body', step.job['httpTarget']['body'])}")
+        lines += [f"    {path}: {before} -> {after}" for path, before, after in step.changes]
+    return "\n".join(lines)

@@ -1,0 +1,150 @@
+"""The function's folder: main.py, pinned requirements, the tool's source, templates and the project file, and no more.
+
+Of google-cloud-aiplatform only the message definitions of a job are taken (its type modules, unchanged): installing all of
+it brings some 40 packages, and the function needs none of its clients.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+from collections.abc import Iterable
+from dataclasses import dataclass
+from importlib import resources
+from pathlib import Path
+
+from vertexrig import overrides
+from vertexrig.config import DEFAULT_NAME, Loaded
+from vertexrig.errors import UsageError
+from vertexrig.render import SUFFIX, shipped_templates
+
+FOLDER = "build/function"
+_LEFT_OUT = {"cli", "local", "__pycache__"}
+_LIST_TYPES = """
+import json, sys
+from vertexrig import messages
+messages.modules()
+prefix = "google.cloud.aiplatform_v1.types."
+print(json.dumps({name[len(prefix):]: module.__file__ for name, module in sys.modules.items() if name.startswith(prefix)}))
+"""
+_VARIABLE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
+
+
+@dataclass(frozen=True)
+class Staged:
+    """A staged folder.
+
+    Args:
+        folder: Where it is.
+        files: How many files are in it.
+        size: Bytes of them all.
+        requirements: Packages it installs.
+        variables: Environment variables that its project file names.
+    """
+
+    folder: Path
+    files: int
+    size: int
+    requirements: int
+    variables: tuple[str, ...]
+
+
+def stage(loaded: Loaded, folder: Path) -> Staged:
+    """Make the function's folder anew.
+
+    Args:
+        loaded: The project.
+        folder: Where to; what an earlier call left there is replaced.
+
+    Raises:
+        ConfigError: The project's `trigger:` opens what must stay closed.
+        UsageError: The folder holds something else, or the tool's files are not complete.
+    """
+    overrides.check_rules(loaded)
+    if folder.exists() and any(folder.iterdir()) and not (folder / "main.py").is_file():
+        raise UsageError(f"{folder} holds something that is no staged function: choose another folder, or empty it")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
+    source = _shipped_function()
+    for name in ("main.py", "requirements.txt"):
+        shutil.copyfile(source / name, folder / name)
+    here = Path(__file__).resolve().parent
+    shutil.copytree(here, folder / "vertexrig", ignore=lambda _, names: {name for name in names if _unwanted(name)})
+    _copy(shipped_templates().glob(f"*{SUFFIX}"), folder / "templates")
+    _messages(folder / "google/cloud/aiplatform_v1")
+    text = loaded.file.read_text(encoding="utf-8")
+    (folder / DEFAULT_NAME).write_text(text, encoding="utf-8")
+    _project_files(loaded, folder)
+    files = [file for file in folder.rglob("*") if file.is_file()]
+    lines = (folder / "requirements.txt").read_text(encoding="utf-8").splitlines()
+    return Staged(
+        folder,
+        len(files),
+        sum(file.stat().st_size for file in files),
+        sum(bool(line.strip()) and not line.startswith("#") for line in lines),
+        tuple(dict.fromkeys(_VARIABLE.findall(text))),
+    )
+
+
+def _unwanted(name: str) -> bool:
+    return name in _LEFT_OUT or name.endswith((".pyc", ".so"))
+
+
+def _shipped_function() -> Path:
+    """The folder with main.py, in an installed tool and in a plain checkout."""
+    try:
+        found = Path(str(resources.files("vertexrig.functions")))
+    except ModuleNotFoundError:
+        found = Path(__file__).resolve().parents[1] / "functions"
+    if not (found / "main.py").is_file():
+        raise UsageError(f"the function's main.py is not in {found}: install vertexrig from its repository")
+    return found
+
+
+def _project_files(loaded: Loaded, folder: Path) -> None:
+    """What else the project file names: templates of its own, and rows of the catalog."""
+    project = loaded.project
+    if project.templates:
+        _copy(loaded.path(project.templates).glob(f"*{SUFFIX}"), _inside(folder, project.templates))
+    if project.catalog:
+        target = _inside(folder, project.catalog)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copyfile(loaded.path(project.catalog), target)
+
+
+def _inside(folder: Path, name: str) -> Path:
+    target = folder / name
+    if Path(name).is_absolute() or folder.resolve() not in target.resolve().parents:
+        raise UsageError(
+            f"{name} is not below the project file's folder, so the function cannot have it; move it there"
+        )
+    return target
+
+
+def _messages(folder: Path) -> None:
+    """Google's own definitions of the messages, in a package of the same name without the clients."""
+    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    done = subprocess.run(
+        [sys.executable, "-c", _LIST_TYPES], capture_output=True, text=True, env=environment, timeout=120
+    )
+    if done.returncode:
+        raise UsageError("google-cloud-aiplatform's messages cannot be read: is it installed?")
+    files: dict[str, str] = json.loads(done.stdout)
+    types = folder / "types"
+    types.mkdir(parents=True)
+    for package in (folder, types):
+        (package / "__init__.py").write_text(
+            '"""A part of google-cloud-aiplatform (Apache License 2.0): the messages of a job, unchanged."""\n'
+        )
+    for name, file in sorted(files.items()):
+        shutil.copyfile(file, types / f"{name}.py")
+
+
+def _copy(files: Iterable[Path], folder: Path) -> None:
+    folder.mkdir(parents=True, exist_ok=True)
+    for file in files:
+        shutil.copyfile(file, folder / file.name)
