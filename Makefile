@@ -10,7 +10,7 @@ SETS = $(foreach pair,$(SET),--set $(pair))
 JOBS := cpu gpu multi-gpu multi-worker parameter-server tpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo function serve-function sweep grid test test-old check lint types bench reference lock wheel clean $(JOBS:%=%-job)
+.PHONY: help setup demo demo-trigger function serve-function sweep grid test test-old check lint types bench reference lock wheel clean $(JOBS:%=%-job)
 
 help: ## Print these verbs
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
@@ -51,10 +51,16 @@ demo: $(READY) ## Render, check and explain the jobs, then really train one on t
 	@echo; echo "== sweep, four short trials of it, two at a time"
 	@$(RIG) rehearse sweep --trials 4 --quiet --set args.epochs=3 --set parallel_trial_count=2
 
+demo-trigger: $(READY) ## A scheduled run and an HTTP sweep, end to end on this machine
+	@$(VENV)/bin/python bench/demo_trigger.py
+
 function: $(READY) ## Stage the Cloud Function into build/function/
 	@$(RIG) function build
 
-serve-function: $(READY) ## Serve the staged function on this machine against the local Vertex
+serve-demo-trigger: $(READY) ## A scheduled run and an HTTP sweep, end to end on this machine
+	@$(VENV)/bin/python bench/demo_trigger.py
+
+function: $(READY) ## Serve the staged function on this machine against the local Vertex
 	@$(RIG) function serve
 
 test: $(READY) ## Run the tests
