@@ -5,7 +5,7 @@ RIG := $(VENV)/bin/vertexrig
 READY := $(VENV)/.ready
 SET ?=
 RUN ?=
-WORKERS ?= 2
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 SETS = $(foreach pair,$(SET),--set $(pair))
 JOBS := cpu gpu multi-gpu multi-worker parameter-server tpu
 
@@ -57,10 +57,7 @@ demo-trigger: $(READY) ## A scheduled run and an HTTP sweep, end to end on this 
 function: $(READY) ## Stage the Cloud Function into build/function/
 	@$(RIG) function build
 
-serve-demo-trigger: $(READY) ## A scheduled run and an HTTP sweep, end to end on this machine
-	@$(VENV)/bin/python bench/demo_trigger.py
-
-function: $(READY) ## Serve the staged function on this machine against the local Vertex
+serve-function: $(READY) ## Serve the staged function on this machine against the local Vertex
 	@$(RIG) function serve
 
 test: $(READY) ## Run the tests
