@@ -5,12 +5,12 @@ RIG := $(VENV)/bin/vertexrig
 READY := $(VENV)/.ready
 SET ?=
 RUN ?=
-WORKERS ?= 2
+WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 SETS = $(foreach pair,$(SET),--set $(pair))
 JOBS := cpu gpu multi-gpu multi-worker parameter-server tpu
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo function serve-function sweep grid test test-old check lint types bench reference lock wheel clean $(JOBS:%=%-job)
+.PHONY: help setup demo demo-trigger function serve-function sweep grid test test-old check lint types bench reference lock wheel clean $(JOBS:%=%-job)
 
 help: ## Print these verbs
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
@@ -50,6 +50,9 @@ demo: $(READY) ## Render, check and explain the jobs, then really train one on t
 	@$(RIG) rehearse cpu
 	@echo; echo "== sweep, four short trials of it, two at a time"
 	@$(RIG) rehearse sweep --trials 4 --quiet --set args.epochs=3 --set parallel_trial_count=2
+
+demo-trigger: $(READY) ## A scheduled run and an HTTP sweep, end to end on this machine
+	@$(VENV)/bin/python bench/demo_trigger.py
 
 function: $(READY) ## Stage the Cloud Function into build/function/
 	@$(RIG) function build

@@ -10,11 +10,13 @@ import sys
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
-NOT_BENCHMARKS = {"run", "common"}
+NOT_BENCHMARKS = {"run", "common", "demo_trigger"}
 
 
 def main() -> None:
-    every = sorted(file.stem for file in HERE.glob("*.py") if file.stem not in NOT_BENCHMARKS)
+    every = sorted(
+        file.stem for file in HERE.glob("*.py") if file.stem not in NOT_BENCHMARKS and not file.stem.startswith("_")
+    )
     wanted = [name for name in every if not sys.argv[1:] or any(name.startswith(word) for word in sys.argv[1:])]
     if not wanted:
         sys.exit(f"there is no benchmark {' '.join(sys.argv[1:])!r}. Choices: {', '.join(every)}")

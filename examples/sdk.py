@@ -21,7 +21,8 @@ SCALES = {"UNIT_LINEAR_SCALE": "linear", "UNIT_LOG_SCALE": "log", "UNIT_REVERSE_
 ALGORITHMS = {"GRID_SEARCH": "grid", "RANDOM_SEARCH": "random"}
 JOB_FIELDS = {"workerPoolSpecs", "baseOutputDirectory", "scheduling", "serviceAccount"}
 SWEEP_FIELDS = {"studySpec", "trialJobSpec", "maxTrialCount", "parallelTrialCount"}
-STUDY_FIELDS = {"metrics", "parameters", "algorithm"}
+MEASUREMENTS = {"BEST_MEASUREMENT": "best", "LAST_MEASUREMENT": "last"}
+STUDY_FIELDS = {"metrics", "parameters", "algorithm", "measurementSelectionType"}
 
 
 def connect() -> None:
@@ -81,6 +82,9 @@ def tuning_job(name: str, sweep: Mapping[str, Any]) -> aiplatform.Hyperparameter
         metric_spec={metric["metricId"]: metric["goal"].lower() for metric in study["metrics"]},
         parameter_spec={spec["parameterId"]: _parameter(spec) for spec in study["parameters"]},
         search_algorithm=ALGORITHMS.get(study.get("algorithm", "")),
+        measurement_selection=MEASUREMENTS.get(
+            study.get("measurementSelectionType", "")
+        ),  # left out, it would be "best"
         max_trial_count=sweep["maxTrialCount"],
         parallel_trial_count=sweep["parallelTrialCount"],
     )

@@ -204,6 +204,7 @@ def test_restart_job_on_worker_restart_starts_all_again(root: Path) -> None:
         scheduling={"restartJobOnWorkerRestart": True},
     )
     seen, control, thread, results = start(spec, root)
+    seen.wait_for("chief up")
     seen.wait_for("up")
     control.kill("workerpool1-0")
     seen.wait_for("chief up", 2)

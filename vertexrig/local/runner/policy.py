@@ -8,8 +8,10 @@ same name, up to five times, after which the whole job is retried up to three ti
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from enum import Enum
+from typing import Any
 
 from vertexrig.local.runner.children import Exit
 
@@ -110,3 +112,15 @@ def last_words(stderr: list[str], limit: int = 4000) -> str:
     else:
         text = "\n".join(stderr[-10:])
     return text if len(text) <= limit else "…" + text[-limit:]
+
+
+def scheduling_of(job: Mapping[str, Any]) -> Scheduling:
+    """What a CustomJobSpec says of its scheduling."""
+    data = job.get("scheduling") or {}
+    disable = bool(data.get("disableRetries", False))
+    timeout = float(str(data.get("timeout", "0s")).rstrip("s") or 0)
+    return Scheduling(
+        restart_job=bool(data.get("restartJobOnWorkerRestart", False)) and not disable,
+        disable_retries=disable,
+        timeout=timeout if timeout > 0 else Scheduling.timeout,
+    )

@@ -168,7 +168,7 @@ class _Run:
         self.folder = job_folder(root, options.job_id)
         self.files = LogFiles(self.folder / "logs")
         self.children = Children(self._line, control.fileno())
-        self.scheduling = _scheduling(self.job)
+        self.scheduling = policy.scheduling_of(self.job)
         self.counts = policy.Counts({})
         self.preemptions = 0
         self.members: dict[str, _Member] = {}
@@ -489,14 +489,3 @@ class _Run:
 def _internal(error: OSError) -> JobError:
     """A failure of this machine, such as a full disk."""
     return JobError(policy.INTERNAL, f"Internal error occurred for the current attempt: {error}")
-
-
-def _scheduling(job: Mapping[str, Any]) -> policy.Scheduling:
-    data = job.get("scheduling") or {}
-    disable = bool(data.get("disableRetries", False))
-    timeout = float(str(data.get("timeout", "0s")).rstrip("s") or 0)
-    return policy.Scheduling(
-        restart_job=bool(data.get("restartJobOnWorkerRestart", False)) and not disable,
-        disable_retries=disable,
-        timeout=timeout if timeout > 0 else policy.Scheduling.timeout,
-    )

@@ -1,0 +1,74 @@
+"""Every kind of job and the sweep, rehearsed with this repository's own trainer: one epoch each, really trained."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import subprocess
+from pathlib import Path
+
+import pytest
+
+from tests.tools import REPOSITORY, vertexrig
+
+# job -> how many replicas there are, and what is said of the accelerators that are not here ("" without any)
+JOBS = {
+    "cpu": (1, ""),
+    "multi-gpu": (1, "4 virtual CPU devices (TRAINER_VIRTUAL_DEVICES) for 4 x NVIDIA_TESLA_T4"),
+    "multi-worker": (3, "1 virtual CPU device (TRAINER_VIRTUAL_DEVICES) for 1 x NVIDIA_TESLA_T4"),
+    "parameter-server": (5, ""),
+    "tpu": (1, "8 virtual CPU devices (TRAINER_VIRTUAL_DEVICES) for 8 x TPU_V3"),
+}
+SMALL = ("--set", "args.epochs=1")
+
+
+@pytest.fixture
+def project(tmp_path: Path) -> Path:
+    """This repository's project file and trainer, in a folder of their own."""
+    pytest.importorskip("tensorflow", reason="rehearsals of the real trainer need TensorFlow")
+    shutil.copy(REPOSITORY / "vertexrig.yaml", tmp_path)
+    shutil.copytree(REPOSITORY / "trainer_pkg", tmp_path / "trainer_pkg", ignore=shutil.ignore_patterns("__pycache__"))
+    return tmp_path
+
+
+def rehearse(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
+    done = vertexrig("rehearse", *words, "--format", "json", cwd=project)
+    assert done.returncode == 0, f"{done.stdout}\n{done.stderr[-4000:]}"
+    return done
+
+
+@pytest.mark.parametrize("name", JOBS)
+def test_a_job_trains(project: Path, name: str) -> None:
+    """The job ends SUCCEEDED with all its replicas, a metric and a model that loads as one; stand-ins are named."""
+    replicas, stand_in = JOBS[name]
+    found = json.loads(rehearse(project, name, *SMALL).stdout)
+    assert found["state"] == "JOB_STATE_SUCCEEDED"
+    assert 0 < found["metrics"]["accuracy"] <= 1
+    assert any(stand_in in said for said in found["stand_ins"]) if stand_in else found["stand_ins"] == []
+    model = project / found["model"]
+    assert (model / "saved_model.pb").is_file() and json.loads((model / "summary.json").read_text())["epochs"] == 1
+    (logs,) = (project / ".vertexrig/jobs").glob("*/logs")
+    spoke = {path.stem for path in logs.glob("workerpool*.log") if path.stat().st_size}
+    assert len(spoke) == replicas, sorted(spoke)
+
+
+def test_a_sweep_trains(project: Path) -> None:
+    """Six trials, two at a time, all measured, the best of them first; the values are within the study's bounds."""
+    done = rehearse(project, "sweep", "--trials", "6", "--set", "parallel_trial_count=2", *SMALL)
+    found = json.loads(done.stdout)
+    assert found["state"] == "JOB_STATE_SUCCEEDED" and len(found["trials"]) == 6
+    measured = [trial["accuracy"] for trial in found["trials"]]
+    assert measured == sorted(measured, reverse=True) and min(measured) > 0
+    for trial in found["trials"]:
+        assert trial["state"] == "SUCCEEDED" and trial["num_units"] in (64, 128, 512)
+        assert 0.001 <= trial["learning_rate"] <= 1 and 0 <= trial["momentum"] <= 0.99
+    assert found["trials"][0]["note"] == "best"
+
+
+def test_a_failing_trainer_is_explained(project: Path) -> None:
+    """A trainer that fails ends the rehearsal with exit code 1, its replica and its own words."""
+    done = vertexrig("rehearse", "cpu", "--set", "args.data=/nowhere", "--format", "json", cwd=project)
+    assert done.returncode == 1, done.stderr[-2000:]
+    assert json.loads(done.stdout)["state"] == "JOB_STATE_FAILED"
+    assert "workerpool0-0 ended with:" in done.stderr and "/nowhere" in done.stderr
+    assert "error: cpu failed: The replica workerpool0-0 exited with a non-zero status" in done.stderr
