@@ -60,13 +60,15 @@ setup(
         "vertexrig.local.store",
         "vertexrig.local.study",
         "vertexrig.package",
+        "vertexrig.functions",
         "vertexrig.templates",
         "vertexrig.trainer_source",
     ],
-    package_dir={"vertexrig.templates": "templates"},
+    package_dir={"vertexrig.templates": "templates", "vertexrig.functions": "functions"},
     package_data={
         "vertexrig": ["py.typed", "starter.yaml"],
         "vertexrig.catalog": ["data/*.json"],
+        "vertexrig.functions": ["requirements.txt"],
         "vertexrig.templates": ["*.yaml.j2"],
     },
     install_requires=[

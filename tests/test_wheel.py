@@ -18,7 +18,7 @@ from tests.tools import REPOSITORY
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """The wheel, built from a copy of what git tracks."""
     copy = tmp_path_factory.mktemp("source")
-    for name in ("vertexrig", "templates", "setup.py", "pyproject.toml", "README.md", "LICENSE"):
+    for name in ("vertexrig", "templates", "functions", "setup.py", "pyproject.toml", "README.md", "LICENSE"):
         source = REPOSITORY / name
         if source.is_dir():
             shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
@@ -33,7 +33,7 @@ def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def test_the_wheel_holds_the_tool_and_nothing_else(wheel: Path) -> None:
-    """Every module, template and data file is in it; tests, the trainer and the function are not."""
+    """Every module, template and data file is in it, and the function's; tests and the trainer are not."""
     names = set(zipfile.ZipFile(wheel).namelist())
     tops = {name.split("/")[0] for name in names if ".dist-info" not in name}
     assert tops == {"vertexrig"}
@@ -43,6 +43,7 @@ def test_the_wheel_holds_the_tool_and_nothing_else(wheel: Path) -> None:
     for file in (REPOSITORY / "templates").iterdir():
         if file.is_file():
             assert f"vertexrig/templates/{file.name}" in names
+    assert {"vertexrig/functions/main.py", "vertexrig/functions/requirements.txt"} <= names
 
 
 def test_the_tests_pass_on_the_wheel(wheel: Path, tmp_path: Path) -> None:
