@@ -19,8 +19,8 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "trainer_pkg"
 FLAGS = ("--image_size=150", "--num_units=64", "--batch_size={batch}", "--epochs=3", "--plot=false", "--tensorboard=false",
          "--intra_op_threads=1", "--examples_per_epoch={examples}")  # fmt: skip
-STEPS = 10  # in an epoch
-BATCH = 32  # per worker
+STEPS = 6  # in an epoch
+BATCH = 64  # per worker, as in the codelabs
 TIMEOUT = 240
 ROUNDS = 3
 
