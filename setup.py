@@ -23,6 +23,7 @@ DEV = [
     *TRIGGER,
     *LOCAL,
     *TRAINER,
+    'importlib_resources; python_version >= "3.11"',  # tensorflow-datasets imports it without saying so
     'tensorflow-datasets; python_version >= "3.11"',  # on 3.10 it holds protobuf back
     "pytest>=8",
     "pytest-xdist>=3.5",
