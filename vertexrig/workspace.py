@@ -25,6 +25,7 @@ GCLOUD_REFUSES = "pool-empty-gcloud"
 _POOL = re.compile(r"workerPoolSpecs\[(\d+)\]")
 # where the project file has another word for a field of the API
 _PROJECT_WORDS = {
+    "study_spec": "study",
     "executor_image_uri": "image",
     "image_uri": "image",
     "output_uri_prefix": "base_output_directory",
@@ -98,6 +99,8 @@ class Workspace:
         project = self.loaded.project
         modules = {pool.module for pool in document.pools if pool.module}
         ours = {project.trainer.module, *(job.module for job in project.jobs.values() if job.module)}
+        if not modules and project.trainer.custom_image in {pool.image for pool in document.pools if pool.image}:
+            modules = {project.trainer.module}  # the trainer's own image runs the trainer
         known = len(modules) == 1 and (self._trainer is not None or modules <= ours)
         trainer = self.trainer(modules.pop()) if known else None
         return checks.Context(self.catalog, region=self._region or project.region, trainer=trainer)

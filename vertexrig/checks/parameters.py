@@ -82,7 +82,9 @@ def bounds(document: Document, context: Context) -> Iterator[Problem]:
             message = (
                 f"{parameter.name} has no {' and no '.join(missing)}; both bounds are required (absent is read as 0)"
             )
-            yield Problem(parameter.spec_path, message, f"write {' and '.join(missing)}")
+            # clients that speak proto3 JSON, such as the SDK, leave out a bound that is 0
+            severity = Severity.WARNING if len(missing) == 1 else None
+            yield Problem(parameter.spec_path, message, f"write {' and '.join(missing)}", severity)
         elif low > high:
             message = f"{parameter.name} has minValue {low} above maxValue {high}"
             yield Problem(f"{parameter.spec_path}.minValue", message, "swap them")
