@@ -82,6 +82,7 @@ bench: $(READY) ## Ratios against real peers, one table
 reference: $(READY) ## Generate the reference pages in docs/
 	@$(VENV)/bin/python -m vertexrig.reference > docs/project-file.md.new && mv docs/project-file.md.new docs/project-file.md
 	@$(VENV)/bin/python -m vertexrig.checks.reference > docs/checks.md.new && mv docs/checks.md.new docs/checks.md
+	@$(VENV)/bin/python -m vertexrig.local.coverage > docs/local-coverage.md.new && mv docs/local-coverage.md.new docs/local-coverage.md
 
 wheel: $(READY) ## Build the tool's wheel into dist/
 	@$(VENV)/bin/python -m build --wheel --outdir dist
