@@ -26,6 +26,7 @@ TRAIN = """
 for number in range(20):
     print('line', number, flush=True)
 print('a warning', file=sys.stderr)
+import time; time.sleep(5)  # the end of the chief is the end of the worker, which is to say its line first
 with open(os.environ['AIP_MODEL_DIR'] + '/summary.json', 'w') as file:
     file.write(json.dumps({'cluster': sorted(json.loads(os.environ['TF_CONFIG'])['cluster'])}))
 """
