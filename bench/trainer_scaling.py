@@ -19,7 +19,7 @@ from pathlib import Path
 PACKAGE = Path(__file__).resolve().parents[1] / "trainer_pkg"
 FLAGS = ("--image_size=150", "--num_units=64", "--batch_size={batch}", "--epochs=3", "--plot=false", "--tensorboard=false",
          "--intra_op_threads=1", "--examples_per_epoch={examples}")  # fmt: skip
-STEPS = 6  # in an epoch
+STEPS = 12  # in an epoch
 BATCH = 64  # per worker, as in the codelabs
 TIMEOUT = 240
 ROUNDS = 3

@@ -102,6 +102,14 @@ def test_batches_are_full_and_nothing_is_dropped() -> None:
     assert sorted(labels) == sorted([*range(25), *range(25)])
 
 
+@pytest.mark.parametrize("shuffle", [True, False])
+def test_training_batches_say_that_they_never_end(shuffle: bool) -> None:
+    """The strategy knows that no worker's data ends, and so does not ask all of them before each step."""
+    batches = data.training_batches(numbered(10), Shard(), 4, replace(CONFIG, shuffle=shuffle))
+    assert batches.cardinality() == tf.data.INFINITE_CARDINALITY
+    assert len(list(islice(iter(batches), 9))) == 9
+
+
 @pytest.mark.parametrize("parts", [1, 2, 3])
 def test_validation_sees_each_example_once_whatever_the_padding(parts: int) -> None:
     """Weights of 1 mark each example once; all parts give the same number of equal batches."""

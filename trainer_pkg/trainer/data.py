@@ -114,7 +114,10 @@ def training_batches(
         return images, element[1]
 
     numbered = tf.data.Dataset.zip((tf.data.Dataset.counter(first_batch), batches))
-    return numbered.map(finish, num_parallel_calls=AUTOTUNE).prefetch(AUTOTUNE).with_options(_options(config))
+    finished = numbered.map(finish, num_parallel_calls=AUTOTUNE).prefetch(AUTOTUNE)
+    # Without it, each step of a cluster asks all processes first whether anyone's data has ended.
+    endless = finished.apply(tf.data.experimental.assert_cardinality(tf.data.INFINITE_CARDINALITY))
+    return endless.with_options(_options(config))
 
 
 def validation_steps(source: Source, parts: int, batch: int) -> int:

@@ -18,6 +18,8 @@ from trainer.framework import tf
 LOG = logging.getLogger("trainer")
 VIRTUAL = "TRAINER_VIRTUAL_DEVICES"
 TPU_VARIABLES = ("TPU_CONFIG", "TPU_NODE_NAME")  # set by Vertex AI on TPU VMs
+# Gradients are reduced in packs of about this size, the last layers first, while the backward pass still runs.
+PACK_BYTES = 4 << 20
 ALONE = ("one-device", "mirrored", "central-storage")
 
 
@@ -184,7 +186,7 @@ def _multi_worker(config: Config, cluster: Cluster, devices: Devices) -> Any:
         task = {"type": cluster.role, "index": cluster.index}
         os.environ["TF_CONFIG"] = json.dumps({"cluster": addresses, "task": task})
     kind = getattr(tf.distribute.experimental.CommunicationImplementation, config.collective.upper())
-    options = tf.distribute.experimental.CommunicationOptions(implementation=kind)
+    options = tf.distribute.experimental.CommunicationOptions(implementation=kind, bytes_per_pack=PACK_BYTES)
     return tf.distribute.MultiWorkerMirroredStrategy(communication_options=options)
 
 
