@@ -7,7 +7,13 @@ from setuptools import setup
 
 HERE = Path(__file__).parent
 
-SUBMIT = ["google-auth>=2.29", "requests>=2.31", "google-cloud-storage>=2.16", "google-cloud-scheduler>=2.13"]
+SUBMIT = [
+    "google-auth>=2.29",
+    "requests>=2.31",
+    "urllib3>=2.2",
+    "google-cloud-storage>=2.16",
+    "google-cloud-scheduler>=2.13",
+]
 TRIGGER = ["functions-framework>=3.5", *SUBMIT]
 LOCAL = [
     "starlette>=0.37",
@@ -31,6 +37,7 @@ DEV = [
     "schemathesis>=3.30",
     "httpx>=0.27",
     "jsonschema>=4.21",
+    "psutil>=5.9",
     "mypy>=1.10",
     "ruff>=0.5",
     "build>=1.2",

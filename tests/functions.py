@@ -44,7 +44,14 @@ def free_port() -> int:
 
 
 @contextmanager
-def serving(folder: Path, env: Mapping[str, str], *, wrapped: bool = False, target: str = "trigger") -> Iterator[str]:
+def serving(
+    folder: Path,
+    env: Mapping[str, str],
+    *,
+    wrapped: bool = False,
+    target: str = "trigger",
+    python: str = sys.executable,
+) -> Iterator[str]:
     """functions-framework on the staged folder; yields its URL once it listens.
 
     Args:
@@ -52,6 +59,7 @@ def serving(folder: Path, env: Mapping[str, str], *, wrapped: bool = False, targ
         env: Variables of the process; nothing of ours but PATH is passed on.
         wrapped: Run under the wrapper, which reads KILL (`before:3`: at its third HTTP call), LEASE and WAIT.
         target: trigger or on_event.
+        python: The interpreter that has functions-framework.
     """
     port = free_port()
     kind = "http" if target == "trigger" else "cloudevent"
@@ -60,7 +68,7 @@ def serving(folder: Path, env: Mapping[str, str], *, wrapped: bool = False, targ
     clean = {"PATH": os.environ["PATH"], "MAIN": str(folder / "main.py"), "PYTHONDONTWRITEBYTECODE": "1", **env}
     log = (folder.parent / f"function-{port}.log").open("wb")
     process = subprocess.Popen(
-        [sys.executable, *start, *words, "--host", "127.0.0.1", "--port", str(port)],
+        [python, *start, *words, "--host", "127.0.0.1", "--port", str(port)],
         env=clean, cwd=folder, start_new_session=True, stdout=log, stderr=log,
     )  # fmt: skip
     try:

@@ -4,23 +4,23 @@ from __future__ import annotations
 
 import copy
 import json
-import threading
 import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
-from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
 
 import pytest
 
-from tests import clouds, tools
+from tests import clouds, services, tools
+from tests.services import Fault
 from vertexrig import claims
 from vertexrig.budget import OverBudgetError
 from vertexrig.claims import Claims, InProgressError, Key, OtherBodyError
 from vertexrig.errors import ConfigError, FindingsError
 from vertexrig.local import server
-from vertexrig.local.jobs.settings import Fault
+from vertexrig.local.jobs.settings import Fault as JobFault
 from vertexrig.rest import Rest, RestError, retry_after
 from vertexrig.storage import Storage
 from vertexrig.submit import NoPackageError, Request, Submitted, Submitter, UnsureError, request_key
@@ -181,7 +181,7 @@ def test_the_same_body_is_one_request_for_a_while(here: server.Running, make: Ma
 
 def test_a_refused_job_leaves_no_claim(here: server.Running, tmp_path: Path, make: Make) -> None:
     """A job that the service refuses for want of quota leaves no claim, so the next delivery can make it."""
-    with clouds.cloud(tmp_path / "quota", faults=[Fault("quota", times=1)]) as short:
+    with clouds.cloud(tmp_path / "quota", faults=[JobFault("quota", times=1)]) as short:
         data = copy.deepcopy(clouds.PROJECT)
         data["trigger"]["budget"] = {"trials_per_day": 1}
         submitter = clouds.submitter(short, tmp_path, data)
@@ -277,47 +277,11 @@ def test_live_jobs(tmp_path: Path) -> None:
 # --- services that fail ---
 
 
-class Bad(BaseHTTPRequestHandler):
-    """A service that answers everything in one bad way, or passes it on."""
-
-    answer: tuple[int, dict[str, str], bytes] = (500, {}, b"")
-    seen: list[str]
-
-    def _any(self) -> None:
-        self.rfile.read(int(self.headers.get("Content-Length") or 0))
-        type(self).seen.append(self.command)
-        status, headers, body = self.answer
-        if status == 0:
-            self.close_connection = True
-            return
-        self.send_response(status)
-        for name, value in {**headers, "Content-Length": str(len(body))}.items():
-            self.send_header(name, value)
-        self.end_headers()
-        self.wfile.write(body)
-
-    do_GET = do_POST = do_DELETE = _any
-
-    def log_message(self, *_: Any) -> None:
-        pass
-
-
 @pytest.fixture
 def bad() -> Iterator[Callable[..., str]]:
-    """Starts a service that answers badly; returns its URL."""
-    servers = []
-
-    def start(status: int, body: bytes = b"", **headers: str) -> str:
-        handler = type("Handler", (Bad,), {"answer": (status, headers, body), "seen": []})
-        one = ThreadingHTTPServer(("127.0.0.1", 0), handler)
-        threading.Thread(target=one.serve_forever, daemon=True).start()
-        servers.append(one)
-        return f"http://127.0.0.1:{one.server_address[1]}"
-
-    yield start
-    for one in servers:
-        one.shutdown()
-        one.server_close()
+    """Starts a service that answers everything in one bad way; returns its URL."""
+    with ExitStack() as stack:
+        yield lambda status, body=b"", **headers: stack.enter_context(services.faulty(Fault(status, body, headers)))
 
 
 UNSURE = [(500, b""), (503, b"<html>"), (0, b""), (200, b"garbage"), (200, b"[1]"), (200, b"{}")]

@@ -17,7 +17,7 @@ from dataclasses import asdict, dataclass, field, replace
 from typing import Any, Literal
 
 from vertexrig.errors import VertexrigError
-from vertexrig.rest import CONNECT_S, READ_S
+from vertexrig.rest import ANSWER_S, CONNECT_S, READ_S
 from vertexrig.storage import Storage, as_json
 from vertexrig.vertex import Job
 
@@ -35,7 +35,7 @@ LOOK_AFTER_S = 3.0
 WINDOW_S = 300.0
 """Requests with the same body and without an id are one request within so many seconds."""
 
-assert CREATE_WITHIN_S + CONNECT_S + READ_S < LEASE_S
+assert CREATE_WITHIN_S + CONNECT_S + ANSWER_S + READ_S < LEASE_S
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ google-cloud-storage 3.17.1), and a function pays that at each cold start.
 
 from __future__ import annotations
 
+import json
 import random
 import threading
 import time
@@ -17,14 +18,17 @@ from typing import Any
 from urllib.parse import urlsplit
 
 import requests
+import urllib3
 from requests.adapters import HTTPAdapter
 
 from vertexrig.errors import ServiceError
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 RETRIED = frozenset({408, 429, 500, 502, 503, 504})
-CONNECT_S, READ_S = 5.0, 30.0
-"""Longest wait for a connection and for an answer, seconds."""
+CONNECT_S, READ_S, ANSWER_S = 5.0, 30.0, 30.0
+"""Longest wait for a connection, for the next bytes of an answer, and for all of it, seconds."""
+REPEAT_WITHIN_S = 45.0
+"""Seconds after the first try in which a call that may be repeated is tried again."""
 POOL = 64
 LONGEST_ANSWER = 32 * 1024 * 1024
 
@@ -125,16 +129,18 @@ class Rest:
         """
         again = self.attempts if (method == "GET" if repeat is None else repeat) else 1
         headers = {"Content-Type": content_type} if content_type else {}
+        until = time.monotonic() + REPEAT_WITHIN_S
         for attempt in range(1, again + 1):
             try:
                 return self._once(method, path, params, json, data, headers, raw)
             except RestError as error:
                 if missing and error.status == 404:
                     return None
-                if attempt == again or not error.passing:
-                    raise
                 wait = self.pause * 2 ** (attempt - 1) * (0.5 + random.random())
-                time.sleep(min(max(wait, error.retry_after or 0.0), 5.0))
+                wait = min(max(wait, error.retry_after or 0.0), 5.0)
+                if attempt == again or not error.passing or time.monotonic() + wait > until:
+                    raise
+                time.sleep(wait)
         raise AssertionError("not reached")
 
     def _once(
@@ -154,40 +160,41 @@ class Rest:
         try:
             answer = session.request(
                 method, self.url + path, params=params, json=json, data=data, headers=headers,
-                timeout=(CONNECT_S, READ_S), allow_redirects=False,
+                timeout=(CONNECT_S, READ_S), allow_redirects=False, stream=True,
             )  # fmt: skip
+            content = _whole(answer)
         except requests.exceptions.ConnectTimeout as error:
             raise RestError(f"{self.name} cannot be reached: {_line(error)}") from None
         except requests.exceptions.ConnectionError as error:
             # refused before anything was sent, or cut off in the middle
             unsure = "NewConnectionError" not in repr(error)
             raise RestError(f"{self.name} cannot be reached: {_line(error)}", unsure=unsure) from None
-        except requests.exceptions.RequestException as error:
+        except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, _TooSlowError) as error:
             raise RestError(f"{self.name} did not answer: {_line(error)}", unsure=True) from None
         except Exception as error:
             if not type(error).__module__.startswith("google.auth"):
                 raise
             raise RestError(f"no credentials for {self.name}: {_line(error)}", status=401) from None
-        return self._read(answer, raw)
+        return self._read(answer, content, raw)
 
-    def _read(self, answer: requests.Response, raw: bool) -> Answer:
+    def _read(self, answer: requests.Response, content: bytes, raw: bool) -> Answer:
         if answer.status_code >= 300:
-            raise self._refusal(answer)
+            raise self._refusal(answer, content)
         if raw:
-            return Answer(answer.content, answer.headers)
+            return Answer(content, answer.headers)
         try:
-            data = answer.json() if answer.content else {}
-        except ValueError:
+            data = json.loads(content) if content else {}
+        except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
             raise RestError(f"{self.name} answered with something that is no JSON object", status=502, unsure=True)
         return Answer(data, answer.headers)
 
-    def _refusal(self, answer: requests.Response) -> RestError:
+    def _refusal(self, answer: requests.Response, content: bytes) -> RestError:
         try:
-            error = answer.json().get("error", {})
+            error = json.loads(content).get("error", {})
             message, reason = str(error.get("message", "")), str(error.get("status", ""))
-        except (ValueError, AttributeError):
+        except (ValueError, AttributeError, RecursionError):
             message = reason = ""
         status = answer.status_code
         text = " ".join(message.split()) or f"HTTP {status}"
@@ -196,6 +203,27 @@ class Rest:
             f"{self.name}: {text}", status=status, unsure=status >= 500 or status == 408,
             retry_after=retry_after(answer.headers.get("Retry-After", "")), reason=reason,
         )  # fmt: skip
+
+
+class _TooSlowError(Exception):
+    """An answer that does not come to its end, or is longer than any of ours."""
+
+
+def _whole(answer: requests.Response) -> bytes:
+    """The body. A timeout of requests is for the next bytes only; an answer that drips would hold a claim for ever."""
+    until, parts, size = time.monotonic() + ANSWER_S, [], 0
+    try:
+        while part := answer.raw.read1(65536, decode_content=True):
+            parts.append(part)
+            size += len(part)
+            if time.monotonic() > until:
+                raise _TooSlowError(f"its answer was not whole after {ANSWER_S:g} s")
+            if size > LONGEST_ANSWER:
+                raise _TooSlowError(f"its answer is longer than {LONGEST_ANSWER} bytes")
+    except BaseException:
+        answer.close()
+        raise
+    return b"".join(parts)
 
 
 def retry_after(text: str) -> float | None:
