@@ -58,6 +58,7 @@ setup(
         "vertexrig.catalog",
         "vertexrig.checks",
         "vertexrig.cli",
+        "vertexrig.trigger",
         "vertexrig.local",
         "vertexrig.local.app",
         "vertexrig.local.jobs",

@@ -29,7 +29,7 @@ import requests
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests import clouds, functions
-from vertexrig import stage
+from vertexrig.trigger import stage
 
 RUNS = 5
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -125,7 +125,7 @@ def measure() -> dict[str, tuple[float, float]]:
         with clouds.cloud(root) as here:
             ours = stage.stage(clouds.loaded(root), root / "ours").folder
             main = (ours / "main.py").read_text()
-            mark = "from vertexrig import trigger as rig"
+            mark = "from vertexrig.trigger import app as rig"
             (ours / "main.py").write_text(main.replace(mark, f"{OURS}\n{mark}"))
             peer = root / "peer"
             peer.mkdir()

@@ -18,9 +18,9 @@ import requests
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests import clouds, functions
-from vertexrig import stage
 from vertexrig.local import server
 from vertexrig.submit import Request
+from vertexrig.trigger import stage
 
 ROUNDS, WARM_UP = 100, 10
 

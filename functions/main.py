@@ -1,4 +1,4 @@
-"""The Cloud Function: what functions-framework calls, and nothing else. Everything is in vertexrig.trigger."""
+"""The Cloud Function: what functions-framework calls, and nothing else. Everything is in vertexrig.trigger.app."""
 
 import sys
 from pathlib import Path
@@ -8,7 +8,7 @@ sys.path.insert(0, str(FOLDER))  # functions-framework puts it last, behind any 
 
 import functions_framework  # noqa: E402
 
-from vertexrig import trigger as rig  # noqa: E402
+from vertexrig.trigger import app as rig  # noqa: E402
 
 APPLICATION = rig.application(FOLDER)
 

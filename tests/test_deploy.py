@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests import clouds, tools
-from vertexrig import deploy, stage
 from vertexrig.errors import ConfigError, UsageError
+from vertexrig.trigger import deploy, stage
 
 DATA: dict[str, Any] = {**clouds.PROJECT, "service_account": "train@my-project.iam.gserviceaccount.com"}
 
@@ -25,7 +25,13 @@ def test_the_staged_folder(tmp_path: Path) -> None:
     loaded = clouds.loaded(tmp_path)
     staged = stage.stage(loaded, tmp_path / "out")
     names = {file.relative_to(staged.folder).as_posix() for file in staged.folder.rglob("*") if file.is_file()}
-    assert {"main.py", "requirements.txt", "vertexrig.yaml", "vertexrig/trigger.py", "templates/cpu.yaml.j2"} <= names
+    assert {
+        "main.py",
+        "requirements.txt",
+        "vertexrig.yaml",
+        "vertexrig/trigger/app.py",
+        "templates/cpu.yaml.j2",
+    } <= names
     assert not [
         name for name in names if name.startswith(("vertexrig/cli", "vertexrig/local")) or name.endswith(".pyc")
     ]

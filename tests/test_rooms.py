@@ -58,10 +58,11 @@ def outside(*names: str) -> list[Path]:
         (room("render"), ("vertexrig.checks", "vertexrig.cli", "vertexrig.local")),
         (room("cluster"), ("vertexrig.local", "vertexrig.cli", "vertexrig.checks")),
         ([file for file in SOURCES if file not in room("cli") and file.name != "__main__.py"], ("vertexrig.cli",)),
+        (outside("trigger", "cli", "doctor"), ("vertexrig.trigger",)),
         (SOURCES, ("tensorflow", "tf_keras", "keras", "trainer")),
         (TRAINER, ("vertexrig",)),
     ],
-    ids=["catalog", "checks", "local", "spec", "config", "render", "cluster", "cli is on top", "no tensorflow", "trainer"],
+    ids=["catalog", "checks", "local", "spec", "config", "render", "cluster", "cli is on top", "trigger is above submit", "no tensorflow", "trainer"],
 )  # fmt: skip
 def test_a_room_keeps_its_door(files: list[Path], forbidden: tuple[str, ...]) -> None:
     """No module of a room imports what the design keeps out of it."""

@@ -16,11 +16,12 @@ import pytest
 
 from tests import clouds, functions, tools
 from tests.local.jobkit import sdist
-from vertexrig import config, cron, schedules, stage
+from vertexrig import config
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.local import server
 from vertexrig.local.runner import RunOptions
 from vertexrig.scheduler import Scheduler
+from vertexrig.trigger import cron, schedules, stage
 
 WORDS = [
     ("0 3 * * 1", "at 03:00 on Monday"),

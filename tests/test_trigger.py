@@ -13,14 +13,15 @@ from typing import Any
 import pytest
 
 from tests import clouds
-from vertexrig import overrides, request
+from vertexrig import overrides
 from vertexrig.claims import Claims
 from vertexrig.errors import ConfigError
 from vertexrig.local import server
-from vertexrig.request import LIMIT
 from vertexrig.rest import Rest
 from vertexrig.storage import Storage
-from vertexrig.trigger import FINALIZED, PUBSUB, Call, Reply, RetryEventError, Trigger
+from vertexrig.trigger import request
+from vertexrig.trigger.app import FINALIZED, PUBSUB, Call, Reply, RetryEventError, Trigger
+from vertexrig.trigger.request import LIMIT
 
 
 @pytest.fixture(scope="module")
@@ -154,9 +155,6 @@ def test_over_budget_shows_the_arithmetic(here: server.Running, tmp_path: Path) 
     data["trigger"]["budget"] = {"usd_per_run": 1.0}
     reply = post(make(here, tmp_path, data), {"run": "sweep"})
     assert reply.status == 422 and "10 trials × 1 h" in reply.body["detail"] and "$2.45" in reply.body["detail"]
-
-
-STATUSES = [(429, 429), (500, 503), (503, 503), (403, 502), (400, 400)]
 
 
 def test_a_fault_of_ours_shows_no_exception(trigger: Trigger, logs: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip

@@ -18,10 +18,10 @@ from hypothesis import strategies as st
 
 from tests import clouds
 from tests.test_trigger import make
-from vertexrig import openapi, request
 from vertexrig.local import server
-from vertexrig.request import Problem
-from vertexrig.trigger import Call, Trigger
+from vertexrig.trigger import openapi, request
+from vertexrig.trigger.app import Call, Trigger
+from vertexrig.trigger.request import Problem
 
 EACH = 2500
 generated = settings(max_examples=EACH, deadline=None, suppress_health_check=list(HealthCheck))

@@ -15,8 +15,8 @@ import pytest
 import requests
 
 from tests import clouds, functions
-from vertexrig import stage
 from vertexrig.local import server
+from vertexrig.trigger import stage
 
 SCHEDULED = {
     "X-CloudScheduler": "true",

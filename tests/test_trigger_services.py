@@ -18,7 +18,7 @@ from vertexrig import rest
 from vertexrig.claims import Claims
 from vertexrig.local import server
 from vertexrig.storage import Storage
-from vertexrig.trigger import Reply, Trigger
+from vertexrig.trigger.app import Reply, Trigger
 from vertexrig.vertex import Vertex
 
 READ_S, LEASE_S = 0.5, 3.0

@@ -17,11 +17,12 @@ from datetime import date
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
-from vertexrig import deploy, overrides
+from vertexrig import overrides
 from vertexrig.config import Loaded
 from vertexrig.errors import ServiceError, VertexrigError
 from vertexrig.rest import Rest, is_loopback
 from vertexrig.storage import Storage
+from vertexrig.trigger import deploy
 from vertexrig.vertex import CUSTOM, Vertex
 
 Outcome = Literal["ok", "warning", "error", "unknown"]

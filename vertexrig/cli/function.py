@@ -25,7 +25,7 @@ def command() -> None:
 @options.format_option("text", "json")
 def build(file: Path | None, output: Path | None, format_: str) -> None:
     """Stage the function's folder and print its path."""
-    from vertexrig import stage
+    from vertexrig.trigger import stage
 
     loaded = config.load(file)
     staged = stage.stage(loaded, output or loaded.path(stage.FOLDER))
@@ -42,10 +42,10 @@ def serve(file: Path | None, port: int, target: str) -> None:
 
     Jobs go where VERTEXRIG_AIPLATFORM says; without it, to the local Vertex that runs in .vertexrig/. Never to the cloud.
     """
-    from vertexrig import stage
     from vertexrig.errors import UsageError
     from vertexrig.local import server
     from vertexrig.rehearse import STATE_FOLDER
+    from vertexrig.trigger import stage
 
     loaded = config.load(file)
     environment = dict(os.environ)
@@ -85,7 +85,7 @@ def package(names: tuple[str, ...], file: Path | None) -> None:
 @click.option("--run", is_flag=True, help="Run the commands; without it they are printed.")
 def deploy(file: Path | None, run: bool) -> None:
     """Stage the function and print, or run, the gcloud commands that deploy it and give it the roles it needs."""
-    from vertexrig import deploy, stage
+    from vertexrig.trigger import deploy, stage
 
     loaded = config.load(file)
     staged = stage.stage(loaded, loaded.path(stage.FOLDER))

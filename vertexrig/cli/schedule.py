@@ -15,7 +15,7 @@ from vertexrig.errors import UsageError, did_you_mean
 if TYPE_CHECKING:
     from vertexrig.config import Loaded
     from vertexrig.scheduler import Scheduler
-    from vertexrig.schedules import Step
+    from vertexrig.trigger.schedules import Step
 
 
 @click.group("schedule")
@@ -30,7 +30,7 @@ def _client(loaded: Loaded) -> Scheduler:
 
 
 def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
-    from vertexrig import schedules
+    from vertexrig.trigger import schedules
 
     schedules.wanted(loaded)  # so that a wrong file is told before the service is asked
     client = _client(loaded)
@@ -41,7 +41,7 @@ def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
 @options.file_option
 def plan(file: Path | None) -> None:
     """Print what `apply` would change."""
-    from vertexrig import schedules
+    from vertexrig.trigger import schedules
 
     loaded = config.load(file)
     _, steps = _plan(loaded)
@@ -53,7 +53,7 @@ def plan(file: Path | None) -> None:
 @options.file_option
 def apply(file: Path | None) -> None:
     """Make the schedules match; a second call changes nothing."""
-    from vertexrig import schedules
+    from vertexrig.trigger import schedules
 
     client, steps = _plan(config.load(file))
     for step in steps:
@@ -71,7 +71,7 @@ def apply(file: Path | None) -> None:
 @options.format_option("text", "json")
 def list_(file: Path | None, count: int, format_: str) -> None:
     """Show the project file's schedules in words, with their next runs in their own time zone."""
-    from vertexrig import cron
+    from vertexrig.trigger import cron
 
     loaded = config.load(file)
     rows = []
@@ -99,7 +99,7 @@ def _verb(name: str, doc: str) -> None:
     @click.argument("schedule")
     @options.file_option
     def verb(schedule: str, file: Path | None) -> None:
-        from vertexrig import schedules
+        from vertexrig.trigger import schedules
 
         loaded = config.load(file)
         known = loaded.project.schedules

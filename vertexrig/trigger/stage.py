@@ -23,6 +23,7 @@ from vertexrig.errors import UsageError
 from vertexrig.render import SUFFIX, shipped_templates
 
 FOLDER = "build/function"
+TOOL = Path(__file__).resolve().parents[1]  # the package vertexrig
 _LEFT_OUT = {"cli", "local", "__pycache__"}
 _LIST_TYPES = """
 import json, sys
@@ -72,8 +73,7 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
     source = _shipped_function()
     for name in ("main.py", "requirements.txt"):
         shutil.copyfile(source / name, folder / name)
-    here = Path(__file__).resolve().parent
-    shutil.copytree(here, folder / "vertexrig", ignore=lambda _, names: {name for name in names if _unwanted(name)})
+    shutil.copytree(TOOL, folder / "vertexrig", ignore=lambda _, names: {name for name in names if _unwanted(name)})
     _copy(shipped_templates().glob(f"*{SUFFIX}"), folder / "templates")
     _messages(folder / "google/cloud/aiplatform_v1")
     text = loaded.file.read_text(encoding="utf-8")
@@ -99,7 +99,7 @@ def _shipped_function() -> Path:
     try:
         found = Path(str(resources.files("vertexrig.functions")))
     except ModuleNotFoundError:
-        found = Path(__file__).resolve().parents[1] / "functions"
+        found = TOOL.parent / "functions"
     if not (found / "main.py").is_file():
         raise UsageError(f"the function's main.py is not in {found}: install vertexrig from its repository")
     return found
@@ -127,7 +127,7 @@ def _inside(folder: Path, name: str) -> Path:
 
 def _messages(folder: Path) -> None:
     """Google's own definitions of the messages, in a package of the same name without the clients."""
-    environment = {**os.environ, "PYTHONPATH": str(Path(__file__).resolve().parents[1])}
+    environment = {**os.environ, "PYTHONPATH": str(TOOL.parent)}
     done = subprocess.run(
         [sys.executable, "-c", _LIST_TYPES], capture_output=True, text=True, env=environment, timeout=120
     )

@@ -11,7 +11,7 @@ from typing import Any, Literal
 from vertexrig import __version__, overrides, schema
 from vertexrig.config import Loaded
 from vertexrig.project import Bound, Job, Project, Sweep
-from vertexrig.request import REQUEST_ID
+from vertexrig.trigger.request import REQUEST_ID
 
 _TEXT = {"type": "string", "maxLength": overrides.LONGEST_TEXT, "pattern": r"^[^\u0000-\u001f\u007f]*$"}
 _TYPES: dict[Any, dict[str, Any]] = {

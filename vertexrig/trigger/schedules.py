@@ -11,10 +11,11 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vertexrig import cron, deploy, overrides
+from vertexrig import overrides
 from vertexrig.config import Loaded
 from vertexrig.errors import UsageError
 from vertexrig.project import Schedule
+from vertexrig.trigger import cron, deploy
 
 OWNER = "X-Vertexrig-Function"
 Action = Literal["create", "update", "delete", "pause", "resume", "keep"]

@@ -21,15 +21,16 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from vertexrig import config, openapi, overrides, request
+from vertexrig import config, overrides
 from vertexrig.budget import OverBudgetError
 from vertexrig.claims import LABEL, Claims, InProgressError, Key, OtherBodyError
 from vertexrig.errors import ConfigError, TemplateError, UsageError, VertexrigError
 from vertexrig.finding import Severity
-from vertexrig.request import LIMIT, Asked, Problem
 from vertexrig.rest import RestError
 from vertexrig.storage import Storage
 from vertexrig.submit import NoPackageError, Submitter, UploadedWorkspace
+from vertexrig.trigger import openapi, request
+from vertexrig.trigger.request import LIMIT, Asked, Problem
 from vertexrig.vertex import Job, Vertex, job_body
 from vertexrig.workspace import Prepared
 
