@@ -144,14 +144,14 @@ def launch(tmp_path: Path) -> Iterator[Callable[..., Launched]]:
 
 
 @pytest.fixture
-def launch_cluster(launch: Callable[..., Launched]) -> Callable[..., dict[str, Launched]]:
+def launch_cluster(launch: Callable[..., Launched], tmp_path: Path) -> Callable[..., dict[str, Launched]]:
     """`launch_cluster({"chief": 1, "worker": 2}, *args)` starts a cluster on loopback; role-index -> process.
 
     As on Vertex AI, evaluators are no part of TF_CONFIG's cluster.
     """
 
     def start(roles: Mapping[str, int], *args: str, attempt: int = 0, env: Mapping[str, str] | None = None,
-              python: str = sys.executable) -> dict[str, Launched]:  # fmt: skip
+              python: str = sys.executable, folder: Path = tmp_path) -> dict[str, Launched]:  # fmt: skip
         ports = iter(free_ports(sum(roles.values())))
         cluster = {role: [f"127.0.0.1:{next(ports)}" for _ in range(number)] for role, number in roles.items()}
         cluster.pop("evaluator", None)
@@ -161,7 +161,7 @@ def launch_cluster(launch: Callable[..., Launched]) -> Callable[..., dict[str, L
                 config = {"cluster": cluster, "task": {"type": role, "index": index}, "environment": "cloud"}
                 name = f"{role}-{index}"
                 started[name] = launch(*args, env={**(env or {}), "TF_CONFIG": json.dumps(config)},
-                                       name=f"{name}-{attempt}" if attempt else name, python=python)  # fmt: skip
+                                       name=f"{name}-{attempt}" if attempt else name, python=python, folder=folder)  # fmt: skip
         return started
 
     return start

@@ -79,3 +79,31 @@ def test_parameter_servers_and_evaluator(launch_cluster: Cluster, tmp_path: Path
         assert processes[name].process.wait(20) == 143
         assert "Traceback" not in processes[name].err
     assert list((tmp_path / "tmp").iterdir()) == []
+
+
+def test_parameter_servers_go_on_without_a_worker(launch_cluster: Cluster, tmp_path: Path) -> None:
+    """kill -9 of one of two workers in mid-training: the other takes over its steps, and the run ends with all of them."""
+    processes = launch_cluster({"chief": 1, "worker": 2, "ps": 1}, *QUICK, "--epochs=6")
+    processes["chief-0"].wait_for("epoch 2/")
+    processes["worker-1"].kill()
+    finish({"chief-0": processes["chief-0"]})
+    told = summary(tmp_path)
+    assert told["steps"] == 6 * 44 and told["epochs"] == 6 and told["accuracy"] > 0.8
+    assert processes["worker-0"].process.poll() is None and processes["ps-0"].process.poll() is None
+
+
+def test_parameter_servers_end_without_a_server(launch_cluster: Cluster, tmp_path: Path) -> None:
+    """kill -9 of the parameter server, and with it of the variables: the chief ends with a clear error and leaves no model;
+    restarted, the cluster goes on from its last save."""
+    roles, flags = {"chief": 1, "worker": 1, "ps": 1}, (*QUICK, "--epochs=6", "--save_every=11")
+    processes = launch_cluster(roles, *flags)
+    processes["chief-0"].wait_for("epoch 2/")
+    processes["ps-0"].kill()
+    ended = processes["chief-0"].wait()
+    assert ended.code == 1 and "another process of the cluster went away" in ended.err, ended.text[-3000:]
+    assert "Traceback" not in ended.err and not list((tmp_path / "model").rglob("*"))
+    processes["worker-0"].kill()
+    again = launch_cluster(roles, *flags, attempt=1)
+    finish({"chief-0": again["chief-0"]})
+    assert re.search(r"going on after epoch \d+, step \d+", again["chief-0"].err)
+    assert summary(tmp_path)["steps"] == 6 * 44

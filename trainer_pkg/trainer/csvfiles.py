@@ -11,10 +11,10 @@ from typing import Any
 import numpy as np
 
 from trainer.config import Config
-from trainer.data import AUTOTUNE, Shard, Source, even_shards
+from trainer.data import AUTOTUNE, Shard, Source, Splits, even_shards
 from trainer.errors import DataError, cause
 from trainer.framework import tf
-from trainer.sources import Splits, decoder, hold_out
+from trainer.images import decoder, hold_out
 
 HEADINGS = frozenset({"label", "labels", "class", "target"})
 CHECKED = 10_000  # paths looked up before the first step; in a bucket each look takes milliseconds

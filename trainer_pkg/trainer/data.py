@@ -11,7 +11,7 @@ import math
 import os
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 from trainer import augment
 from trainer.config import Config
@@ -55,6 +55,13 @@ class Source:
         """Examples in all."""
         sizes = self.shard_sizes(1)
         return sizes[0] if sizes else None
+
+
+class Splits(NamedTuple):
+    """What to train on and what to score on."""
+
+    training: Source
+    validation: Source
 
 
 def even_shards(size: int, parts: int) -> list[int]:

@@ -4,27 +4,19 @@ from __future__ import annotations
 
 import importlib.util
 import os
-from collections.abc import Callable
 from dataclasses import replace
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from trainer import models
 from trainer.config import Config
-from trainer.data import AUTOTUNE, Shard, Source, even_shards
+from trainer.data import AUTOTUNE, Shard, Source, Splits, even_shards
 from trainer.errors import ConfigError, DataError, did_you_mean
 from trainer.framework import tf
+from trainer.images import fit, hold_out
 
 KINDS = ("digits", "tfds", "tfrecord", "csv")
-DEFAULT_IMAGE_SIZE = 150  # the codelab's
-
-
-class Splits(NamedTuple):
-    """What to train on and what to score on."""
-
-    training: Source
-    validation: Source
 
 
 def load(config: Config) -> Splits:
@@ -85,35 +77,6 @@ def _agree(splits: Splits, config: Config) -> Splits:
     if classes < 2:
         raise DataError(f"--data={config.data}: {classes} class; a classifier needs at least 2: give --num_classes")
     return Splits(replace(splits.training, num_classes=classes), replace(splits.validation, num_classes=classes))
-
-
-def decoder(config: Config, data_channels: int = 3) -> tuple[Callable[[Any], Any], tuple[int, int, int]]:
-    """(image file's bytes -> uint8 image, its shape) for the model's size and channels."""
-    side = models.image_size(config, DEFAULT_IMAGE_SIZE)
-    wanted = models.channels(config, data_channels)
-
-    def decode(content: Any) -> Any:
-        image = tf.io.decode_image(content, channels=wanted, expand_animations=False)
-        return fit(tf.ensure_shape(image, (None, None, wanted)), side, wanted)
-
-    return decode, (side, side, wanted)
-
-
-def fit(image: Any, side: int, wanted: int) -> Any:
-    """An image of any size as uint8 (side, side, wanted channels)."""
-    if image.shape[-1] == 1 and wanted == 3:
-        image = tf.image.grayscale_to_rgb(image)
-    if image.shape[:2] != (side, side):
-        image = tf.image.resize(image, (side, side))
-        image = tf.cast(tf.clip_by_value(tf.round(image), 0.0, 255.0), tf.uint8)
-    return tf.cast(tf.ensure_shape(image, (side, side, wanted)), tf.uint8)
-
-
-def hold_out(size: int, share: float) -> tuple[np.ndarray, np.ndarray]:
-    """Indices of the training and of the validation part: always the same, whatever `--seed` is."""
-    order = np.random.RandomState(0).permutation(size)
-    cut = round(size * share)
-    return np.sort(order[cut:]), np.sort(order[:cut])
 
 
 def digits_arrays() -> tuple[np.ndarray, np.ndarray]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 from typing import Any
 
 from trainer.config import Config
-from trainer.data import AUTOTUNE, Shard, Source, even_shards
+from trainer.data import AUTOTUNE, Shard, Source, Splits, even_shards
 from trainer.errors import DataError, cause
 from trainer.framework import tf
-from trainer.sources import Splits, decoder
+from trainer.images import decoder
 
 
 def tfds_data(name: str, config: Config, *, split: bool, for_validation: bool) -> Splits:

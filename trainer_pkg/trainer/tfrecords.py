@@ -15,10 +15,10 @@ from typing import Any
 import numpy as np
 
 from trainer.config import Config
-from trainer.data import AUTOTUNE, Shard, Source, even_shards
+from trainer.data import AUTOTUNE, Shard, Source, Splits, even_shards
 from trainer.errors import ConfigError, DataError, cause
 from trainer.framework import tf
-from trainer.sources import Splits, decoder, fit
+from trainer.images import decoder, fit
 
 IMAGE_KEYS = ("image", "image/encoded", "image_raw", "image_bytes", "imageBytes")
 LABEL_KEYS = ("label_int", "label", "image/class/label")
