@@ -129,8 +129,17 @@ def image_legacy(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(_path(pool), text, fix)
 
 
-def image_availability(document: Document, context: Context) -> Iterator[Problem]:
+def _each_image(document: Document, context: Context) -> Iterator[tuple[Pool, Image]]:
+    """The prebuilt images of the document, each once, with the first pool that has it."""
+    seen: set[str] = set()
     for pool, image in _images(document, context):
+        if image.name not in seen:
+            seen.add(image.name)
+            yield pool, image
+
+
+def image_availability(document: Document, context: Context) -> Iterator[Problem]:
+    for pool, image in _each_image(document, context):
         days = (context.today - date.fromisoformat(image.end_of_availability)).days
         if days >= 0:
             text = (
@@ -141,7 +150,7 @@ def image_availability(document: Document, context: Context) -> Iterator[Problem
 
 
 def image_support(document: Document, context: Context) -> Iterator[Problem]:
-    for pool, image in _images(document, context):
+    for pool, image in _each_image(document, context):
         days = (context.today - date.fromisoformat(image.end_of_support)).days
         left = (date.fromisoformat(image.end_of_availability) - context.today).days
         if days >= 0 and left > 0:

@@ -139,7 +139,8 @@ def parallel_blind(document: Document, context: Context) -> Iterator[Problem]:
         message = (
             f"{parallel:,} of {most:,} trials run at a time: the Bayesian search chooses most without earlier results"
         )
-        fix = f"write {max(1, most // 4)} or less, or algorithm: RANDOM_SEARCH, which learns nothing anyway"
+        good = f"{most // 4} or less" if most >= 8 else "1"
+        fix = f"write {good}, or more trials, or algorithm: RANDOM_SEARCH, which learns nothing anyway"
         yield Problem("parallelTrialCount", message, fix)
 
 

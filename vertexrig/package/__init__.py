@@ -7,22 +7,15 @@ from typing import TYPE_CHECKING, Any
 from vertexrig.package.identity import PackageId, identify
 
 if TYPE_CHECKING:
-    from vertexrig.package.builder import Built
+    from vertexrig.package.builder import Built, build
 
 __all__ = ["Built", "PackageId", "build", "identify"]
 
 
 def __getattr__(name: str) -> Any:
     # rendering only needs the identity; what builds and verifies is loaded when it is asked for
-    if name == "Built":
-        from vertexrig.package.builder import Built
+    if name in ("Built", "build"):
+        from vertexrig.package import builder
 
-        return Built
+        return getattr(builder, name)
     raise AttributeError(name)
-
-
-def build(*args: Any, **options: Any) -> Built:
-    """Builds a trainer's package: see `vertexrig.package.builder.build`."""
-    from vertexrig.package.builder import build as build_package
-
-    return build_package(*args, **options)

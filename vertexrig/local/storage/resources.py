@@ -40,10 +40,6 @@ def _is_list(value: Any) -> bool:
     return isinstance(value, list)
 
 
-def _is_count(value: Any) -> bool:
-    return not isinstance(value, bool) and str(value).isascii() and str(value).isdigit()
-
-
 Rules = Mapping[str, tuple[Callable[[Any], bool], str]]
 
 OBJECT_FIELDS: Rules = {
