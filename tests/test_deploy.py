@@ -13,6 +13,7 @@ from typing import Any
 import pytest
 
 from tests import clouds, tools
+from vertexrig import config
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.trigger import deploy, stage
 
@@ -21,7 +22,7 @@ DATA: dict[str, Any] = {**clouds.PROJECT, "service_account": "train@my-project.i
 
 def test_the_staged_folder(tmp_path: Path) -> None:
     """It holds main.py, pinned requirements, the tool without its command line and local Vertex, templates, and the
-    project file; staging again replaces it, and nothing else is ever overwritten."""
+    project file; staging again replaces it."""
     loaded = clouds.loaded(tmp_path)
     staged = stage.stage(loaded, tmp_path / "out")
     names = {file.relative_to(staged.folder).as_posix() for file in staged.folder.rglob("*") if file.is_file()}
@@ -42,10 +43,24 @@ def test_the_staged_folder(tmp_path: Path) -> None:
     assert not [line for line in lines if line.lower().replace("_", "-") not in locked]
     (staged.folder / "old").write_text("")
     assert not (stage.stage(loaded, tmp_path / "out").folder / "old").exists()
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/work.txt").write_text("")
-    with pytest.raises(UsageError, match="holds something"):
-        stage.stage(loaded, tmp_path / "mine")
+
+
+@pytest.mark.parametrize(
+    ("folder", "said"),
+    [("functions", "holds something"), ("main.py", "is a file"), ("", "holds something"), ("staged", "holds the project file")],
+)  # fmt: skip
+def test_nothing_of_the_user_s_own_is_replaced(tmp_path: Path, folder: str, said: str) -> None:
+    """A folder with a function of the user's own, a file, the project's folder: refused, and all is left as it was."""
+    loaded = clouds.loaded(tmp_path)
+    if folder == "staged":
+        loaded = config.load(stage.stage(loaded, tmp_path / "staged").folder / "vertexrig.yaml")
+    (tmp_path / "functions").mkdir()
+    for name in ("functions/main.py", "main.py"):
+        (tmp_path / name).write_text("mine")
+    before = sorted(tmp_path.rglob("*"))
+    with pytest.raises(UsageError, match=said):
+        stage.stage(loaded, tmp_path / folder)
+    assert sorted(tmp_path.rglob("*")) == before
 
 
 def test_least_roles(tmp_path: Path) -> None:

@@ -24,6 +24,7 @@ from vertexrig.render import SUFFIX, shipped_templates
 
 FOLDER = "build/function"
 TOOL = Path(__file__).resolve().parents[1]  # the package vertexrig
+_MESSAGES = "google/cloud/aiplatform_v1"
 _LEFT_OUT = {"cli", "local", "__pycache__"}
 _LIST_TYPES = """
 import json, sys
@@ -66,16 +67,13 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
         UsageError: The folder holds something else, or the tool's files are not complete.
     """
     overrides.check_rules(loaded)
-    if folder.exists() and any(folder.iterdir()) and not (folder / "main.py").is_file():
-        raise UsageError(f"{folder} holds something that is no staged function: choose another folder, or empty it")
-    shutil.rmtree(folder, ignore_errors=True)
-    folder.mkdir(parents=True)
     source = _shipped_function()
+    _empty(folder, loaded)
+    _messages(folder / _MESSAGES)  # first: it marks the folder as staged
     for name in ("main.py", "requirements.txt"):
         shutil.copyfile(source / name, folder / name)
     shutil.copytree(TOOL, folder / "vertexrig", ignore=lambda _, names: {name for name in names if _unwanted(name)})
     _copy(shipped_templates().glob(f"*{SUFFIX}"), folder / "templates")
-    _messages(folder / "google/cloud/aiplatform_v1")
     text = loaded.file.read_text(encoding="utf-8")
     (folder / DEFAULT_NAME).write_text(text, encoding="utf-8")
     _project_files(loaded, folder)
@@ -88,6 +86,18 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
         sum(bool(line.strip()) and not line.startswith("#") for line in lines),
         tuple(dict.fromkeys(_VARIABLE.findall(text))),
     )
+
+
+def _empty(folder: Path, loaded: Loaded) -> None:
+    """Make a new folder; one that is there goes only if it was staged, which no folder of a user's own looks like."""
+    if folder.exists() and not folder.is_dir():
+        raise UsageError(f"{folder} is a file: choose another folder")
+    if folder.exists() and any(folder.iterdir()) and not (folder / _MESSAGES).is_dir():
+        raise UsageError(f"{folder} holds something that is no staged function: choose another folder, or empty it")
+    if folder.resolve() in loaded.file.resolve().parents:
+        raise UsageError(f"{folder} holds the project file: choose another folder")
+    shutil.rmtree(folder, ignore_errors=True)
+    folder.mkdir(parents=True)
 
 
 def _unwanted(name: str) -> bool:
