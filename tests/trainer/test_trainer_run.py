@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import resource
 import subprocess
 import sys
 from collections.abc import Callable
@@ -112,7 +113,7 @@ def test_a_lost_loss_stops_the_run_with_the_steps(launch: Callable[..., Launched
     ended = launch(*QUICK, "--model=dense", "--optimizer=sgd", "--learning_rate=1e30", "--momentum=1").wait()
     assert ended.code == 1 and "Traceback" not in ended.err
     assert "the loss became nan between steps 1 and 20; try a smaller --learning_rate than 1e+30" in ended.err
-    assert list((tmp_path / "model").iterdir()) == []
+    assert not (tmp_path / "model").exists()
     assert not (tmp_path / "metrics" / "output.metrics").exists()
 
 
@@ -184,7 +185,7 @@ def test_bad_input_is_one_clear_line_and_leaves_no_model(
     assert ended.code in (1, 2)
     assert "error: " in ended.err and message in ended.err and "Traceback" not in ended.err
     assert "epoch 1" not in ended.out
-    assert not list(tmp_path.glob("model/*")) and list((tmp_path / "tmp").iterdir()) == []
+    assert not (tmp_path / "model").exists() and list((tmp_path / "tmp").iterdir()) == []
 
 
 def test_damaged_image_in_mid_training_is_named_without_traceback(
@@ -198,4 +199,22 @@ def test_damaged_image_in_mid_training_is_named_without_traceback(
     ended = launch(*QUICK, f"--data=csv:{path}", "--image_size=16", "--batch_size=2").wait()
     assert ended.code == 1 and "Traceback" not in ended.err
     assert "an example cannot be used" in ended.err
-    assert list((tmp_path / "model").iterdir()) == []
+    assert not (tmp_path / "model").exists()
+
+
+@pytest.mark.skipif(
+    not hasattr(resource, "prlimit"), reason="the limit of another process's files can be set on Linux only"
+)
+@pytest.mark.parametrize("kib", [100, 180], ids=["best weights", "checkpoint"])
+def test_a_disk_that_is_full_ends_the_run_and_loses_nothing(
+    kib: int, launch: Callable[..., Launched], tmp_path: Path
+) -> None:
+    """A write that fails in mid-run is told in one line and leaves no model; with room again, the same command ends well."""
+    process = launch(*QUICK)
+    resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (kib * 1024, kib * 1024))
+    ended = process.wait()
+    assert ended.code == 1 and "Traceback" not in ended.err, ended.err
+    assert "error: cannot write to " in ended.err and "File too large" in ended.err
+    assert not (tmp_path / "model").exists() and list((tmp_path / "tmp").iterdir()) == []
+    again = launch(*QUICK, name="again").wait()
+    assert again.code == 0 and summary(tmp_path)["accuracy"] > 0.8, again.err

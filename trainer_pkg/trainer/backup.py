@@ -76,7 +76,8 @@ class Backup:
             if best_weights is not None:
                 self._write_best(progress, best_weights)
             self.write_progress(progress)
-        self.manager.save(checkpoint_number=progress.step, check_interval=False)
+        with outputs.writing(self.directory):
+            self.manager.save(checkpoint_number=progress.step, check_interval=False)
         if self.is_chief:
             self._remove_old(progress)
 

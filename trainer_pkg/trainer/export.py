@@ -62,7 +62,8 @@ def save(model: Any, source: Source, path: str) -> None:
     module.model_variables = list(model.weights)  # in the order of get_weights, for a later warm start
     signatures = {"serving_default": serving_bytes, "serving_arrays": serving_arrays}
     with outputs.temporary_directory() as local:
-        tf.saved_model.save(module, local, signatures=signatures)
+        with outputs.writing(local):
+            tf.saved_model.save(module, local, signatures=signatures)
         outputs.copy_tree(local, path, last=GRAPH)
 
 

@@ -37,4 +37,12 @@ else:
 if os.environ["TF_CPP_MIN_LOG_LEVEL"] != "0":
     tf.get_logger().setLevel("ERROR")  # its Python warnings are about its own insides
 
-__all__ = ["TF_VERSION", "keras", "tf"]
+#: What TensorFlow raises when another process of the cluster went away.
+PEER_LOST = (
+    tf.errors.UnavailableError,
+    tf.errors.AbortedError,
+    tf.errors.CancelledError,
+    tf.errors.DeadlineExceededError,
+)
+
+__all__ = ["PEER_LOST", "TF_VERSION", "keras", "tf"]

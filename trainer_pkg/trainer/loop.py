@@ -21,8 +21,8 @@ from trainer.callbacks import Monitor
 from trainer.cluster import Cluster
 from trainer.config import Config
 from trainer.data import Shard
-from trainer.errors import ClusterError, ConfigError, DataError, PeerLostError, TrainerError, cause
-from trainer.framework import keras, tf
+from trainer.errors import ClusterError, ConfigError, DataError, OutputError, PeerLostError, TrainerError, cause
+from trainer.framework import PEER_LOST, keras, tf
 from trainer.outputs import Directories
 from trainer.reporting import METRIC, Reporter
 from trainer.strategy import Setup
@@ -30,6 +30,7 @@ from trainer.strategy import Setup
 LOG = logging.getLogger("trainer")
 TPU_STEPS_PER_EXECUTION = 32
 SIGNS_OF_BAD_DATA = ("Decode", "decode", "image", "record", "No such file", "JPEG", "PNG", "label value")
+NO_SPACE = "No space left"
 GOODBYE_SECONDS = 20.0  # how long the chief waits for workers that are done to be gone
 
 
@@ -52,7 +53,8 @@ def train_and_evaluate(config: Config, cluster: Cluster) -> dict[str, Any]:
     setup = strategy.create(config, cluster)
     places = outputs.directories(config)
     if cluster.is_chief:
-        for path in (places.model, places.checkpoints, *([places.logs] if config.tensorboard else [])):
+        outputs.check_writable(places.model, keep=False)  # a run that fails leaves no empty model
+        for path in (places.checkpoints, *([places.logs] if config.tensorboard else [])):
             outputs.check_writable(path)
     with _own_checkpoints(places, cluster) as checkpoints, _clear_errors(config, cluster):
         return Run(config, cluster, setup, places, checkpoints, started).run()
@@ -78,8 +80,7 @@ def _clear_errors(config: Config, cluster: Cluster) -> Iterator[None]:
     """Turn TensorFlow's errors that have a known cause into ours."""
     try:
         yield
-    except (tf.errors.UnavailableError, tf.errors.AbortedError, tf.errors.CancelledError,
-            tf.errors.DeadlineExceededError) as error:  # fmt: skip
+    except PEER_LOST as error:
         if cluster.training_processes > 1:
             raise PeerLostError(f"another process of the cluster went away ({cause(error)}); "
                                 "a restart of all processes goes on from the last save") from error  # fmt: skip
@@ -89,6 +90,8 @@ def _clear_errors(config: Config, cluster: Cluster) -> Iterator[None]:
             raise DataError(f"--data={config.data}: an example cannot be used: {cause(error)}") from error
         raise
     except tf.errors.ResourceExhaustedError as error:
+        if NO_SPACE in str(error):
+            raise OutputError(f"a disk is full: {cause(error)}") from error
         raise TrainerError(f"out of memory: {cause(error)}; try a smaller --batch_size or --cache=none") from error
 
 

@@ -15,7 +15,7 @@ from typing import Any
 
 from trainer.config import Config
 from trainer.errors import OutputError, cause
-from trainer.framework import tf
+from trainer.framework import PEER_LOST, tf
 
 SUMMARY = "summary.json"
 PLOT = "training_curves.png"
@@ -48,20 +48,42 @@ def directories(config: Config, environ: Mapping[str, str] = os.environ) -> Dire
     )
 
 
-def check_writable(path: str) -> None:
-    """Write, read and remove a file.
+def check_writable(path: str, *, keep: bool = True) -> None:
+    """Write and remove a file.
+
+    Args:
+        path: A directory, made if it is not there.
+        keep: Whether one that was made stays.
 
     Raises:
         OutputError: any of them fails, before an hour of training is spent.
     """
     probe = os.path.join(path, f".probe-{uuid.uuid4().hex}")
     try:
+        there = tf.io.gfile.isdir(path)
         tf.io.gfile.makedirs(path)
         with tf.io.gfile.GFile(probe, "w") as file:
             file.write("probe")
         tf.io.gfile.remove(probe)
+        if not keep and not there:
+            with contextlib.suppress(OSError):  # a bucket has no directories to remove
+                os.rmdir(path)
     except (tf.errors.OpError, OSError) as error:
         raise OutputError(f"cannot write to {path}: {cause(error)}; give a directory this job may write") from None
+
+
+@contextlib.contextmanager
+def writing(path: str) -> Iterator[None]:
+    """Turn a failure to write, such as a full disk, into an OutputError.
+
+    The loss of another process, which a save that all take part in meets as well, stays what it is.
+    """
+    try:
+        yield
+    except PEER_LOST:
+        raise
+    except (tf.errors.OpError, OSError) as error:
+        raise OutputError(f"cannot write to {path}: {cause(error)}") from error
 
 
 @contextlib.contextmanager
@@ -77,9 +99,10 @@ def temporary_directory() -> Iterator[str]:
 def write_bytes(path: str, content: bytes) -> None:
     """Write a file whole or not at all: readers never see a part of it."""
     part = f"{path}.part"
-    with tf.io.gfile.GFile(part, "wb") as file:
-        file.write(content)
-    tf.io.gfile.rename(part, path, overwrite=True)
+    with writing(path):
+        with tf.io.gfile.GFile(part, "wb") as file:
+            file.write(content)
+        tf.io.gfile.rename(part, path, overwrite=True)
 
 
 def write_json(path: str, value: Mapping[str, Any]) -> None:
@@ -98,8 +121,9 @@ def copy_tree(source: str, target: str, last: str) -> None:
     files = [os.path.join(folder, name) for folder, _, names in os.walk(source) for name in names]
     for path in sorted(files, key=lambda path: (os.path.basename(path) == last, path)):
         place = os.path.join(target, os.path.relpath(path, source))
-        tf.io.gfile.makedirs(os.path.dirname(place))
-        tf.io.gfile.copy(path, place, overwrite=True)
+        with writing(place):
+            tf.io.gfile.makedirs(os.path.dirname(place))
+            tf.io.gfile.copy(path, place, overwrite=True)
 
 
 def plot_history(history: list[dict[str, float]], path: str) -> bool:
