@@ -241,8 +241,9 @@ def test_slots_start_a_job_whole_or_not_at_all(tmp_path: Path) -> None:
         assert api.wait(second)["state"] == "JOB_STATE_SUCCEEDED"
 
 
-def test_jobs_survive_a_kill_of_the_server(tmp_path: Path) -> None:
+def test_jobs_survive_a_kill_of_the_server(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """After kill -9 nothing acknowledged is lost: a running job starts again, one without retries fails, none is orphaned."""
+    request.addfinalizer(lambda: server.down(tmp_path))  # whatever fails, no server stays
     sdist(tmp_path / "gs/packages/trainer.tar.gz")
     flag = tmp_path / "gs/packages/go"
     code = (
@@ -264,15 +265,13 @@ def test_jobs_survive_a_kill_of_the_server(tmp_path: Path) -> None:
     assert alive == [] and server.find(tmp_path) is None and server.status(tmp_path) is None
     second = server.up(tmp_path, 0, ["--slots", "3"])
     process = psutil.Process(second.pid)
-    try:
-        api = Api(second.url)
-        lost = api.wait(never)
-        assert lost["state"] == "JOB_STATE_FAILED" and "disableRetries" in lost["error"]["message"]
-        flag.touch()
-        assert api.wait(again)["state"] == "JOB_STATE_SUCCEEDED"
-        assert api.wait(queued)["state"] == "JOB_STATE_SUCCEEDED"
-    finally:
-        assert server.down(tmp_path)
+    api = Api(second.url)
+    lost = api.wait(never)
+    assert lost["state"] == "JOB_STATE_FAILED" and "disableRetries" in lost["error"]["message"]
+    flag.touch()
+    assert api.wait(again)["state"] == "JOB_STATE_SUCCEEDED"
+    assert api.wait(queued)["state"] == "JOB_STATE_SUCCEEDED"
+    assert server.down(tmp_path)
     assert psutil.wait_procs([process], timeout=30)[1] == []
     assert server.down(tmp_path) is False
 
