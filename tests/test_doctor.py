@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import time
 from collections.abc import Iterator
 from dataclasses import replace
@@ -157,6 +158,17 @@ def test_the_verbs(here: server.Running, tmp_path: Path) -> None:
     run("cancel", "nothing-of-the-kind", code=2)
     run("trials", "cpu", code=2)
     run("cancel", failing.name, code=2)
+
+
+def test_logs_of_a_trial(here: server.Running, tmp_path: Path, gcloud: str) -> None:
+    """logs shows, through the real gcloud, what a trial's trainer printed, and ends with the job."""
+    submitter = clouds.submitter(here, tmp_path)
+    sweep = submitter.submit(submitter.prepare(submit.Request("sweep")), submit.request_key("logs"), "x")
+    env = {**server.env(here, project="my-project"), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud")}
+    assert tools.vertexrig("watch", sweep.name, "--poll=0.1", cwd=tmp_path, env=env).returncode == 0
+    shown = tools.vertexrig("logs", sweep.name, "--trial=2", "--poll=1", cwd=tmp_path, env=env)
+    assert shown.returncode == 0, shown.stderr
+    assert re.search(r"\brate 0\.\d+", shown.stdout + shown.stderr)
 
 
 def test_cancel_waits(tmp_path: Path) -> None:

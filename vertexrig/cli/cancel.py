@@ -13,7 +13,7 @@ from vertexrig.errors import UsageError
 @click.command("cancel")
 @click.argument("job")
 @options.file_option
-@click.option("--poll", default=5.0, show_default=True, help="Seconds between questions.")
+@options.poll_option
 def command(job: str, file: Path | None, poll: float) -> None:
     """Cancel JOB (number, resource name, or display name) and wait until it has ended: it costs money until then."""
     from vertexrig import report

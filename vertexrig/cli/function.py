@@ -35,7 +35,7 @@ def build(file: Path | None, output: Path | None, format_: str) -> None:
 
 @command.command("serve")
 @options.file_option
-@click.option("--port", default=8080, show_default=True)
+@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True)
 @click.option("--target", type=click.Choice(["trigger", "on_event"]), default="trigger", show_default=True)
 def serve(file: Path | None, port: int, target: str) -> None:
     """Stage the function and serve it on this machine with functions-framework, until interrupted.

@@ -36,7 +36,9 @@ def command() -> None:
 @click.option("--port", type=click.IntRange(0, 65535), default=_DEFAULT_PORT, show_default=True, help="0: a free one.")
 @click.option("--detach", "-d", is_flag=True, help="Return once it answers; it goes on in the background.")
 @click.option("--slots", type=click.IntRange(1), help="Replicas that run at a time; one per core by default.")
-@click.option("--slow-start", type=click.FloatRange(0), default=0.0, help="Seconds each replica takes to be available.")
+@click.option(
+    "--slow-start", type=options.Seconds(0, 86400), default=0.0, help="Seconds each replica takes to be available."
+)
 @click.option("--fault", "faults", multiple=True, metavar="KIND[:PATTERN[:TIMES]]", help="stockout or quota, by rule.")
 @click.option("--at-least-twice", is_flag=True, help="Have schedules deliver duplicates on purpose.")
 @click.option("--no-checks", is_flag=True, help="Accept jobs that the service would refuse.")

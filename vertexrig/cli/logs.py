@@ -18,8 +18,9 @@ from vertexrig.vertex import CUSTOM
 @click.argument("job")
 @options.file_option
 @click.option("--trial", help="For a sweep: the trial whose job to show.")
+@options.poll_option
 @click.option("--print-command", is_flag=True, help="Only print the gcloud command.")
-def command(job: str, file: Path | None, trial: str | None, print_command: bool) -> None:
+def command(job: str, file: Path | None, trial: str | None, poll: float, print_command: bool) -> None:
     """Stream the log of JOB (number, resource name, or display name) until it has ended, with `gcloud ... stream-logs`."""
     from vertexrig import trials
 
@@ -32,7 +33,8 @@ def command(job: str, file: Path | None, trial: str | None, print_command: bool)
             known = ", ".join(id for id, one in jobs.items() if one) or "none yet"
             raise UsageError(f"{job} is a sweep: name one of its trials with --trial ({known})")
         name = jobs[trial]
-    words = ["gcloud", "ai", "custom-jobs", "stream-logs", name.rsplit("/", 1)[-1], f"--project={vertex.project}", f"--region={vertex.region}"]  # fmt: skip
+    place = [f"--project={vertex.project}", f"--region={vertex.region}", f"--polling-interval={max(1, round(poll))}"]
+    words = ["gcloud", "ai", "custom-jobs", "stream-logs", name.rsplit("/", 1)[-1], *place]
     if print_command:
         click.echo(shlex.join(words))
         return

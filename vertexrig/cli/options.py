@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import sys
 from collections.abc import Callable, Iterable, Sequence
 from pathlib import Path
@@ -13,6 +14,19 @@ from vertexrig import config
 from vertexrig.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Seconds(click.FloatRange):
+    """A number of seconds; NaN and infinity, which float() takes too, are none."""
+
+    name = "seconds"
+
+    def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        number = float(super().convert(value, param, ctx))
+        if not math.isfinite(number):
+            self.fail(f"{value} is not a number of seconds.", param, ctx)
+        return number
+
 
 file_option = click.option(
     "--file",
@@ -29,6 +43,9 @@ set_option = click.option(
 )
 templates_option = click.option(
     "--templates", type=click.Path(path_type=Path), help="Folder of templates that replace ours file by file."
+)
+poll_option = click.option(
+    "--poll", type=Seconds(0.05, 3600), default=5.0, show_default=True, help="Seconds between questions."
 )
 info_option = click.option("--info", is_flag=True, help="Show findings of severity info, too.")
 

@@ -67,7 +67,14 @@ def apply(file: Path | None) -> None:
 
 @command.command("list")
 @options.file_option
-@click.option("--next", "count", default=5, show_default=True, help="How many of the next runs to show.")
+@click.option(
+    "--next",
+    "count",
+    type=click.IntRange(0, 1000),
+    default=5,
+    show_default=True,
+    help="How many of the next runs to show.",
+)
 @options.format_option("text", "json")
 def list_(file: Path | None, count: int, format_: str) -> None:
     """Show the project file's schedules in words, with their next runs in their own time zone."""

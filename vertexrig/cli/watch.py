@@ -12,7 +12,7 @@ from vertexrig.cli import options, remote
 @click.command("watch")
 @click.argument("job")
 @options.file_option
-@click.option("--poll", default=5.0, show_default=True, help="Seconds between questions.")
+@options.poll_option
 def command(job: str, file: Path | None, poll: float) -> None:
     """Follow JOB (number, resource name, or display name) until it has ended; the exit code is 0 only if it succeeded.
 
