@@ -75,6 +75,9 @@ def test_render_to_stdout(folder: Path) -> None:
         (("catalog", "machines", "zzz"), 2, "no row of machines contains 'zzz'"),
         (("catalog", "machine"), 2, "machine"),
         (("explain", "god"), 2, "Did you mean 'good'"),
+        (("render", "good", "--templates", "x" * 5000), 2, "File name too long"),
+        (("local", "up", "--root", "vertexrig.yaml"), 2, "File exists"),
+        (("package", "--trainer", "x\udcff"), 2, "error: "),
         (("jobs", "--limit=-1"), 2, "is not in the range"),
         (("watch", "1", "--poll=-1"), 2, "is not in the range"),
         (("cancel", "1", "--poll=nan"), 2, "nan is not a number of seconds"),
@@ -92,6 +95,18 @@ def test_bad_usage_is_one_message_and_its_code(folder: Path, args: tuple[str, ..
     done = vertexrig(*args, cwd=folder)
     assert done.returncode == code, done.stderr
     assert words in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_service_that_is_not_there_is_told_in_one_line(folder: Path) -> None:
+    """Who cannot be reached, where, and why; a name that is no text is told, too."""
+    env = {"VERTEXRIG_AIPLATFORM": "http://127.0.0.1:9/aiplatform"}
+    nobody = vertexrig("watch", "good", cwd=folder, env=env)
+    assert nobody.returncode == 3
+    assert (
+        nobody.stderr == "error: Vertex AI cannot be reached at http://127.0.0.1:9/aiplatform/v1: Connection refused\n"
+    )
+    no_text = vertexrig("watch", "\udcff", cwd=folder, env=env)
+    assert no_text.returncode == 2 and "no text" in no_text.stderr and "Traceback" not in no_text.stderr
 
 
 def test_check_json_has_the_promised_shape(folder: Path) -> None:

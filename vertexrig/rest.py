@@ -164,11 +164,12 @@ class Rest:
             )  # fmt: skip
             content = _whole(answer)
         except requests.exceptions.ConnectTimeout as error:
-            raise RestError(f"{self.name} cannot be reached: {_line(error)}") from None
+            raise RestError(f"{self.name} cannot be reached at {self.url}: {_reason(error)}") from None
         except requests.exceptions.ConnectionError as error:
             # refused before anything was sent, or cut off in the middle
             unsure = "NewConnectionError" not in repr(error)
-            raise RestError(f"{self.name} cannot be reached: {_line(error)}", unsure=unsure) from None
+            text = f"{self.name} cannot be reached at {self.url}: {_reason(error)}"
+            raise RestError(text, unsure=unsure) from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, _TooSlowError) as error:
             raise RestError(f"{self.name} did not answer: {_line(error)}", unsure=True) from None
         except Exception as error:
@@ -260,5 +261,16 @@ def _session(url: str) -> requests.Session:
     return session
 
 
-def _line(error: Exception) -> str:
+def _reason(error: BaseException) -> str:
+    """What the operating system said, below all that HTTP clients wrap around it; else what the error says."""
+    inner: BaseException | None = error
+    while inner is not None:
+        if isinstance(inner, OSError) and inner.strerror:
+            return inner.strerror
+        wrapped = next((one for one in inner.args if isinstance(one, BaseException)), None)
+        inner = wrapped or getattr(inner, "reason", None) or inner.__cause__ or inner.__context__
+    return _line(error)
+
+
+def _line(error: BaseException) -> str:
     return " ".join(str(error).split())[:300] or type(error).__name__

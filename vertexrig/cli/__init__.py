@@ -14,7 +14,7 @@ from importlib import import_module
 import click
 
 from vertexrig import __version__
-from vertexrig.errors import VertexrigError, did_you_mean
+from vertexrig.errors import UsageError, VertexrigError, did_you_mean
 
 # verb -> (module of vertexrig.cli, one line of help); the module is imported when the verb is used
 VERBS = {
@@ -91,6 +91,13 @@ def run(args: Sequence[str] | None = None) -> int:
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0
+    except OSError as error:  # a file that cannot be read or written, wherever that shows
+        if error.strerror is None:
+            raise
+        place = f"{str(error.filename)[:200]}: " if error.filename is not None else ""
+        return _say(f"error: {place}{error.strerror}", UsageError.exit_code)
+    except UnicodeEncodeError as error:
+        return _say(f"error: {ascii(error.object)[:200]} holds bytes that are no text", UsageError.exit_code)
 
 
 def _say(message: str, code: int) -> int:
