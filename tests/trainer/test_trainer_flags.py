@@ -92,6 +92,7 @@ def test_true_in_all_spellings(word: str) -> None:
         (["stray"], "unknown argument 'stray'"),
         (["--num_units=128.5"], "'128.5' is not a whole number"),
         (["--num_units=0"], "'0' is less than 1"),
+        (["--seed=1e12"], "'1e12' is more than 2,147,483,646"),
         (["--l2=-1"], "'-1' is negative"),
         (["--momentum=1.1"], "'1.1' is not between 0 and 1"),
         (["--learning_rate=nan"], "'nan' is not a finite number"),

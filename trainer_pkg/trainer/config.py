@@ -16,6 +16,7 @@ OPTIMIZERS = ("sgd", "adam", "adamw", "rmsprop")
 PRECISIONS = ("float32", "mixed_float16", "mixed_bfloat16")
 SCHEDULES = ("constant", "cosine", "linear")
 
+LARGEST = 2**31 - 2  # of a size or a seed: TensorFlow's are 32 bits
 TRUE_WORDS = frozenset({"true", "1", "1.0", "yes", "on", "t", "y"})
 FALSE_WORDS = frozenset({"false", "0", "0.0", "no", "off", "f", "n"})
 
@@ -36,6 +37,8 @@ def integer(text: str) -> int:
     value = number(text)
     if value != int(value):
         raise argparse.ArgumentTypeError(f"{text!r} is not a whole number")
+    if abs(value) > LARGEST:
+        raise argparse.ArgumentTypeError(f"{text!r} is more than {LARGEST:,}")
     return int(value)
 
 
