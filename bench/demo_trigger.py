@@ -38,7 +38,7 @@ sweeps:
     parallel_trial_count: 2
     study:
       metrics: {{accuracy: MAXIMIZE}}
-      parameters: {{learning_rate: {{double_value_spec: {{min_value: 0.001, max_value: 1}}, scale_type: UNIT_LOG_SCALE}}}}
+      parameters: {{learning_rate: {{double_value_spec: {{min_value: 0.001, max_value: 0.1}}, scale_type: UNIT_LOG_SCALE}}}}
 schedules:
   nightly: {{run: cpu, cron: "0 3 * * 1-5", time_zone: Europe/Berlin, args: {{epochs: 1}}}}
 trigger:

@@ -66,8 +66,8 @@ def workspace(
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Rows as aligned columns; numbers to the right."""
-    cells = [[("" if cell is None else str(cell)) for cell in row] for row in rows]
+    """Rows as aligned columns; numbers to the right, fractions with six digits."""
+    cells = [[_text(cell) for cell in row] for row in rows]
     names = list(headings)
     widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
     right = [
@@ -80,6 +80,10 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
         return "  ".join(parts).rstrip()
 
     return "\n".join([line(names), "  ".join("-" * width for width in widths), *map(line, cells)])
+
+
+def _text(cell: Any) -> str:
+    return "" if cell is None else f"{cell:.6g}" if isinstance(cell, float) else str(cell)
 
 
 def note(*words: object) -> None:
