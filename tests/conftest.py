@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 import difflib
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 
 from tests.tools import need
+
+if TYPE_CHECKING:
+    from vertexrig.local.server import Running
 
 HERE = Path(__file__).parent
 
@@ -21,6 +25,15 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def gcloud() -> str:
     """The real gcloud."""
     return need("gcloud")
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+    """A local Vertex that the tests of a module share."""
+    from tests import clouds
+
+    with clouds.cloud(tmp_path_factory.mktemp("cloud")) as running:
+        yield running
 
 
 @pytest.fixture

@@ -144,10 +144,12 @@ def test_the_verbs(here: server.Running, tmp_path: Path) -> None:
     assert len(rows) == 3 and rows[0]["note"] == "best" and rows[0]["accuracy"] == max(row["accuracy"] for row in rows)
     (best,) = json.loads(run("best", "sweep", "--format=json"))["best"]
     assert best["id"] == rows[0]["trial"]
+    assert f"{best['metrics']['accuracy']:.6g}" in run("best", "sweep").splitlines()[-1].split()
     assert run("best", "sweep", "--format=args").startswith("--learning_rate=")
     page = run("report", "sweep")
     assert page.startswith("# sweep\n") and "| trial | state |" in page and "| best |" in page
-    assert "custom-jobs stream-logs" in run("logs", "sweep", "--trial=1", "--print-command")
+    printed = run("logs", "sweep", "--trial=1", "--print-command")
+    assert "custom-jobs stream-logs" in printed and "--polling-interval=5" in printed
     run("logs", "sweep", "--print-command", code=2)
     listed = json.loads(run("jobs", "--format=json"))["jobs"]
     assert [job["name"] for job in listed] == [sweep.name]

@@ -9,7 +9,6 @@ import subprocess
 import sys
 import tarfile
 import zipfile
-from collections.abc import Mapping
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -17,39 +16,15 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
+from tests.packages import PLAIN, SETUP, TRAINERS, small
 from vertexrig.errors import PackageError
 from vertexrig.package import Built, build, identify
-from vertexrig.package.sources import gather
-from vertexrig.package.verify import Verified, verify
-from vertexrig.trainer_source import read
-
-TRAINERS = Path(__file__).parent / "trainers"
-SETUP = "from setuptools import find_packages, setup\nsetup(name='trainer', version='0.1.0', packages=find_packages(){more})\n"
-PLAIN = SETUP.format(more="")
 
 
 @pytest.fixture
 def trainer(tmp_path: Path) -> Path:
     """A copy of the full test trainer that a test may change."""
     return Path(shutil.copytree(TRAINERS / "full", tmp_path / "trainer_pkg"))
-
-
-def small(folder: Path, task: str = "x = 1\n", *, setup: str = PLAIN, files: Mapping[str, str] | None = None) -> Path:
-    """A trainer folder of one module, and more files by their path."""
-    base = {"setup.py": setup, "trainer/__init__.py": "", "trainer/task.py": task}
-    for name, content in {**base, **(files or {})}.items():
-        path = folder / name
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_text(content)
-    return folder
-
-
-def verified(folder: Path, work: Path) -> Verified:
-    """Verification of a folder as if it were installed: what `build` does after pip."""
-    scratch = work / "scratch"
-    scratch.mkdir()
-    requirements = gather(folder, "2.17").requirements
-    return verify(folder, folder, "trainer.task", requirements, "2.17", sys.executable, scratch)
 
 
 def names(archive: Path) -> list[str]:
@@ -363,127 +338,6 @@ def test_tf_keras_for_a_tensorflow_before_it_existed_is_refused(trainer: Path, t
         build(trainer, tmp_path / "out", tf_version="2.12")
 
 
-# refusals
-
-
-def refused(folder: Path, out: Path, **options: object) -> str:
-    """The message a build ends with; nothing may be left behind."""
-    with pytest.raises(PackageError) as caught:
-        build(folder, out, **options)  # type: ignore[arg-type]
-    assert not out.exists()
-    assert "Traceback" not in str(caught.value)
-    return str(caught.value)
-
-
-def test_folders_that_are_no_trainer_are_refused(tmp_path: Path) -> None:
-    """No folder, no setup.py, only a pyproject.toml: each says what to add."""
-    out = tmp_path / "out"
-    assert "not a folder" in refused(tmp_path / "nowhere", out)
-    empty = tmp_path / "empty"
-    empty.mkdir()
-    assert "no setup.py" in refused(empty, out) and "find_packages" in refused(empty, out)
-    (empty / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    assert "only a pyproject.toml" in refused(empty, out)
-    (empty / "setup.py").write_text(PLAIN)
-    assert "[project]" in refused(empty, out)
-
-
-@pytest.mark.parametrize(
-    ("task", "files", "words"),
-    [
-        ("def f(:\n", {}, ["trainer/task.py:1", "syntax error"]),
-        (
-            "from trainer import helpers\n",
-            {},
-            ["trainer/task.py:1", "trainer.helpers", "neither a module nor a name in the package"],
-        ),
-        ("def f():\n    import trainer.later\n", {}, ["trainer/task.py:2", "trainer.later"]),
-        ("import matplotlib.pyplot\n", {}, ["trainer/task.py:1", "matplotlib", "requirements.txt"]),
-        ("def f():\n    import yaml\n", {}, ["trainer/task.py:2", "Add pyyaml"]),
-        ("import tf_keras\n", {}, ["Add tf-keras"]),
-        ("x = undefined\n", {}, ["trainer/task.py:1", "NameError", "x = undefined"]),
-        ("import tensorflow\nx = 1\nopen('/no/such/file')\n", {}, ["trainer/task.py:3", "FileNotFoundError"]),
-        (
-            "from trainer.model import Net\n",
-            {"trainer/model.py": "net = 1\n"},
-            ["trainer/task.py:1", "trainer.model.Net"],
-        ),
-        ("import os\nos._exit(3)\n", {}, ["ended the interpreter", "3"]),
-        ("raise SystemExit('no')\n", {}, ["trainer/task.py:1", "SystemExit: no"]),
-        ("1 / 0\n", {}, ["trainer/task.py:1", "ZeroDivisionError"]),
-        pytest.param(
-            "import tomllib\n",
-            {},
-            ["trainer/task.py:1", "Python 3.11"],
-            marks=pytest.mark.skipif(sys.version_info < (3, 11), reason="Python 3.10 does not know the module either"),
-        ),
-        (
-            "from trainer import a\n",
-            {"trainer/a.py": "import trainer.task\nx = 1 +\n"},
-            ["trainer/a.py:2", "syntax error"],
-        ),
-    ],
-)
-def test_a_trainer_that_would_not_import_is_refused(
-    tmp_path: Path, task: str, files: dict[str, str], words: list[str]
-) -> None:
-    """Each failure names the trainer's own file and line and what to do."""
-    with pytest.raises(PackageError) as caught:
-        verified(small(tmp_path / "f", task, files=files), tmp_path)
-    assert not [word for word in words if word not in str(caught.value)], str(caught.value)
-    assert "Traceback" not in str(caught.value)
-
-
-@pytest.mark.parametrize(
-    ("setup", "task", "files", "words"),
-    [
-        (PLAIN, "x = undefined\n", {}, ["trainer/task.py:1", "NameError"]),
-        (PLAIN, "import utils\n", {"utils.py": ""}, ["utils", "not packaged", "py_modules"]),
-        (PLAIN, "from trainer.sub import x\n", {"trainer/sub/x.py": ""}, ["trainer/sub/ has no __init__.py"]),
-        (PLAIN, "from trainer.tests import x\n", {"trainer/tests/__init__.py": "x = 1"}, ["trainer.tests", "left out"]),
-        (
-            "from setuptools import setup\nsetup(name='t', version='1')\n1 / 0\n",
-            "",
-            {},
-            ["setup.py:3", "ZeroDivisionError"],
-        ),
-        ("from setuptools import setup\nsetup(name='t', version='1', packages=['nope'])\n", "", {}, ["nope"]),
-        ("x = 1\n", "", {}, ["does it call setup()"]),
-        ("def f(:\n", "", {}, ["setup.py:1", "syntax error"]),
-        ("import sys\nsys.exit('stop')\n", "", {}, ["stop"]),
-        (
-            SETUP.format(more=", install_requires=open('requirements.txt').read().split()"),
-            "",
-            {"requirements.txt": "numpy\n"},
-            ["include requirements.txt", "MANIFEST.in"],
-        ),
-    ],
-)
-def test_a_folder_that_makes_no_package_is_refused_with_the_reason(
-    tmp_path: Path, setup: str, task: str, files: dict[str, str], words: list[str]
-) -> None:
-    """Each failure names the trainer's own file and line and what to do, and leaves nothing behind."""
-    message = refused(small(tmp_path / "f", task, setup=setup, files=files), tmp_path / "out")
-    assert not [word for word in words if word not in message], message
-
-
-def test_a_package_without_init_is_refused(tmp_path: Path) -> None:
-    """A missing `__init__.py` is named, both when find_packages passes the folder by and when it is listed."""
-    folder = small(tmp_path / "f")
-    (folder / "trainer" / "__init__.py").unlink()
-    assert "trainer/ has no __init__.py" in refused(folder, tmp_path / "out")
-    (folder / "setup.py").write_text(PLAIN.replace("find_packages()", "['trainer']"))
-    assert "trainer/ has no __init__.py" in refused(folder, tmp_path / "out")
-
-
-def test_a_module_that_is_not_there_is_refused(tmp_path: Path) -> None:
-    """A wrong or malformed module name is told before anything is written."""
-    folder = small(tmp_path / "f")
-    assert "trainer.tsk" in refused(folder, tmp_path / "out", module="trainer.tsk")
-    assert "not a dotted Python name" in refused(folder, tmp_path / "out", module="trainer/task.py")
-    assert "not of the form" in refused(folder, tmp_path / "out", tf_version="latest")
-
-
 def test_an_output_folder_inside_the_sources_is_refused(trainer: Path) -> None:
     """Its files would change the next build's hash; dist/ and build/ are fine."""
     with pytest.raises(PackageError, match="inside the trainer's folder"):
@@ -506,82 +360,6 @@ def test_a_missing_setuptools_says_what_to_do(trainer: Path, tmp_path: Path) -> 
         build(trainer, tmp_path / "out", python=str(bare / "bin" / "python"))
     with pytest.raises(PackageError, match="cannot start"):
         build(trainer, tmp_path / "out", python=str(tmp_path / "nopython"))
-
-
-# what a clean import is and is not
-
-
-@pytest.mark.parametrize(
-    "task",
-    [
-        "import tensorflow as tf\nclass M(tf.keras.Model):\n    def __init__(self):\n        super().__init__()\n",
-        "import abc\nimport tensorflow as tf\nclass M(tf.keras.Model, tf.Module, abc.ABC):\n    pass\n",
-        "import tensorflow as tf\n@tf.function\ndef f(x): return x\n@tf.function(jit_compile=True)\ndef g(x): return x\nassert f.__name__ + g.__name__ == 'fg'\n",
-        "import tensorflow as tf\nif tuple(map(int, tf.__version__.split('.')[:2])) < (2, 9): raise SystemExit\n",
-        "import numpy as np\nX = np.zeros(3)[0] * 2 + 1\nY = -X\nZ = {X: 1}\nassert isinstance(1, np.ndarray) is False\n",
-        "from typing import Optional\nimport tensorflow as tf\nT = Optional[tf.Tensor]\nU = tf.Tensor | None\ndef f(x: tf.Tensor = tf.constant(1)): ...\n",
-        "import google.cloud.storage\nfrom google.cloud import storage\nc = storage.Client\n",
-        "import dataclasses, enum, numpy as np\n@dataclasses.dataclass\nclass C:\n    a: int = 1\n    b: float = np.float32(1)\n",
-        "try:\n    import tomllib, notthere\nexcept ImportError:\n    notthere = None\n",
-        "import os\nd = os.environ.get('AIP_MODEL_DIR', '/tmp/m')\n",
-        "from . import task as me\n",
-    ],
-)  # fmt: skip
-def test_trainers_that_work_in_the_image_are_accepted(tmp_path: Path, task: str) -> None:
-    """Usual module-level code over TensorFlow and NumPy imports here without either."""
-    assert verified(small(tmp_path / "f", task), tmp_path).warnings == ()
-
-
-@pytest.mark.parametrize(
-    ("task", "package"),
-    [
-        ("import numpy as np\na, b = np.split(np.zeros(4), 2)\n", "numpy"),
-        ("from tensorflow.keras.layers import *\nclass L(Dense): pass\n", "tensorflow"),
-    ],
-)
-def test_a_failure_that_a_stand_in_may_have_caused_is_a_warning(tmp_path: Path, task: str, package: str) -> None:
-    """What cannot be told without the real package is said, not held against the trainer."""
-    warnings = verified(small(tmp_path / "f", task), tmp_path).warnings
-    assert len(warnings) == 1 and "trainer/task.py:2" in warnings[0] and f"stand-ins for {package}" in warnings[0]
-
-
-def test_a_module_that_trains_at_import_is_read_and_not_imported(tmp_path: Path) -> None:
-    """Verification must not start the training, and says why it only read the module."""
-    marker = tmp_path / "trained"
-    task = f"def main():\n    open({str(marker)!r}, 'w')\nmain()\n"
-    made = verified(small(tmp_path / "f", task), tmp_path)
-    assert not marker.exists() and "trainer/task.py:3" in made.warnings[0] and "__main__" in made.warnings[0]
-
-
-def test_the_main_block_is_not_run(tmp_path: Path) -> None:
-    """The module is imported under its own name, not as a program."""
-    marker = tmp_path / "trained"
-    build(small(tmp_path / "f", f"if __name__ == '__main__':\n    open({str(marker)!r}, 'w')\n"), tmp_path / "out")
-    assert not marker.exists()
-
-
-def test_the_callers_environment_does_not_leak_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """A module that only PYTHONPATH would find is missing in the clean environment."""
-    (tmp_path / "lib").mkdir()
-    (tmp_path / "lib" / "hidden_helper.py").write_text("")
-    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "lib"))
-    assert "hidden_helper" in refused(small(tmp_path / "f", "import hidden_helper\n"), tmp_path / "out")
-
-
-def test_a_source_layout_is_packaged(tmp_path: Path) -> None:
-    """`package_dir={'': 'src'}` works as it does for setuptools."""
-    folder = tmp_path / "f"
-    (folder / "src" / "app").mkdir(parents=True)
-    (folder / "src" / "app" / "__init__.py").write_text("")
-    (folder / "src" / "app" / "__main__.py").write_text(
-        "from app.core import run\nif __name__ == '__main__':\n    run()\n"
-    )
-    (folder / "src" / "app" / "core.py").write_text("def run(): ...\n")
-    (folder / "setup.py").write_text(
-        "from setuptools import find_packages, setup\nsetup(name='app', version='2', package_dir={'': 'src'}, packages=find_packages('src'))\n"
-    )
-    made = build(folder, tmp_path / "out", module="app")
-    assert made.verified == ("app",) and read(made.path, "app").problems == ()
 
 
 def test_the_record_is_plain_json(built: Built) -> None:

@@ -7,7 +7,6 @@ import json
 import os
 import subprocess
 import time
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -67,13 +66,6 @@ DATA: dict[str, Any] = {
         "weekly": {"run": "cpu", "cron": "30 6 * * 0", "paused": True, "args": {"epochs": 3}},
     },
 }
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
-    """A local Vertex that the tests of this module share."""
-    with clouds.cloud(tmp_path_factory.mktemp("cloud")) as running:
-        yield running
 
 
 def test_plan_and_apply(here: server.Running, tmp_path: Path, gcloud: str) -> None:

@@ -28,13 +28,6 @@ from vertexrig.submit import NoPackageError, Request, Submitted, Submitter, Unsu
 Make = Callable[..., Submitter]
 
 
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
-    """A local Vertex that the tests of this module share."""
-    with clouds.cloud(tmp_path_factory.mktemp("cloud")) as running:
-        yield running
-
-
 @pytest.fixture
 def make(here: server.Running, tmp_path: Path) -> Make:
     """Makes a submitter for a project whose trigger has a given budget."""

@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import copy
 import json
-from collections.abc import Iterator
 from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any
@@ -22,13 +21,6 @@ from vertexrig.storage import Storage
 from vertexrig.trigger import request
 from vertexrig.trigger.app import FINALIZED, PUBSUB, Call, Reply, RetryEventError, Trigger
 from vertexrig.trigger.request import LIMIT
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
-    """A local Vertex that the tests of this module share."""
-    with clouds.cloud(tmp_path_factory.mktemp("cloud")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import json
 import re
-from collections.abc import Iterator
 from typing import Any
 
 import jsonschema
@@ -26,13 +25,6 @@ from vertexrig.trigger.request import Problem
 EACH = 2500
 generated = settings(max_examples=EACH, deadline=None, suppress_health_check=list(HealthCheck))
 INSIDES = re.compile(r'Traceback|File "|\bline \d+|\b[A-Za-z]+(?:Error|Exception)\b|site-packages|/vertexrig/')
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
-    """A local Vertex that the tests of this module share."""
-    with clouds.cloud(tmp_path_factory.mktemp("cloud")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

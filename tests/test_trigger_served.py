@@ -7,7 +7,6 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -23,13 +22,6 @@ SCHEDULED = {
     "X-CloudScheduler-JobName": "weekly",
     "X-CloudScheduler-ScheduleTime": "2026-11-01T03:00:00Z",
 }
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
-    """A local Vertex that the tests of this module share."""
-    with clouds.cloud(tmp_path_factory.mktemp("cloud")) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

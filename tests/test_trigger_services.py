@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterator
 from contextlib import ExitStack
 from pathlib import Path
 from typing import Any
@@ -24,13 +23,6 @@ from vertexrig.vertex import Vertex
 READ_S, LEASE_S = 0.5, 3.0
 
 
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
-    """A local Vertex that the tests of this module share."""
-    with clouds.cloud(tmp_path_factory.mktemp("cloud")) as running:
-        yield running
-
-
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits of half a second in place of half a minute."""
@@ -47,10 +39,6 @@ def through(here: server.Running, folder: Path, vertex: str, storage: str) -> Tr
 
 def creates(method: str, path: str) -> bool:
     return method == "POST" and "customJobs" in path
-
-
-def lists(method: str, path: str) -> bool:
-    return method == "GET" and "customJobs?" in path
 
 
 def claims(method: str, path: str) -> bool:

@@ -8,6 +8,7 @@ from typing import Any
 
 from vertexrig import trials
 from vertexrig.rest import RestError
+from vertexrig.text import shown
 from vertexrig.vertex import TUNING, Job, Vertex
 
 POLL_S = 5.0
@@ -105,8 +106,7 @@ def markdown(rows: list[dict[str, Any]]) -> list[str]:
 
 
 def _cell(value: Any) -> str:
-    text = "" if value is None else f"{value:.6g}" if isinstance(value, float) else str(value)
-    return text.replace("|", "\\|").replace("\n", " ")
+    return shown(value).replace("|", "\\|").replace("\n", " ")
 
 
 _TIMES = {"created": "createTime", "started": "startTime", "ended": "endTime"}

@@ -1,108 +1,27 @@
-"""One failing and one passing job spec per rule, written as edits of a few valid specs.
-
-A path such as `workerPoolSpecs[0].machineSpec.machineType` is set to the value beside it; `DROP` removes it.
-"""
+"""One failing and one passing job spec per rule, written as edits of the valid specs of `job_bases`."""
 
 from __future__ import annotations
 
-import copy
-import itertools
-import re
 from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
-import yaml
-
-DROP = object()
-TODAY = date(2026, 6, 1)  # before the newest prebuilt images end: a valid spec gives no warning
-LATER = date(2026, 11, 20)
-
-IMAGE = "us-docker.pkg.dev/my-project/trainers/digits:v1"
-PREBUILT = "us-docker.pkg.dev/vertex-ai/training"
-REDUCER = "us-docker.pkg.dev/vertex-ai-restricted/training/reductionserver:latest"
-SCHEDULING = {"timeout": "3600s"}
-OUTPUT = {"outputUriPrefix": "gs://my-bucket/digits"}
-
-
-def _pool(machine: str, count: int = 1, image: str = IMAGE, **spec: Any) -> dict[str, Any]:
-    return {
-        "machineSpec": {"machineType": machine, **spec},
-        "replicaCount": count,
-        "containerSpec": {"imageUri": image, "args": ["--epochs=3"]},
-    }
-
-
-def _job(*pools: dict[str, Any]) -> dict[str, Any]:
-    return {"workerPoolSpecs": list(pools), "scheduling": dict(SCHEDULING), "baseOutputDirectory": dict(OUTPUT)}
-
-
-def _python(machine: str, image: str, **spec: Any) -> dict[str, Any]:
-    return {
-        "machineSpec": {"machineType": machine, **spec},
-        "replicaCount": 1,
-        "pythonPackageSpec": {
-            "executorImageUri": f"{PREBUILT}/{image}",
-            "packageUris": ["gs://my-bucket/packages/trainer-0.1.0.tar.gz"],
-            "pythonModule": "trainer.task",
-            "args": ["--epochs=3"],
-        },
-    }
-
-
-T4 = {"acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": 1}
-L4 = {"acceleratorType": "NVIDIA_L4", "acceleratorCount": 1}
-H100 = {"acceleratorType": "NVIDIA_H100_80GB", "acceleratorCount": 8}
-STUDY = {
-    "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
-    "parameters": [
-        {
-            "parameterId": "learning_rate",
-            "doubleValueSpec": {"minValue": 0.001, "maxValue": 1},
-            "scaleType": "UNIT_LOG_SCALE",
-        }
-    ],
-}
-
-
-def _sweep(job: dict[str, Any]) -> dict[str, Any]:
-    return {
-        "studySpec": copy.deepcopy(STUDY),
-        "maxTrialCount": 20,
-        "parallelTrialCount": 2,
-        "maxFailedTrialCount": 5,
-        "trialJobSpec": job,
-    }
-
-
-BASES: dict[str, dict[str, Any]] = {
-    "cpu": _job(_pool("n1-standard-8")),
-    "python": _job(_python("n1-standard-8", "tf-cpu.2-17.py310:latest")),
-    "gpu": _job(_pool("n1-standard-8", **T4)),
-    "python-gpu": _job(_python("n1-standard-8", "tf-gpu.2-17.py310:latest", **T4)),
-    "l4": _job(_pool("g2-standard-8", **L4)),
-    "h100": _job(_pool("a3-highgpu-8g", **H100)),
-    "workers": _job(_pool("n1-standard-8", **T4), _pool("n1-standard-8", 2, **T4)),
-    "servers": _job(_pool("n1-standard-8"), _pool("n1-standard-8", 2), _pool("n1-standard-8"), _pool("n1-standard-8")),
-    "reduction": _job(
-        _pool("n1-standard-8", **T4), _pool("n1-standard-8", 2, **T4), _pool("n1-highcpu-16", 2, REDUCER)
-    ),
-    "tpu-v3": _job(_pool("cloud-tpu", acceleratorType="TPU_V3", acceleratorCount=8)),
-    "tpu-v5e": _job(_pool("ct5lp-hightpu-4t", tpuTopology="2x2")),
-    "tpu-v6e": _job(_pool("ct6e-standard-8t", tpuTopology="2x4")),
-    "tpu-image": _job(_python("cloud-tpu", "tf-tpu.2-15.cp310:latest", acceleratorType="TPU_V2", acceleratorCount=8)),
-    "sweep": _sweep(_job(_pool("n1-standard-8"))),
-    "sweep-gpu": _sweep(_job(_pool("n1-standard-8", **T4))),
-}
-
-VALID = tuple(BASES)
-
-M0 = "workerPoolSpecs[0].machineSpec"
-M1 = "workerPoolSpecs[1].machineSpec"
-C0 = "workerPoolSpecs[0].containerSpec"
-P0 = "workerPoolSpecs[0].pythonPackageSpec"
-D0 = "workerPoolSpecs[0].diskSpec"
-T = "trialJobSpec."
+from job_bases import (
+    C0,
+    D0,
+    DROP,
+    IMAGE,
+    L4,
+    LATER,
+    M0,
+    M1,
+    P0,
+    PREBUILT,
+    REDUCER,
+    TODAY,
+    T,
+    pool,
+)
 
 
 @dataclass(frozen=True)
@@ -130,29 +49,6 @@ class Case:
     ok_today: date = TODAY
 
 
-def edited(base: str, edits: dict[str, Any]) -> str:
-    """The YAML text of a base after edits."""
-    data = copy.deepcopy(BASES[base])
-    for path, value in edits.items():
-        steps: list[Any] = [
-            int(step[1:-1]) if step.startswith("[") else step for step in re.findall(r"\[\d+\]|[^.\[\]]+", path)
-        ]
-        place: Any = data
-        for step, following in itertools.pairwise(steps):
-            if isinstance(place, dict):
-                place = place.setdefault(step, [] if isinstance(following, int) else {})
-            else:
-                place = place[step]
-        last = steps[-1]
-        if value is DROP:
-            del place[last]
-        elif isinstance(place, list) and last == len(place):
-            place.append(copy.deepcopy(value))
-        else:
-            place[last] = copy.deepcopy(value)
-    return yaml.safe_dump(data, sort_keys=False)
-
-
 def _disk(kind: str = "pd-ssd", size: int = 100) -> dict[str, Any]:
     return {"bootDiskType": kind, "bootDiskSizeGb": size}
 
@@ -160,7 +56,7 @@ def _disk(kind: str = "pd-ssd", size: int = 100) -> dict[str, Any]:
 _ARM = f"{M0}.machineType"
 _A4X = {_ARM: "a4x-highgpu-4g", f"{M0}.acceleratorType": "NVIDIA_GB200", f"{M0}.acceleratorCount": 4}
 _H200 = {_ARM: "a3-ultragpu-8g", f"{M0}.acceleratorType": "NVIDIA_H200_141GB"}
-_H200_POOL = _pool("a3-ultragpu-8g", acceleratorType="NVIDIA_H200_141GB", acceleratorCount=8)
+_H200_POOL = pool("a3-ultragpu-8g", acceleratorType="NVIDIA_H200_141GB", acceleratorCount=8)
 _NCCL = ["source /usr/local/gib/scripts/set_nccl_env.sh && python -m trainer.task"]
 _ANY = {"reservationAffinityType": "ANY_RESERVATION"}
 _SPECIFIC = {
@@ -205,7 +101,7 @@ HARDWARE = (
     Case("gpu-partition", "cpu", {f"{M0}.gpuPartitionSize": "1g.10gb"}),
     Case("gpu-one-zone", "workers", {f"{M1}.acceleratorType": "NVIDIA_TESLA_P4"}),
     Case("gpu-rdma", "h100", {_ARM: "a3-ultragpu-8g", f"{M0}.acceleratorType": "NVIDIA_H200_141GB",
-                              "workerPoolSpecs[1]": _pool("a3-ultragpu-8g", acceleratorType="NVIDIA_H200_141GB",
+                              "workerPoolSpecs[1]": pool("a3-ultragpu-8g", acceleratorType="NVIDIA_H200_141GB",
                                                           acceleratorCount=8)},
          {_ARM: "a3-ultragpu-8g", f"{M0}.acceleratorType": "NVIDIA_H200_141GB"}),
     Case("gpu-rdma", "h100", {**_H200, "workerPoolSpecs[1]": _H200_POOL},
@@ -232,7 +128,7 @@ TPU = (
     Case("tpu-accelerator-fields", "tpu-v5e", {f"{M0}.acceleratorType": "TPU_V5_LITEPOD", f"{M0}.acceleratorCount": 4},
          severity="warning"),
     Case("tpu-accelerator-fields", "tpu-v6e", {f"{M0}.acceleratorCount": 8}),
-    Case("tpu-one-pool", "tpu-v3", {"workerPoolSpecs[1]": _pool("n1-standard-8")}),
+    Case("tpu-one-pool", "tpu-v3", {"workerPoolSpecs[1]": pool("n1-standard-8")}),
     Case("tpu-one-replica", "tpu-v5e", {"workerPoolSpecs[0].replicaCount": 2}, also=("chief-replicas",)),
     Case("tpu-in-study", "sweep", {f"{T}{M0}": {"machineType": "ct5lp-hightpu-4t", "tpuTopology": "2x2"}}),
     Case("tpu-spot-pod", "tpu-v5e", {f"{M0}.tpuTopology": "4x4", "scheduling.strategy": "SPOT"},
@@ -271,7 +167,7 @@ QUOTA = (
 CLUSTER = (
     Case("pools-missing", "cpu", {"workerPoolSpecs": DROP}),
     Case("pools-missing", "sweep", {"trialJobSpec": DROP}, also=("trial-timeout",)),
-    Case("pools-too-many", "servers", {"workerPoolSpecs[4]": _pool("n1-standard-8")}),
+    Case("pools-too-many", "servers", {"workerPoolSpecs[4]": pool("n1-standard-8")}),
     Case("chief-empty", "workers", {"workerPoolSpecs[0]": {}}),
     Case("chief-replicas", "cpu", {"workerPoolSpecs[0].replicaCount": 5}),
     Case("replicas-negative", "workers", {"workerPoolSpecs[1].replicaCount": -2}),
@@ -371,8 +267,8 @@ SCHEDULING_CASES = (
     Case("flex-start-accelerator", "gpu", {"scheduling.strategy": "FLEX_START"}),
     Case("flex-start-accelerator", "cpu", {"scheduling.strategy": "FLEX_START"}),
     Case("flex-start-machines", "l4", {"scheduling.strategy": "FLEX_START",
-                                       "workerPoolSpecs[1]": _pool("g2-standard-12", **L4)},
-         {"scheduling.strategy": "FLEX_START", "workerPoolSpecs[1]": _pool("g2-standard-8", **L4)}),
+                                       "workerPoolSpecs[1]": pool("g2-standard-12", **L4)},
+         {"scheduling.strategy": "FLEX_START", "workerPoolSpecs[1]": pool("g2-standard-8", **L4)}),
     Case("flex-start-reservation", "l4", {"scheduling.strategy": "FLEX_START", f"{M0}.reservationAffinity": _ANY},
          {f"{M0}.reservationAffinity": _ANY}),
     Case("max-wait", "cpu", {"scheduling.maxWaitDuration": "60s"}),

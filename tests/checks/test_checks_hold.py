@@ -9,7 +9,7 @@ from typing import Any
 import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from job_cases import BASES
+from job_bases import BASES
 
 from vertexrig import spec
 from vertexrig.catalog import load

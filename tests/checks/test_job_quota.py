@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from job_cases import edited
+from job_bases import edited
 
 from vertexrig import spec
 from vertexrig.catalog import load

@@ -6,7 +6,8 @@ import importlib
 from datetime import date
 
 import pytest
-from job_cases import CASES, TODAY, VALID, Case, edited
+from job_bases import TODAY, VALID, edited
+from job_cases import CASES, Case
 
 from vertexrig import spec
 from vertexrig.catalog import load

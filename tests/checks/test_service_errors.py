@@ -6,7 +6,8 @@ from datetime import date
 from typing import Any
 
 import pytest
-from job_cases import DROP, IMAGE, PREBUILT, TODAY, edited
+import yaml
+from job_bases import DROP, IMAGE, PREBUILT, TODAY, edited
 
 from vertexrig import spec
 from vertexrig.catalog import load
@@ -212,6 +213,17 @@ def test_end_dates_are_counted_in_days() -> None:
     last_day = {f.id for f in _check(text, today=date(2026, 7, 10))}
     assert "image-support" in last_day and "image-availability" not in last_day
     assert "image-support" not in {f.id for f in _check(text, today=date(2026, 7, 11))}
+
+
+@pytest.mark.parametrize(
+    ("rule", "today"), [("image-availability", date(2026, 11, 20)), ("image-support", date(2026, 7, 10))]
+)
+def test_an_image_is_told_of_once(rule: str, today: date) -> None:
+    """However many pools have it, an image's end is one finding, at the first of them."""
+    pools = yaml.safe_load(edited("python", {}))["workerPoolSpecs"]
+    text = edited("python", {"workerPoolSpecs[1]": {**pools[0], "replicaCount": 2}})
+    (found,) = [f for f in _check(text, today=today) if f.id == rule]
+    assert found.path.startswith("workerPoolSpecs[0].")
 
 
 def test_a_misspelt_key_excuses_its_own_place_only() -> None:

@@ -13,6 +13,7 @@ from pathlib import Path
 
 import pytest
 import uvicorn
+from jobkit import sdist
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
@@ -113,3 +114,11 @@ def gcloud(tmp_path: Path) -> Command:
 def gsutil(tmp_path: Path) -> Command:
     """The real gsutil, which hands its work to `gcloud storage` as its shim does."""
     return runner("gsutil", tmp_path)
+
+
+@pytest.fixture(scope="module")
+def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A local Vertex's folder with the trainer package in its bucket; shared, so that the package is installed once."""
+    folder = tmp_path_factory.mktemp("vertex")
+    sdist(folder / "gs/packages/trainer.tar.gz")
+    return folder

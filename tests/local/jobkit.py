@@ -10,6 +10,8 @@ from typing import Any
 
 import httpx
 
+from vertexrig.local.runner import Line
+
 TASK = """
 import json, os, sys
 code, *args = sys.argv[1:]
@@ -104,3 +106,8 @@ class Api:
 
 ENDS = ("SUCCEEDED", "FAILED", "CANCELLED")
 """How jobs and pipelines can end."""
+
+
+def output(lines: list[Line], task: str = "workerpool0-0") -> list[str]:
+    """What a replica printed."""
+    return [line.text for line in lines if line.task == task]

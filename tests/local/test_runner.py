@@ -14,24 +14,12 @@ from pathlib import Path
 
 import psutil
 import pytest
-from jobkit import job, pool, sdist
+from jobkit import job, output, pool, sdist
 
 from vertexrig.local.runner import Control, JobResult, Line, LocalImage, RunOptions, programs, run_job
 
 FAST = RunOptions(grace=0.5)
 WAIT = "import time; time.sleep(600)"
-
-
-@pytest.fixture(scope="module")
-def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A local Vertex's folder with the trainer package in its bucket; shared, so that the package is installed once."""
-    folder = tmp_path_factory.mktemp("vertex")
-    sdist(folder / "gs/packages/trainer.tar.gz")
-    return folder
-
-
-def output(lines: list[Line], task: str = "workerpool0-0") -> list[str]:
-    return [line.text for line in lines if line.task == task]
 
 
 ENVIRONMENT = "print('ENV', json.dumps(dict(os.environ)), flush=True)\n"
@@ -352,59 +340,6 @@ def test_lines_carry_severity_and_data(root: Path) -> None:
     seen = {(line.severity, line.text) for line in lines if line.task == "workerpool0-0"}
     assert {("INFO", "plain"), ("ERROR", "oops"), ("INFO", "\ufffd"), ("INFO", "last")} <= seen
     assert [line.payload for line in lines if line.severity == "WARNING"] == [{"severity": "warning", "message": "low"}]
-
-
-def test_a_package_that_does_not_build(root: Path) -> None:
-    """The job fails as the executor would make it fail, and says which package and why."""
-    sdist(root / "gs/packages/broken.tar.gz", name="broken", setup="raise SystemExit('no compiler here')")
-    result = run_job(job(pool("", package="gs://packages/broken.tar.gz")), root=root, options=FAST)
-    assert result.state == "JOB_STATE_FAILED" and result.error is not None
-    assert result.error.message.startswith("The replica workerpool0-0 exited with a non-zero status of 1.")
-    assert "broken.tar.gz" in result.error.message and "no compiler here" in result.error.message
-
-
-def test_a_package_that_is_not_there(root: Path) -> None:
-    """A missing package is named, with the place it was looked for."""
-    result = run_job(job(pool("", package="gs://packages/absent.tar.gz")), root=root, options=FAST)
-    assert result.error is not None and f"{root}/gs/packages/absent.tar.gz" in result.error.message
-
-
-def test_a_module_that_is_not_there(root: Path) -> None:
-    """A wrong module fails the job with Python's own words."""
-    one = pool("")
-    one["pythonPackageSpec"]["pythonModule"] = "trainer.tsak"
-    result = run_job(job(one), root=root, options=FAST)
-    assert result.error is not None and "No module named trainer.tsak" in result.error.message
-
-
-def test_requirements_that_are_here_are_not_fetched(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Requirements the interpreter already satisfies are taken from it, without an index."""
-    monkeypatch.setenv("PIP_NO_INDEX", "1")
-    sdist(root / "gs/packages/needs.tar.gz", requires=("psutil>=5", "absent-thing; extra == 'x'"))
-    result = run_job(
-        job(pool("import psutil; print(psutil.__file__)", package="gs://packages/needs.tar.gz")),
-        root=root,
-        options=FAST,
-    )
-    assert result.succeeded, result.error
-    sdist(root / "gs/packages/lacks.tar.gz", requires=("surely-not-a-distribution-of-anyone>=9",))
-    result = run_job(job(pool("", package="gs://packages/lacks.tar.gz")), root=root, options=FAST)
-    assert result.error is not None and "surely-not-a-distribution-of-anyone>=9" in result.error.message
-
-
-def test_the_same_package_is_installed_once(root: Path) -> None:
-    """A second job with the same package runs no pip; other bytes under the same name do."""
-    path = sdist(root / "gs/packages/again.tar.gz", task="print('one')")
-    spec = job(pool("", package="gs://packages/again.tar.gz"))
-    texts = []
-    for _ in range(2):
-        lines: list[Line] = []
-        assert run_job(spec, root=root, on_line=lines.append, options=FAST).succeeded
-        texts.append([line.text for line in lines])
-    assert any("pip3 install" in text for text in texts[0]) and not any("pip3 install" in text for text in texts[1])
-    sdist(path, task="print('two')")
-    lines = []
-    assert run_job(spec, root=root, on_line=lines.append, options=FAST).succeeded and output(lines)[-1] == "two"
 
 
 def test_accelerators_are_stood_in_for(root: Path) -> None:

@@ -66,10 +66,11 @@ def test_a_cluster_survives_the_loss_of_its_worker_and_of_its_chief(
     assert 0 < steps[1] < steps[2] and steps[2] >= 6 * 22 - 7
     told = summary(tmp_path)
     assert told["steps"] == 220 and [row["epoch"] for row in told["history"]] == list(range(1, 11))
-    for process in (whole := launch_cluster(roles, *FLAGS, folder=tmp_path / "whole")).values():
+    assert told["accuracy"] >= 0.93
+    for process in launch_cluster(roles, *FLAGS, folder=tmp_path / "whole").values():
         assert process.wait().code == 0, process.err
     # the workers' sums are added in another order each time, so the curves are near each other, not equal
-    assert whole and told["accuracy"] == pytest.approx(summary(tmp_path / "whole")["accuracy"], abs=0.03)
+    assert told["accuracy"] == pytest.approx(summary(tmp_path / "whole")["accuracy"], abs=0.03)
 
 
 def test_a_finished_run_is_not_gone_on_with_by_accident(launch: Callable[..., Launched], tmp_path: Path) -> None:

@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from vertexrig import config
+from vertexrig.text import shown
 from vertexrig.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -67,7 +68,7 @@ def workspace(
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     """Rows as aligned columns; numbers to the right, fractions with six digits."""
-    cells = [[_text(cell) for cell in row] for row in rows]
+    cells = [[shown(cell) for cell in row] for row in rows]
     names = list(headings)
     widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
     right = [
@@ -80,10 +81,6 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
         return "  ".join(parts).rstrip()
 
     return "\n".join([line(names), "  ".join("-" * width for width in widths), *map(line, cells)])
-
-
-def _text(cell: Any) -> str:
-    return "" if cell is None else f"{cell:.6g}" if isinstance(cell, float) else str(cell)
 
 
 def note(*words: object) -> None:

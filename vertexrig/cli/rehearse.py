@@ -13,10 +13,13 @@ import click
 
 from vertexrig.cli import options
 from vertexrig.errors import JobFailedError
+from vertexrig.text import shown
 
 if TYPE_CHECKING:
     from vertexrig.local.runner import Control, Line
     from vertexrig.rehearse import Rehearsal
+
+DIGITS = 4  # of a parameter or metric
 
 
 @click.command("rehearse")
@@ -123,16 +126,16 @@ def _text(done: Rehearsal) -> str:
     width = max(len(name) for name, _ in rows)
     text = "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
     if done.trials:
-        text += "\n\n" + options.table(done.trials[0], [[_short(cell) for cell in row.values()] for row in done.trials])
+        text += "\n\n" + options.table(
+            done.trials[0], [[shown(cell, DIGITS) for cell in row.values()] for row in done.trials]
+        )
     return text
 
 
 def _trial(record: Mapping[str, Any]) -> str:
-    values = ", ".join(f"{own['parameterId']}={_short(own.get('value'))}" for own in record.get("parameters", ()))
+    values = ", ".join(
+        f"{own['parameterId']}={shown(own.get('value'), DIGITS)}" for own in record.get("parameters", ())
+    )
     metrics = (record.get("finalMeasurement") or {}).get("metrics", ())
-    result = ", ".join(f"{own['metricId']} {_short(own.get('value'))}" for own in metrics)
+    result = ", ".join(f"{own['metricId']} {shown(own.get('value'), DIGITS)}" for own in metrics)
     return f"trial {record.get('id')} {record.get('state')}: {result or record.get('infeasibleReason', '')} ({values})"
-
-
-def _short(value: object) -> str:
-    return "" if value is None else f"{value:.4g}" if isinstance(value, float) else str(value)

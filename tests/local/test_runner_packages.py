@@ -1,0 +1,65 @@
+"""The runner and the packages of a job: built, missing, needing others, installed once."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from jobkit import job, output, pool, sdist
+
+from vertexrig.local.runner import Line, RunOptions, run_job
+
+FAST = RunOptions(grace=0.5)
+
+
+def test_a_package_that_does_not_build(root: Path) -> None:
+    """The job fails as the executor would make it fail, and says which package and why."""
+    sdist(root / "gs/packages/broken.tar.gz", name="broken", setup="raise SystemExit('no compiler here')")
+    result = run_job(job(pool("", package="gs://packages/broken.tar.gz")), root=root, options=FAST)
+    assert result.state == "JOB_STATE_FAILED" and result.error is not None
+    assert result.error.message.startswith("The replica workerpool0-0 exited with a non-zero status of 1.")
+    assert "broken.tar.gz" in result.error.message and "no compiler here" in result.error.message
+
+
+def test_a_package_that_is_not_there(root: Path) -> None:
+    """A missing package is named, with the place it was looked for."""
+    result = run_job(job(pool("", package="gs://packages/absent.tar.gz")), root=root, options=FAST)
+    assert result.error is not None and f"{root}/gs/packages/absent.tar.gz" in result.error.message
+
+
+def test_a_module_that_is_not_there(root: Path) -> None:
+    """A wrong module fails the job with Python's own words."""
+    one = pool("")
+    one["pythonPackageSpec"]["pythonModule"] = "trainer.tsak"
+    result = run_job(job(one), root=root, options=FAST)
+    assert result.error is not None and "No module named trainer.tsak" in result.error.message
+
+
+def test_requirements_that_are_here_are_not_fetched(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Requirements the interpreter already satisfies are taken from it, without an index."""
+    monkeypatch.setenv("PIP_NO_INDEX", "1")
+    sdist(root / "gs/packages/needs.tar.gz", requires=("psutil>=5", "absent-thing; extra == 'x'"))
+    result = run_job(
+        job(pool("import psutil; print(psutil.__file__)", package="gs://packages/needs.tar.gz")),
+        root=root,
+        options=FAST,
+    )
+    assert result.succeeded, result.error
+    sdist(root / "gs/packages/lacks.tar.gz", requires=("surely-not-a-distribution-of-anyone>=9",))
+    result = run_job(job(pool("", package="gs://packages/lacks.tar.gz")), root=root, options=FAST)
+    assert result.error is not None and "surely-not-a-distribution-of-anyone>=9" in result.error.message
+
+
+def test_the_same_package_is_installed_once(root: Path) -> None:
+    """A second job with the same package runs no pip; other bytes under the same name do."""
+    path = sdist(root / "gs/packages/again.tar.gz", task="print('one')")
+    spec = job(pool("", package="gs://packages/again.tar.gz"))
+    texts = []
+    for _ in range(2):
+        lines: list[Line] = []
+        assert run_job(spec, root=root, on_line=lines.append, options=FAST).succeeded
+        texts.append([line.text for line in lines])
+    assert any("pip3 install" in text for text in texts[0]) and not any("pip3 install" in text for text in texts[1])
+    sdist(path, task="print('two')")
+    lines = []
+    assert run_job(spec, root=root, on_line=lines.append, options=FAST).succeeded and output(lines)[-1] == "two"

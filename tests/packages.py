@@ -1,0 +1,45 @@
+"""Small trainer folders for tests, and what becomes of them as packages."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Mapping
+from pathlib import Path
+
+import pytest
+
+from vertexrig.errors import PackageError
+from vertexrig.package import build
+from vertexrig.package.sources import gather
+from vertexrig.package.verify import Verified, verify
+
+TRAINERS = Path(__file__).parent / "trainers"
+SETUP = "from setuptools import find_packages, setup\nsetup(name='trainer', version='0.1.0', packages=find_packages(){more})\n"
+PLAIN = SETUP.format(more="")
+
+
+def small(folder: Path, task: str = "x = 1\n", *, setup: str = PLAIN, files: Mapping[str, str] | None = None) -> Path:
+    """A trainer folder of one module, and more files by their path."""
+    base = {"setup.py": setup, "trainer/__init__.py": "", "trainer/task.py": task}
+    for name, content in {**base, **(files or {})}.items():
+        path = folder / name
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text(content)
+    return folder
+
+
+def verified(folder: Path, work: Path) -> Verified:
+    """Verification of a folder as if it were installed: what `build` does after pip."""
+    scratch = work / "scratch"
+    scratch.mkdir()
+    requirements = gather(folder, "2.17").requirements
+    return verify(folder, folder, "trainer.task", requirements, "2.17", sys.executable, scratch)
+
+
+def refused(folder: Path, out: Path, **options: object) -> str:
+    """The message a build ends with; nothing may be left behind."""
+    with pytest.raises(PackageError) as caught:
+        build(folder, out, **options)  # type: ignore[arg-type]
+    assert not out.exists()
+    assert "Traceback" not in str(caught.value)
+    return str(caught.value)
