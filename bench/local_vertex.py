@@ -27,7 +27,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from vertexrig.local import server
 from vertexrig.local.jobs import resources
-from vertexrig.local.store import Store
+from vertexrig.local.jobs.store import Store
 
 IMAGE = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest"
 TASK = "import json, os, sys, time\nexec(sys.argv[1])\n"

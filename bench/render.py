@@ -106,9 +106,9 @@ def whole_processes(runs: int) -> list[str]:
 
 def in_process() -> list[str]:
     """Renders a second for 10 to 10,000 different jobs of one project."""
-    from vertexrig import config
     from vertexrig.catalog import load
-    from vertexrig.render import Renderer
+    from vertexrig.project import config
+    from vertexrig.render.renderer import Renderer
 
     rows = []
     base = "project: p\nbucket: gs://my-bucket\ntrainer: {package_uris: [gs://my-bucket/t-1.tar.gz]}\njobs:\n"

@@ -52,7 +52,7 @@ def trigger(request):
 """
 # our function sends no token to a server on this machine; on Cloud Run it does, so here it is made to
 OURS = """
-from vertexrig import rest
+from vertexrig.cloud import rest
 rest.is_loopback = lambda url: False
 """
 

@@ -11,13 +11,13 @@ from typing import Any
 import yaml
 
 from tests.local.jobkit import sdist
-from vertexrig import config
+from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import KINDS, Job, Vertex
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
-from vertexrig.storage import Storage
-from vertexrig.submit import Submitter, UploadedWorkspace
-from vertexrig.vertex import KINDS, Job, Vertex
+from vertexrig.project import config
+from vertexrig.submit.submission import Submitter, UploadedWorkspace
 
 BUCKET = "gs://my-bucket"
 PROJECT: dict[str, Any] = {

@@ -18,7 +18,7 @@ WRAPPER = """
 import os, signal, sys
 import requests
 sys.path.insert(0, os.path.dirname(os.environ["MAIN"]))
-from vertexrig import claims
+from vertexrig.submit import claims
 claims.LEASE_S, claims.WAIT_S, claims.CREATE_WITHIN_S = float(os.environ.get("LEASE", "120")), float(os.environ.get("WAIT", "15")), 60.0
 when, _, number = os.environ.get("KILL", "never:0").partition(":")
 calls, send = 0, requests.Session.send

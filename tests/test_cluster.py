@@ -8,8 +8,8 @@ from typing import Any
 from hypothesis import given
 from hypothesis import strategies as st
 
-from vertexrig import cluster
-from vertexrig.spec import Document, Pool
+from vertexrig.spec import cluster
+from vertexrig.spec.document import Document, Pool
 
 
 def pools(*counts: int) -> tuple[Pool, ...]:

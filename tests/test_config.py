@@ -10,8 +10,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vertexrig import config
 from vertexrig.errors import ConfigError, UsageError, VertexrigError
+from vertexrig.project import config
 
 FILE = Path("vertexrig.yaml")
 BASE = """

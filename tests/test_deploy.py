@@ -13,8 +13,8 @@ from typing import Any
 import pytest
 
 from tests import clouds, tools
-from vertexrig import config
 from vertexrig.errors import ConfigError, UsageError
+from vertexrig.project import config
 from vertexrig.trigger import deploy, stage
 
 DATA: dict[str, Any] = {**clouds.PROJECT, "service_account": "train@my-project.iam.gserviceaccount.com"}

@@ -15,12 +15,13 @@ import pytest
 
 from tests import clouds, tools
 from tests.local.jobkit import sdist
-from vertexrig import doctor, submit
+from vertexrig.cloud.rest import Rest
+from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import Vertex
 from vertexrig.local import server
 from vertexrig.local.runner import RunOptions
-from vertexrig.rest import Rest
-from vertexrig.storage import Storage
-from vertexrig.vertex import Vertex
+from vertexrig.submit import submission as submit
+from vertexrig.trigger import doctor
 
 TASK = """
 import json, os, sys

@@ -21,9 +21,10 @@ import pytest
 import yaml
 
 from tests.tools import INSTALLED, REPOSITORY
-from vertexrig import checks, config
+from vertexrig import checks
+from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.finding import Severity
-from vertexrig.workspace import Prepared, Workspace
+from vertexrig.project import config
 
 EXAMPLES = REPOSITORY / "examples"
 S1, S2, S3, S4, S5 = (

@@ -14,11 +14,14 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vertexrig import config, explain, explain_text, spec
+from vertexrig import spec
 from vertexrig.catalog import load
+from vertexrig.checks.workspace import Workspace
 from vertexrig.errors import FindingsError, UsageError
-from vertexrig.estimate import estimate
-from vertexrig.workspace import Workspace
+from vertexrig.explain import model as explain
+from vertexrig.explain import picture as explain_text
+from vertexrig.explain.estimate import estimate
+from vertexrig.project import config
 
 ROOT = Path(__file__).resolve().parents[1]
 TODAY = "2026-11-20"

@@ -10,7 +10,7 @@ import pytest
 from tests.packages import PLAIN, SETUP, refused, small, verified
 from vertexrig.errors import PackageError
 from vertexrig.package import build
-from vertexrig.trainer_source import read
+from vertexrig.package.source import read
 
 # refusals
 

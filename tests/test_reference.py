@@ -8,9 +8,10 @@ from pathlib import Path
 
 import pytest
 
-from vertexrig import config, reference
-from vertexrig.project import Job, Parameter, Project, Trigger
-from vertexrig.workspace import Workspace
+from vertexrig import reference
+from vertexrig.checks.workspace import Workspace
+from vertexrig.project import config
+from vertexrig.project.model import Job, Parameter, Project, Trigger
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "project-file.md"
 TEXT = PAGE.read_text(encoding="utf-8")

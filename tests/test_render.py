@@ -13,9 +13,11 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vertexrig import config, render, spec, yamltext
+from vertexrig import spec, yamltext
 from vertexrig.catalog import load
 from vertexrig.errors import ConfigError, TemplateError, UsageError, VertexrigError
+from vertexrig.project import config
+from vertexrig.render import renderer as render
 
 PROJECT = Path(__file__).parent / "golden" / "project.yaml"
 LOADED = config.load(PROJECT, environment={})

@@ -50,11 +50,11 @@ def outside(*names: str) -> list[Path]:
 @pytest.mark.parametrize(
     ("files", "forbidden"),
     [
-        (room("catalog"), ("vertexrig.checks", "vertexrig.render", "vertexrig.cli", "vertexrig.local", "vertexrig.config")),
-        (room("checks"), ("vertexrig.render", "vertexrig.resolve", "vertexrig.cli", "vertexrig.local", "jinja2")),
+        (room("catalog"), ("vertexrig.checks", "vertexrig.render.renderer", "vertexrig.cli", "vertexrig.local", "vertexrig.project.config")),
+        (room("checks"), ("vertexrig.render.renderer", "vertexrig.project.resolve", "vertexrig.cli", "vertexrig.local", "jinja2")),
         (room("local"), ("vertexrig.cli",)),
-        (room("spec"), ("vertexrig.checks", "vertexrig.catalog", "vertexrig.render", "vertexrig.config")),
-        (room("config"), ("vertexrig.render", "vertexrig.checks", "vertexrig.spec", "vertexrig.cli")),
+        (room("spec"), ("vertexrig.checks", "vertexrig.catalog", "vertexrig.render.renderer", "vertexrig.project.config")),
+        (room("config"), ("vertexrig.render.renderer", "vertexrig.checks", "vertexrig.spec.document", "vertexrig.cli")),
         (room("render"), ("vertexrig.checks", "vertexrig.cli", "vertexrig.local")),
         (room("cluster"), ("vertexrig.local", "vertexrig.cli", "vertexrig.checks")),
         ([file for file in SOURCES if file not in room("cli") and file.name != "__main__.py"], ("vertexrig.cli",)),

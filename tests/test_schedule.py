@@ -15,11 +15,11 @@ import pytest
 
 from tests import clouds, functions, tools
 from tests.local.jobkit import sdist
-from vertexrig import config
+from vertexrig.cloud.scheduler import Scheduler
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.local import server
 from vertexrig.local.runner import RunOptions
-from vertexrig.scheduler import Scheduler
+from vertexrig.project import config
 from vertexrig.trigger import cron, schedules, stage
 
 WORDS = [

@@ -12,7 +12,8 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vertexrig import messages, spec
+from vertexrig import spec
+from vertexrig.spec import messages
 
 JOB = """
 workerPoolSpecs:
@@ -160,7 +161,7 @@ def test_messages_alone_are_the_librarys_own() -> None:
     """The message classes loaded alone are those that a full import of the library gives, in either order."""
     program = """
 import {first}
-from vertexrig import messages
+from vertexrig.spec import messages
 alone = messages.message_class("CustomJobSpec")
 from google.cloud import aiplatform_v1
 assert aiplatform_v1.CustomJobSpec.pb() is alone, "two classes for one message"

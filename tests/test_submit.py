@@ -15,15 +15,15 @@ import pytest
 
 from tests import clouds, services, tools
 from tests.services import Fault
-from vertexrig import claims
-from vertexrig.budget import OverBudgetError
-from vertexrig.claims import Claims, InProgressError, Key, OtherBodyError
+from vertexrig.cloud.rest import Rest, RestError, retry_after
+from vertexrig.cloud.storage import Storage
 from vertexrig.errors import ConfigError, FindingsError
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Fault as JobFault
-from vertexrig.rest import Rest, RestError, retry_after
-from vertexrig.storage import Storage
-from vertexrig.submit import NoPackageError, Request, Submitted, Submitter, UnsureError, request_key
+from vertexrig.submit import claims
+from vertexrig.submit.budget import OverBudgetError
+from vertexrig.submit.claims import Claims, InProgressError, Key, OtherBodyError
+from vertexrig.submit.submission import NoPackageError, Request, Submitted, Submitter, UnsureError, request_key
 
 Make = Callable[..., Submitter]
 

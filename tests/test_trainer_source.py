@@ -13,7 +13,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vertexrig.trainer_source import TrainerSource, read
+from vertexrig.package.source import TrainerSource, read
 
 TRAINERS = Path(__file__).parent / "trainers"
 
@@ -478,6 +478,6 @@ def test_large_real_modules_are_read(tmp_path: Path) -> None:
 
 def test_reading_loads_no_tensorflow() -> None:
     """The reader itself imports nothing heavy."""
-    code = "import sys, vertexrig.trainer_source; print({'tensorflow', 'numpy', 'yaml'} & set(sys.modules))"
+    code = "import sys, vertexrig.package.source; print({'tensorflow', 'numpy', 'yaml'} & set(sys.modules))"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.strip() == "set()"

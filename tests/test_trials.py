@@ -10,9 +10,9 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vertexrig import trials
 from vertexrig.errors import UsageError
 from vertexrig.local.study import Engine, Measurement, Space
+from vertexrig.submit import trials
 
 L2 = {"parameterId": "l2", "doubleValueSpec": {"minValue": 0, "maxValue": 0.2}, "scaleType": "UNIT_LINEAR_SCALE"}
 LR = {"parameterId": "lr", "doubleValueSpec": {"minValue": 0.0001, "maxValue": 1}, "scaleType": "UNIT_LOG_SCALE"}

@@ -12,12 +12,12 @@ from typing import Any
 import pytest
 
 from tests import clouds
-from vertexrig import overrides
-from vertexrig.claims import Claims
+from vertexrig.cloud.rest import Rest
+from vertexrig.cloud.storage import Storage
 from vertexrig.errors import ConfigError
 from vertexrig.local import server
-from vertexrig.rest import Rest
-from vertexrig.storage import Storage
+from vertexrig.project import overrides
+from vertexrig.submit.claims import Claims
 from vertexrig.trigger import request
 from vertexrig.trigger.app import FINALIZED, PUBSUB, Call, Reply, RetryEventError, Trigger
 from vertexrig.trigger.request import LIMIT

@@ -13,12 +13,12 @@ import pytest
 from tests import clouds, services
 from tests.services import Fault
 from tests.test_trigger import make, post
-from vertexrig import rest
-from vertexrig.claims import Claims
+from vertexrig.cloud import rest
+from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import Vertex
 from vertexrig.local import server
-from vertexrig.storage import Storage
+from vertexrig.submit.claims import Claims
 from vertexrig.trigger.app import Reply, Trigger
-from vertexrig.vertex import Vertex
 
 READ_S, LEASE_S = 0.5, 3.0
 

@@ -5,9 +5,9 @@ from __future__ import annotations
 from pathlib import Path
 
 from tests.tools import REPOSITORY
-from vertexrig import config
+from vertexrig.checks.workspace import Workspace
 from vertexrig.finding import Severity
-from vertexrig.workspace import Workspace
+from vertexrig.project import config
 
 TRAINER = f"trainer: {{path: '{REPOSITORY / 'trainer_pkg'}', image: custom, custom_image: us-docker.pkg.dev/p/r/i:1}}\n"
 

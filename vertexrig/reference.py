@@ -1,4 +1,4 @@
-"""The reference page of the project file, made from the dataclasses of `vertexrig.project`.
+"""The reference page of the project file, made from the dataclasses of `vertexrig.project.model`.
 
 `python -m vertexrig.reference > docs/project-file.md` writes it; a test holds that the page is up to date.
 """
@@ -13,8 +13,8 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Union
 
-from vertexrig import schema
-from vertexrig.project import Project
+from vertexrig import typed as schema
+from vertexrig.project.model import Project
 
 _NAMES = {str: "text", int: "whole number", float: "number", bool: "boolean", Any: "anything", type(None): "null"}
 _SCALAR = typing.get_args(schema.Scalar)

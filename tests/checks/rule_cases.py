@@ -13,7 +13,7 @@ from typing import Any
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks.model import Context, Rule
-from vertexrig.trainer_source import TrainerSource, read
+from vertexrig.package.source import TrainerSource, read
 
 GONE = object()
 """As a change: the key is removed."""

@@ -14,7 +14,7 @@ from job_bases import BASES
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks import Context, check
-from vertexrig.quota import draws
+from vertexrig.spec.quota import draws
 
 CATALOG = load()
 REGIONS = ["", "us-central1", "europe-west6", "me-west1", "nowhere", "us-"]

@@ -8,7 +8,7 @@ from job_bases import edited
 
 from vertexrig import spec
 from vertexrig.catalog import load
-from vertexrig.quota import Draw, draws
+from vertexrig.spec.quota import Draw, draws
 
 _PREFIX = "aiplatform.googleapis.com/custom_model_training_"
 

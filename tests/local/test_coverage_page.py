@@ -7,12 +7,12 @@ from pathlib import Path
 
 import pytest
 
-from vertexrig import messages
 from vertexrig.local import coverage
-from vertexrig.local.app.vertex import COVERAGE as VERTEX
-from vertexrig.local.app.vertex import Vertex
 from vertexrig.local.http import Coverage, Endpoint
 from vertexrig.local.jobs.coverage import COVERAGE as FIELDS
+from vertexrig.local.vertex import COVERAGE as VERTEX
+from vertexrig.local.vertex import Vertex
+from vertexrig.spec import messages
 
 PAGE = Path(__file__).parents[2] / "docs/local-coverage.md"
 OUTPUT_ONLY = {

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vertexrig.cloud.cron import parse
 from vertexrig.local.http import ApiError
-from vertexrig.local.scheduler.cron import parse
 from vertexrig.local.scheduler.delivery import Options
 from vertexrig.local.scheduler.engine import backoff, may_retry
 from vertexrig.local.scheduler.jobs import DEFAULT_RETRY, changed, complete, read

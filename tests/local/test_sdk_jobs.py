@@ -9,10 +9,10 @@ from typing import Any
 import pytest
 from jobkit import IMAGE, job, pool, sdist
 
-from vertexrig.cluster import snake_keys
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
+from vertexrig.spec.cluster import snake_keys
 
 WAIT = "import time; time.sleep(600)"
 SCRIPT = """

@@ -178,7 +178,7 @@ def test_trials_are_listed_as_the_api_lists_them() -> None:
     """The listing parses into Google's own Trial message, and a record rebuilds the trial."""
     from google.protobuf import json_format
 
-    from vertexrig import messages
+    from vertexrig.spec import messages
 
     engine = Engine(study(X, UNITS))
     engine.suggest("1")
@@ -320,7 +320,7 @@ def test_study_stopping_by_time() -> None:
 def test_optuna_is_not_loaded_before_the_first_suggestion() -> None:
     """Importing the study engine, and reading a grid, leaves Optuna out."""
     code = (
-        "import sys; from vertexrig.local.study import Engine; import vertexrig.trials;"
+        "import sys; from vertexrig.local.study import Engine; import vertexrig.submit.trials;"
         f"e = Engine({study(UNITS, algorithm='GRID_SEARCH')!r}); e.suggest('1'); sys.exit('optuna' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

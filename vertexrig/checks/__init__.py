@@ -28,7 +28,7 @@ from vertexrig.checks import (
 )
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.finding import Finding
-from vertexrig.spec import READING_RULES, Document, ReadingRule
+from vertexrig.spec.document import READING_RULES, Document, ReadingRule
 
 __all__ = ["RULES", "Context", "Problem", "Rule", "all_rules", "check", "findings", "rule_ids"]
 
@@ -50,7 +50,7 @@ def check(document: Document, context: Context, silenced: Mapping[str, str] = {}
     """Everything there is to say about a job spec: what its strict reading found, and what the rules find.
 
     Args:
-        document: The job spec as read by `vertexrig.spec`.
+        document: The job spec as read by `vertexrig.spec.document`.
         context: What is known beside it.
         silenced: Ids of rules to leave out, each with the reason.
 

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vertexrig.errors import nearest
-from vertexrig.spec import Document, Pool
-from vertexrig.trainer_source import Flag, TrainerSource
+from vertexrig.package.source import Flag, TrainerSource
+from vertexrig.spec.document import Document, Pool
 
 _NEGATIVE = re.compile(r"-[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 _SHELL = re.compile(r"(^|/)(ba|da|z)?sh$")

@@ -9,7 +9,7 @@ from typing import Any
 
 from vertexrig.checks.places import told
 from vertexrig.finding import Severity
-from vertexrig.spec import Document
+from vertexrig.spec.document import Document
 
 REST_STUDY = "REST reference v1 of StudySpec and its types (copy of 2026-08-22)"
 REST_JOB = "REST reference v1 of HyperparameterTuningJob (copy of 2026-08-22)"

@@ -8,8 +8,8 @@ from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.places import told
 from vertexrig.checks.sources import DISTRIBUTED, GCLOUD, REST, SERVER, join
 from vertexrig.finding import Severity
-from vertexrig.pools import has_gpu, placeholder, running
-from vertexrig.spec import Document, Pool
+from vertexrig.spec.document import Document, Pool
+from vertexrig.spec.pools import has_gpu, placeholder, running
 
 
 def pools_missing(document: Document, context: Context) -> Iterator[Problem]:

@@ -9,8 +9,8 @@ from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import REST, TRAIN_COMPUTE, join
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Severity
-from vertexrig.pools import running
-from vertexrig.spec import Document, Pool
+from vertexrig.spec.document import Document, Pool
+from vertexrig.spec.pools import running
 
 
 def _disk(pool: Pool) -> Mapping[str, Any]:

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import GCLOUD
 from vertexrig.finding import Severity
-from vertexrig.pools import machine_path
-from vertexrig.spec import Document
+from vertexrig.spec.document import Document
+from vertexrig.spec.pools import machine_path
 
 _FIX = "submit it through the API, or leave the field out"
 

@@ -20,8 +20,8 @@ from vertexrig.checks.sources import (
 )  # fmt: skip
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Severity
-from vertexrig.pools import has_gpu, machine_path, placeholder, running, strategy
-from vertexrig.spec import Document, Pool
+from vertexrig.spec.document import Document, Pool
+from vertexrig.spec.pools import has_gpu, machine_path, placeholder, running, strategy
 
 
 def _machines(document: Document, context: Context) -> Iterator[tuple[Pool, Machine]]:

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import LOCATIONS, PRACTICE, RESERVATION_DOC, REST, SDK, SERVER, join
 from vertexrig.finding import Severity
-from vertexrig.pools import machine_path
-from vertexrig.spec import Document
+from vertexrig.spec.document import Document
+from vertexrig.spec.pools import machine_path
 
 _LONGEST = 320  # characters of an e-mail address
 _EMAIL = re.compile(r"[^@\s/{}<>$]+@[^@\s/{}<>$]+\.[^@\s/{}<>$]+")

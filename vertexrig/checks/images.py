@@ -12,8 +12,8 @@ from vertexrig.checks.places import told
 from vertexrig.checks.sources import GCLOUD, IMAGES, POLICY, PRACTICE, REST, TPU_DOC, TRAIN_COMPUTE, WALKTHROUGH, join
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Severity
-from vertexrig.pools import has_gpu, running, tpu_name
-from vertexrig.spec import Document, Pool
+from vertexrig.spec.document import Document, Pool
+from vertexrig.spec.pools import has_gpu, running, tpu_name
 
 _LEGACY = re.compile(r"(?:[a-z]+\.)?gcr\.io/cloud-aiplatform/training/")
 _PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"

@@ -8,8 +8,8 @@ from datetime import date
 
 from vertexrig.catalog import Catalog
 from vertexrig.finding import Severity
-from vertexrig.spec import Document
-from vertexrig.trainer_source.model import TrainerSource
+from vertexrig.package.source.model import TrainerSource
+from vertexrig.spec.document import Document
 
 
 @dataclass(frozen=True)

@@ -9,7 +9,7 @@ from vertexrig.catalog import Catalog, load
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import GCLOUD, REST, SERVER, join
 from vertexrig.finding import Severity
-from vertexrig.spec import Document
+from vertexrig.spec.document import Document
 
 
 def check_display_name(name: str, catalog: Catalog | None = None, path: str = "displayName") -> list[Problem]:

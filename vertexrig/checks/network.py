@@ -10,8 +10,8 @@ from typing import Any
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import NFS_DOC, REST, SDK, join
 from vertexrig.finding import Severity
-from vertexrig.pools import job_part
-from vertexrig.spec import Document
+from vertexrig.spec.document import Document
+from vertexrig.spec.pools import job_part
 
 _BY_ID = re.compile(r"projects/([^/]+)/global/networks/[^/]+")
 _ATTACHMENT = re.compile(r"(?:projects/[^/]+/regions/([^/]+)/networkAttachments/)?[a-z](?:[a-z0-9-]*[a-z0-9])?")

@@ -19,7 +19,7 @@ from vertexrig.checks._space import (
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import WALKTHROUGH, join
 from vertexrig.finding import Severity
-from vertexrig.spec import Document
+from vertexrig.spec.document import Document
 
 _MOST_DISCRETE = 1000
 _WIDE = 1000  # a range over three powers of ten is nearly always meant logarithmically

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from vertexrig.finding import Severity
-from vertexrig.spec import Document
+from vertexrig.spec.document import Document
 
 
 def told(document: Document, path: str) -> bool:

@@ -21,7 +21,7 @@ from vertexrig.checks.sources import (
     join,
 )  # fmt: skip
 from vertexrig.finding import Severity
-from vertexrig.spec import Document, Pool
+from vertexrig.spec.document import Document, Pool
 
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import QUOTAS, SERVER, join
 from vertexrig.finding import Severity
-from vertexrig.quota import Draw, draws
-from vertexrig.spec import Document
+from vertexrig.spec.document import Document
+from vertexrig.spec.quota import Draw, draws
 
 
 def _name(draw: Draw) -> str:

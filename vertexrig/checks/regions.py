@@ -8,8 +8,8 @@ from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import COMPUTE_ENGINE, GCLOUD, LOCATIONS, SDK, SERVER, join
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Severity
-from vertexrig.pools import machine_path, running
-from vertexrig.spec import Document, Pool
+from vertexrig.spec.document import Document, Pool
+from vertexrig.spec.pools import machine_path, running
 
 
 def _listed(regions: tuple[str, ...]) -> str:

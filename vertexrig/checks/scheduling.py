@@ -8,8 +8,8 @@ from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.places import seconds, told
 from vertexrig.checks.sources import FLEX_DOC, PRACTICE, RESERVATION_DOC, REST, SPOT_DOC, join
 from vertexrig.finding import Severity
-from vertexrig.pools import has_gpu, job_part, machine_path, running, strategy, tpu_name
-from vertexrig.spec import Document
+from vertexrig.spec.document import Document
+from vertexrig.spec.pools import has_gpu, job_part, machine_path, running, strategy, tpu_name
 
 
 def _path(document: Document, key: str) -> str:

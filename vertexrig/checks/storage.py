@@ -9,8 +9,8 @@ from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.places import told
 from vertexrig.checks.sources import PACKAGE_DOC, REST, WALKTHROUGH, join
 from vertexrig.finding import Severity
-from vertexrig.pools import job_part, running
-from vertexrig.spec import Document
+from vertexrig.spec.document import Document
+from vertexrig.spec.pools import job_part, running
 
 _BUCKET_RULES = "Cloud Storage bucket names as in github.com/UnitVectorY-Labs/gcpvalidate v0.1.1 (2026-01-01)"
 _BUCKET = re.compile(r"[a-z0-9](?:[a-z0-9_.-]*[a-z0-9])?")

@@ -13,9 +13,9 @@ from vertexrig.checks._arguments import passed, trainer_pools
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import DISTRIBUTED, PRACTICE, TPU_DOC, WALKTHROUGH, join
 from vertexrig.finding import Severity
-from vertexrig.pools import has_gpu, placeholder, tpu_name
-from vertexrig.spec import Document, Pool
-from vertexrig.trainer_source import DYNAMIC, TrainerSource
+from vertexrig.package.source import DYNAMIC, TrainerSource
+from vertexrig.spec.document import Document, Pool
+from vertexrig.spec.pools import has_gpu, placeholder, tpu_name
 
 _KERAS = "TensorFlow 2.21 with Keras 3.15, run 2026-11-20; keras-team/keras issue 20585"
 _FIRST_KERAS_3 = (2, 16)

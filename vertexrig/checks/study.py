@@ -13,7 +13,7 @@ from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import GCLOUD, REST, SDK, TUNING_DOC, join
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Severity
-from vertexrig.spec import Document
+from vertexrig.spec.document import Document
 
 _TRIALS_PER_PARAMETER = 10
 _STOPPING_SPECS = ("decayCurveStoppingSpec", "medianAutomatedStoppingSpec", "convexAutomatedStoppingSpec")

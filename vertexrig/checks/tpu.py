@@ -10,8 +10,8 @@ from vertexrig.checks.places import told
 from vertexrig.checks.sources import FLEX_DOC, SPOT_DOC, TPU_DOC, TRAIN_COMPUTE, TUNING_DOC
 from vertexrig.errors import nearest
 from vertexrig.finding import Severity
-from vertexrig.pools import machine_path, running, strategy, tpu_name
-from vertexrig.spec import Document, Pool
+from vertexrig.spec.document import Document, Pool
+from vertexrig.spec.pools import machine_path, running, strategy, tpu_name
 
 
 def _tpus(document: Document, context: Context) -> Iterator[tuple[Pool, str, Machine | None]]:

@@ -21,7 +21,7 @@ def command(sweep: str, file: Path | None, format_: str) -> None:
 
     `--format args` prints the first one's parameters as arguments of the trainer.
     """
-    from vertexrig import trials
+    from vertexrig.submit import trials
 
     found = trials.best(remote.sweep(file, sweep).data)
     if not found:

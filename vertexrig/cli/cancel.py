@@ -16,7 +16,7 @@ from vertexrig.errors import UsageError
 @options.poll_option
 def command(job: str, file: Path | None, poll: float) -> None:
     """Cancel JOB (number, resource name, or display name) and wait until it has ended: it costs money until then."""
-    from vertexrig import report
+    from vertexrig.submit import report
 
     vertex = remote.vertex(file)
     found = vertex.lookup(job)

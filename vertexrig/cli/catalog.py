@@ -9,8 +9,8 @@ import click
 
 from vertexrig.catalog import Catalog, load
 from vertexrig.cli import options
-from vertexrig.config import DEFAULT_NAME
 from vertexrig.errors import UsageError
+from vertexrig.project.config import DEFAULT_NAME
 
 # table -> the columns its text form shows; JSON has them all
 COLUMNS = {

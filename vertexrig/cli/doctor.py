@@ -8,9 +8,9 @@ from pathlib import Path
 
 import click
 
-from vertexrig import config
 from vertexrig.cli import options
 from vertexrig.errors import FindingsError
+from vertexrig.project import config
 
 _SIGNS = {"ok": "ok  ", "warning": "warn", "error": "FAIL", "unknown": "?   "}
 
@@ -23,7 +23,7 @@ def command(file: Path | None, format_: str) -> None:
 
     The exit code is 1 if something is wrong; what could not be found out is no error.
     """
-    from vertexrig import doctor
+    from vertexrig.trigger import doctor
 
     results = []
     for result in doctor.examine(config.load(file)):

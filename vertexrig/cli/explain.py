@@ -9,8 +9,10 @@ from pathlib import Path
 
 import click
 
-from vertexrig import explain, explain_text, spec
+from vertexrig import spec
 from vertexrig.cli import options, targets
+from vertexrig.explain import model as explain
+from vertexrig.explain import picture as explain_text
 from vertexrig.finding import Severity
 
 _PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤", "+"), "─": "-", "│": "|", "×": "x", "…": "."})

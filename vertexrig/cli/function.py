@@ -10,8 +10,8 @@ from pathlib import Path
 
 import click
 
-from vertexrig import config
 from vertexrig.cli import options
+from vertexrig.project import config
 
 
 @click.group("function")
@@ -44,7 +44,7 @@ def serve(file: Path | None, port: int, target: str) -> None:
     """
     from vertexrig.errors import UsageError
     from vertexrig.local import server
-    from vertexrig.rehearse import STATE_FOLDER
+    from vertexrig.local.rehearsal import STATE_FOLDER
     from vertexrig.trigger import stage
 
     loaded = config.load(file)
@@ -68,9 +68,9 @@ def serve(file: Path | None, port: int, target: str) -> None:
 @options.file_option
 def package(names: tuple[str, ...], file: Path | None) -> None:
     """Build and upload the trainer packages that triggered runs use: those of the jobs named, or of all."""
-    from vertexrig import submit
+    from vertexrig.cloud.storage import Storage
     from vertexrig.errors import UsageError
-    from vertexrig.storage import Storage
+    from vertexrig.submit import submission as submit
 
     workspace = options.workspace(file)
     project = workspace.loaded.project

@@ -8,9 +8,9 @@ from pathlib import Path
 import click
 
 from vertexrig.cli import options
-from vertexrig.config import DEFAULT_NAME
 from vertexrig.errors import UsageError
 from vertexrig.files import write_text
+from vertexrig.project.config import DEFAULT_NAME
 
 
 @click.command("init")

@@ -19,8 +19,8 @@ from vertexrig.cli import options, remote
 @options.format_option("text", "json")
 def command(file: Path | None, all_: bool, live: bool, limit: int, format_: str) -> None:
     """List jobs and sweeps, the newest first; not the jobs of a sweep's trials."""
-    from vertexrig.claims import LABEL
-    from vertexrig.vertex import CUSTOM, LIVE, TUNING
+    from vertexrig.cloud.vertex import CUSTOM, LIVE, TUNING
+    from vertexrig.submit.claims import LABEL
 
     vertex = remote.vertex(file)
     filters = [] if all_ else [f"labels.{LABEL}:*"]

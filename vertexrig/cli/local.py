@@ -13,8 +13,8 @@ from vertexrig.cli import options
 from vertexrig.errors import ConfigError, ServiceError
 
 if TYPE_CHECKING:
-    from vertexrig.config import Loaded
     from vertexrig.local.server import Running
+    from vertexrig.project.config import Loaded
 
 _DEFAULT_PORT = 8642
 

@@ -10,8 +10,8 @@ from pathlib import Path
 import click
 
 from vertexrig.cli import options, remote
+from vertexrig.cloud.vertex import CUSTOM
 from vertexrig.errors import ServiceError, UsageError
-from vertexrig.vertex import CUSTOM
 
 
 @click.command("logs")
@@ -22,7 +22,7 @@ from vertexrig.vertex import CUSTOM
 @click.option("--print-command", is_flag=True, help="Only print the gcloud command.")
 def command(job: str, file: Path | None, trial: str | None, poll: float, print_command: bool) -> None:
     """Stream the log of JOB (number, resource name, or display name) until it has ended, with `gcloud ... stream-logs`."""
-    from vertexrig import trials
+    from vertexrig.submit import trials
 
     vertex = remote.vertex(file)
     found = vertex.lookup(job)

@@ -10,9 +10,9 @@ from typing import Any, TypeVar
 
 import click
 
-from vertexrig import config
+from vertexrig.checks.workspace import Workspace
+from vertexrig.project import config
 from vertexrig.text import shown
-from vertexrig.workspace import Workspace
 
 F = TypeVar("F", bound=Callable[..., Any])
 

@@ -9,7 +9,7 @@ import click
 
 from vertexrig import package
 from vertexrig.cli import options
-from vertexrig.project import Job
+from vertexrig.project.model import Job
 
 
 @click.command("package")

@@ -16,8 +16,8 @@ from vertexrig.errors import JobFailedError
 from vertexrig.text import shown
 
 if TYPE_CHECKING:
+    from vertexrig.local.rehearsal import Rehearsal
     from vertexrig.local.runner import Control, Line
-    from vertexrig.rehearse import Rehearsal
 
 DIGITS = 4  # of a parameter or metric
 
@@ -46,8 +46,8 @@ def command(
 
     What the replicas print goes to stderr, a summary to stdout; the exit code is 0 only if the job succeeded.
     """
+    from vertexrig.local.rehearsal import Watcher, rehearse
     from vertexrig.local.runner import Control
-    from vertexrig.rehearse import Watcher, rehearse
 
     workspace = options.workspace(file, overrides, name, templates)
     trial_of: dict[str, str] = {}

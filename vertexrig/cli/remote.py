@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from pathlib import Path
 
-from vertexrig import config
+from vertexrig.cloud.vertex import TUNING, Job, Vertex
 from vertexrig.errors import JobFailedError, UsageError
-from vertexrig.vertex import TUNING, Job, Vertex
+from vertexrig.project import config
 
 
 def vertex(file: Path | None) -> Vertex:

@@ -15,8 +15,8 @@ from vertexrig.cli import options, remote
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="File; stdout by default.")
 def command(job: str, file: Path | None, output: Path | None) -> None:
     """Write JOB (number, resource name, or display name) as a Markdown page: how it went, and a sweep's trials."""
-    from vertexrig import report
     from vertexrig.files import write_text
+    from vertexrig.submit import report
 
     vertex = remote.vertex(file)
     found = vertex.lookup(job)

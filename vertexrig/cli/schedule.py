@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vertexrig import config
 from vertexrig.cli import options
 from vertexrig.errors import UsageError, did_you_mean
+from vertexrig.project import config
 
 if TYPE_CHECKING:
-    from vertexrig.config import Loaded
-    from vertexrig.scheduler import Scheduler
+    from vertexrig.cloud.scheduler import Scheduler
+    from vertexrig.project.config import Loaded
     from vertexrig.trigger.schedules import Step
 
 
@@ -24,7 +24,7 @@ def command() -> None:
 
 
 def _client(loaded: Loaded) -> Scheduler:
-    from vertexrig.scheduler import Scheduler
+    from vertexrig.cloud.scheduler import Scheduler
 
     return Scheduler(loaded.project.project, loaded.project.region)
 

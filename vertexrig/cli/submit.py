@@ -38,11 +38,11 @@ def command(
     With VERTEXRIG_AIPLATFORM and STORAGE_EMULATOR_HOST set, as `vertexrig local env` prints them, it goes to the local
     Vertex instead. Findings and progress go to stderr; the job's resource name to stdout.
     """
-    from vertexrig import submit
-    from vertexrig.claims import digest
-    from vertexrig.project import Budget
-    from vertexrig.storage import Storage
-    from vertexrig.vertex import Vertex, job_body
+    from vertexrig.cloud.storage import Storage
+    from vertexrig.cloud.vertex import Vertex, job_body
+    from vertexrig.project.model import Budget
+    from vertexrig.submit import submission as submit
+    from vertexrig.submit.claims import digest
 
     workspace = options.workspace(file, overrides, name, templates)
     project = workspace.loaded.project

@@ -6,10 +6,11 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from vertexrig import config, spec
+from vertexrig import spec
+from vertexrig.checks.workspace import Workspace
 from vertexrig.errors import UsageError
-from vertexrig.project import Project
-from vertexrig.workspace import Workspace
+from vertexrig.project import config
+from vertexrig.project.model import Project
 
 KINDS = {"custom-job": "CustomJobSpec", "hp-tuning-job": "HyperparameterTuningJob"}
 

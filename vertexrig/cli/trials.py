@@ -16,7 +16,7 @@ from vertexrig.cli import options, remote
 @options.format_option("text", "json", "markdown")
 def command(sweep: str, file: Path | None, format_: str) -> None:
     """Show the trials of SWEEP (number, resource name, or display name), the best first."""
-    from vertexrig import report, trials
+    from vertexrig.submit import report, trials
 
     rows = trials.table(remote.sweep(file, sweep).data)
     if format_ == "json":

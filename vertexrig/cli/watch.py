@@ -18,7 +18,7 @@ def command(job: str, file: Path | None, poll: float) -> None:
 
     A service that fails for a while is asked again. Interrupting this does not touch the job; `vertexrig cancel` does.
     """
-    from vertexrig import report
+    from vertexrig.submit import report
 
     vertex = remote.vertex(file)
     last = vertex.lookup(job)

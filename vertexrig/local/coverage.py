@@ -8,8 +8,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable
 
-from vertexrig.local import logs, scheduler, storage
-from vertexrig.local.app import vertex
+from vertexrig.local import logs, scheduler, storage, vertex
 from vertexrig.local.http import Coverage
 from vertexrig.local.jobs import coverage as fields
 

@@ -90,14 +90,13 @@ class Local:
         from starlette.applications import Starlette
         from starlette.routing import BaseRoute
 
-        from vertexrig.local import http, storage
-        from vertexrig.local.app import parts
-        from vertexrig.local.app.admin import Admin
-        from vertexrig.local.app.vertex import Vertex
+        from vertexrig.local import http, parts, storage
+        from vertexrig.local.admin import Admin
         from vertexrig.local.jobs.manager import Jobs
         from vertexrig.local.jobs.pipelines import Pipelines
+        from vertexrig.local.jobs.store import Store
         from vertexrig.local.jobs.studies import Studies
-        from vertexrig.local.store import Store
+        from vertexrig.local.vertex import Vertex
 
         self.settings = settings
         settings.root.mkdir(parents=True, exist_ok=True)

@@ -13,9 +13,9 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vertexrig.errors import PackageError
-from vertexrig.trainer_source.files import Tree, parse_module
-from vertexrig.trainer_source.model import Problem
-from vertexrig.trainer_source.names import Code, walk
+from vertexrig.package.source.files import Tree, parse_module
+from vertexrig.package.source.model import Problem
+from vertexrig.package.source.names import Code, walk
 
 _FORMAT = b"vertexrig-package-1\n"
 """Part of every hash: raised when staging changes what the same sources become."""

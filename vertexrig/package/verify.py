@@ -12,8 +12,8 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vertexrig.errors import PackageError
+from vertexrig.package.source import Import, TrainerSource, read
 from vertexrig.package.sources import Requirement, normalise, why_absent
-from vertexrig.trainer_source import Import, TrainerSource, read
 
 INSTALL_TIMEOUT_S = 180
 IMPORT_TIMEOUT_S = 60

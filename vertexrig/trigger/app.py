@@ -21,18 +21,18 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
-from vertexrig import config, overrides
-from vertexrig.budget import OverBudgetError
-from vertexrig.claims import LABEL, Claims, InProgressError, Key, OtherBodyError
+from vertexrig.checks.workspace import Prepared
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import Job, Vertex, job_body
 from vertexrig.errors import ConfigError, TemplateError, UsageError, VertexrigError
 from vertexrig.finding import Severity
-from vertexrig.rest import RestError
-from vertexrig.storage import Storage
-from vertexrig.submit import NoPackageError, Submitter, UploadedWorkspace
+from vertexrig.project import config, overrides
+from vertexrig.submit.budget import OverBudgetError
+from vertexrig.submit.claims import LABEL, Claims, InProgressError, Key, OtherBodyError
+from vertexrig.submit.submission import NoPackageError, Submitter, UploadedWorkspace
 from vertexrig.trigger import openapi, request
 from vertexrig.trigger.request import LIMIT, Asked, Problem
-from vertexrig.vertex import Job, Vertex, job_body
-from vertexrig.workspace import Prepared
 
 FILE_VARIABLE = "VERTEXRIG_FILE"
 EVENT_RUN, EVENT_OBJECTS, EVENT_ARG = "VERTEXRIG_EVENT_RUN", "VERTEXRIG_EVENT_OBJECTS", "VERTEXRIG_EVENT_ARG"
@@ -125,7 +125,7 @@ class Trigger:
 
     def warm_up(self) -> None:
         """Load what the first request would otherwise wait for: messages, templates, catalog."""
-        from vertexrig import messages
+        from vertexrig.spec import messages
 
         messages.modules()
         renderer = self.submitter.workspace.renderer

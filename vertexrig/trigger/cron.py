@@ -62,8 +62,8 @@ def next_runs(cron: str, zone: str, count: int = 5, *, after: datetime | None = 
     Raises:
         UsageError: The line or the zone is wrong.
     """
+    from vertexrig.cloud.cron import parse
     from vertexrig.local.http import ApiError
-    from vertexrig.local.scheduler.cron import parse
 
     try:
         schedule = parse(cron, zone)

@@ -12,10 +12,10 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vertexrig.config import Loaded
+from vertexrig.cloud.storage import Storage
 from vertexrig.errors import UsageError
-from vertexrig.project import Project
-from vertexrig.storage import Storage
+from vertexrig.project.config import Loaded
+from vertexrig.project.model import Project
 
 APIS = (
     "aiplatform.googleapis.com", "artifactregistry.googleapis.com", "cloudbuild.googleapis.com",

@@ -8,9 +8,11 @@ from collections.abc import Mapping
 from functools import lru_cache
 from typing import Any, Literal
 
-from vertexrig import __version__, overrides, schema
-from vertexrig.config import Loaded
-from vertexrig.project import Bound, Job, Project, Sweep
+from vertexrig import __version__
+from vertexrig import typed as schema
+from vertexrig.project import overrides
+from vertexrig.project.config import Loaded
+from vertexrig.project.model import Bound, Job, Project, Sweep
 from vertexrig.trigger.request import REQUEST_ID
 
 _TEXT = {"type": "string", "maxLength": overrides.LONGEST_TEXT, "pattern": r"^[^\u0000-\u001f\u007f]*$"}

@@ -1,6 +1,6 @@
 """The trigger's request: a small JSON body, read with limits and held against the rules of the project file.
 
-Nothing of a body reaches a job but values for keys that the project file opens (see `vertexrig.overrides`).
+Nothing of a body reaches a job but values for keys that the project file opens (see `vertexrig.project.overrides`).
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone
 from typing import Any, NoReturn
 
-from vertexrig import overrides
-from vertexrig.claims import WINDOW_S, Key
-from vertexrig.config import Loaded
 from vertexrig.errors import did_you_mean
-from vertexrig.schema import kind_of
-from vertexrig.submit import Request
+from vertexrig.project import overrides
+from vertexrig.project.config import Loaded
+from vertexrig.submit.claims import WINDOW_S, Key
+from vertexrig.submit.submission import Request
+from vertexrig.typed import kind_of
 
 LIMIT = 64 * 1024
 """Bytes of a body at most."""

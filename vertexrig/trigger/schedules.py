@@ -11,10 +11,10 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vertexrig import overrides
-from vertexrig.config import Loaded
 from vertexrig.errors import UsageError
-from vertexrig.project import Schedule
+from vertexrig.project import overrides
+from vertexrig.project.config import Loaded
+from vertexrig.project.model import Schedule
 from vertexrig.trigger import cron, deploy
 
 OWNER = "X-Vertexrig-Function"

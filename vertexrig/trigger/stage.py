@@ -17,10 +17,10 @@ from dataclasses import dataclass
 from importlib import resources
 from pathlib import Path
 
-from vertexrig import overrides
-from vertexrig.config import DEFAULT_NAME, Loaded
 from vertexrig.errors import UsageError
-from vertexrig.render import SUFFIX, shipped_templates
+from vertexrig.project import overrides
+from vertexrig.project.config import DEFAULT_NAME, Loaded
+from vertexrig.render.renderer import SUFFIX, shipped_templates
 
 FOLDER = "build/function"
 TOOL = Path(__file__).resolve().parents[1]  # the package vertexrig
@@ -28,7 +28,7 @@ _MESSAGES = "google/cloud/aiplatform_v1"
 _LEFT_OUT = {"cli", "local", "__pycache__"}
 _LIST_TYPES = """
 import json, sys
-from vertexrig import messages
+from vertexrig.spec import messages
 messages.modules()
 prefix = "google.cloud.aiplatform_v1.types."
 print(json.dumps({name[len(prefix):]: module.__file__ for name, module in sys.modules.items() if name.startswith(prefix)}))

@@ -11,9 +11,9 @@ from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.settings import Settings
+from vertexrig.local.jobs.store import Store
 from vertexrig.local.jobs.studies import Studies
 from vertexrig.local.runner import Control, Line, new_job_id
-from vertexrig.local.store import Store
 
 _LOOK_EVERY = 0.1
 

@@ -16,12 +16,12 @@ from vertexrig.local.jobs import resources, validation
 from vertexrig.local.jobs.queue import Queue
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, TERMINAL, Json
 from vertexrig.local.jobs.settings import Settings
+from vertexrig.local.jobs.store import Store, Stored
 from vertexrig.local.runner import Control, JobError, Line, run_job
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.lines import SERVICE
 from vertexrig.local.runner.run import job_folder
-from vertexrig.local.store import Store, Stored
-from vertexrig.spec import Document
+from vertexrig.spec.document import Document
 
 QUEUED, PENDING, RUNNING, CANCELLING = (
     "JOB_STATE_QUEUED",
@@ -311,6 +311,6 @@ def _cancelling(body: Json) -> bool:
 
 
 def _replicas(job: Mapping[str, Any]) -> list[str]:
-    from vertexrig import cluster
+    from vertexrig.spec import cluster
 
     return [replica.name for replica in cluster.replicas(Document("CustomJobSpec", dict(job)).pools)]

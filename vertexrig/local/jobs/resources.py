@@ -8,9 +8,9 @@ from collections.abc import Mapping
 from datetime import datetime, timezone
 from typing import Any
 
-from vertexrig import messages
 from vertexrig.local.http import invalid
 from vertexrig.local.runner import new_job_id
+from vertexrig.spec import messages
 
 Json = dict[str, Any]
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from vertexrig.errors import UsageError
 from vertexrig.local.runner import RunOptions
-from vertexrig.spec import Document
+from vertexrig.spec.document import Document
 
 FAULT_KINDS = ("stockout", "quota")
 

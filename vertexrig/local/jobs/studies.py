@@ -15,9 +15,9 @@ from vertexrig.local.http import ApiError, not_found
 from vertexrig.local.jobs import resources, validation
 from vertexrig.local.jobs.manager import CANCELLED, CANCELLING, FAILED, PENDING, RUNNING, Jobs, refuse_for_quota
 from vertexrig.local.jobs.resources import TERMINAL, TUNING_JOBS, Json
+from vertexrig.local.jobs.store import Stored, Trials
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.run import metric_file
-from vertexrig.local.store import Stored, Trials
 from vertexrig.local.study import Engine, Handle, Outcome, StudyRun, Trial
 
 _LOOK_EVERY = 0.2

@@ -11,9 +11,10 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from vertexrig import messages, spec
+from vertexrig import spec
 from vertexrig.finding import Finding, Severity
 from vertexrig.local.http import ApiError, invalid
+from vertexrig.spec import messages
 
 Json = dict[str, Any]
 

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-from vertexrig.spec import Pool
+from vertexrig.spec.document import Pool
 
 # What a program needs of the machine it runs on. All else of the user's environment stays outside, as in the cloud.
 # fmt: off

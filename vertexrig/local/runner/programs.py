@@ -10,12 +10,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
-from vertexrig.cluster import expand
 from vertexrig.errors import JobFailedError, PackageError
 from vertexrig.local.runner import packages
 from vertexrig.local.runner.environment import bucket_folder, local_path, map_paths
 from vertexrig.local.runner.options import LocalImage, RunOptions, first_match
-from vertexrig.spec import Pool
+from vertexrig.spec.cluster import expand
+from vertexrig.spec.document import Pool
 
 Variables = Mapping[str, str]
 

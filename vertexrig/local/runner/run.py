@@ -12,13 +12,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vertexrig import cluster, spec
+from vertexrig import spec
 from vertexrig.errors import JobFailedError, PackageError, VertexrigError
 from vertexrig.local.runner import environment, policy, ports, programs
 from vertexrig.local.runner.children import Child, Children, Command, Exit
 from vertexrig.local.runner.lines import SERVICE, Line, LogFiles, OnLine
 from vertexrig.local.runner.options import Control, RunOptions, new_job_id
 from vertexrig.local.runner.policy import Action
+from vertexrig.spec import cluster
 
 PENDING, RUNNING, SUCCEEDED, FAILED = (
     "JOB_STATE_PENDING",

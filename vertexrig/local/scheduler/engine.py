@@ -8,9 +8,9 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
+from vertexrig.cloud.cron import parse
 from vertexrig.local.http import ApiError, Json
 from vertexrig.local.scheduler.clock import Clock, SystemClock, text
-from vertexrig.local.scheduler.cron import parse
 from vertexrig.local.scheduler.delivery import Options, Outcome, deliver
 from vertexrig.local.scheduler.jobs import seconds
 from vertexrig.local.scheduler.store import Attempt, JobStore, Stored

@@ -12,8 +12,8 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
+from vertexrig.cloud.cron import parse
 from vertexrig.local.http import ApiError, Json, invalid
-from vertexrig.local.scheduler.cron import parse
 
 METHODS = ("HTTP_METHOD_UNSPECIFIED", "POST", "GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS")
 """HttpMethod by number: clients send names or numbers."""

@@ -1,0 +1,192 @@
+"""A project at work: rendering, reading and checking brought together for the commands, the trigger and rehearsals."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+
+from vertexrig import checks, spec
+from vertexrig.catalog import Catalog, load
+from vertexrig.checks import naming
+from vertexrig.errors import did_you_mean
+from vertexrig.finding import Finding, Severity
+from vertexrig.package.source.cache import read_cached
+from vertexrig.package.source.model import TrainerSource
+from vertexrig.project.config import Loaded
+from vertexrig.project.model import Sweep
+from vertexrig.render.renderer import Rendered, Renderer
+
+GCLOUD_REFUSES = "pool-empty-gcloud"
+"""The rule on what the API takes and gcloud does not."""
+
+_POOL = re.compile(r"workerPoolSpecs\[(\d+)\]")
+# where the project file has another word for a field of the API
+_PROJECT_WORDS = {
+    "study_spec": "study",
+    "executor_image_uri": "image",
+    "image_uri": "image",
+    "output_uri_prefix": "base_output_directory",
+    "python_module": "module",
+}
+_STEP = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]")
+
+
+@dataclass(frozen=True)
+class Prepared:
+    """A job or sweep rendered, read back strictly, and checked.
+
+    Args:
+        rendered: The YAML and the gcloud command.
+        document: The YAML as the strict reading takes it.
+        findings: What there is to say about it, placed in the project file.
+    """
+
+    rendered: Rendered
+    document: spec.Document
+    findings: list[Finding]
+
+    @property
+    def ok(self) -> bool:
+        """True if nothing of severity error was found."""
+        return not any(finding.severity is Severity.ERROR for finding in self.findings)
+
+    def command(self, file: Path) -> str:
+        """The line for a shell that submits the YAML once it stands in `file`."""
+        if any(finding.id == GCLOUD_REFUSES for finding in self.findings):
+            return f"vertexrig submit {self.rendered.view.name}"
+        return self.rendered.shell_command(file)
+
+
+class Workspace:
+    """A project with its catalog, templates and trainer, each read when it is first needed.
+
+    Args:
+        loaded: The project.
+        templates: A folder of templates that overrides the project's own.
+        region: In place of the project's, for the checks.
+        trainer: A trainer's folder to hold every document against, in place of the project's.
+    """
+
+    def __init__(
+        self, loaded: Loaded, *, templates: Path | None = None, region: str | None = None, trainer: Path | None = None
+    ) -> None:
+        self.loaded, self._templates, self._region, self._trainer = loaded, templates, region, trainer
+        self._trainers: dict[str, TrainerSource | None] = {}
+
+    @cached_property
+    def catalog(self) -> Catalog:
+        """The catalog with the project's overlay."""
+        overlay = self.loaded.project.catalog
+        return load(self.loaded.path(overlay) if overlay else None)
+
+    @cached_property
+    def renderer(self) -> Renderer:
+        return Renderer(self.loaded, self.catalog, templates=self._templates)
+
+    def trainer(self, module: str) -> TrainerSource | None:
+        """The project's trainer as read, with `module` as its entry; None if its folder is not there."""
+        if module not in self._trainers:
+            folder = self._trainer or self.loaded.path(self.loaded.project.trainer.path)
+            store = self.loaded.path("build/cache")
+            self._trainers[module] = read_cached(folder, module, store) if folder.is_dir() else None
+        return self._trainers[module]
+
+    def context(self, document: spec.Document) -> checks.Context:
+        """What the checks may know: the project's region, and its trainer if the document runs it."""
+        project = self.loaded.project
+        modules = {pool.module for pool in document.pools if pool.module}
+        ours = {project.trainer.module, *(job.module for job in project.jobs.values() if job.module)}
+        if not modules and project.trainer.custom_image in {pool.image for pool in document.pools if pool.image}:
+            modules = {project.trainer.module}  # the trainer's own image runs the trainer
+        known = len(modules) == 1 and (self._trainer is not None or modules <= ours)
+        trainer = self.trainer(modules.pop()) if known else None
+        return checks.Context(self.catalog, region=self._region or project.region, trainer=trainer)
+
+    def prepare(self, name: str, *, check: bool = True) -> Prepared:
+        """A job or sweep of the project, rendered and, unless told otherwise, checked."""
+        rendered = self.renderer.render(name)
+        document = spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind)
+        if not check:
+            return Prepared(rendered, document, [])
+        silenced = self.silences(name)
+        found = checks.check(document, self.context(document), silenced)
+        outside = {
+            "display-name": naming.check_display_name(rendered.view.display_name, self.catalog),
+            "labels": naming.check_labels(rendered.view.labels, self.catalog),
+        }
+        for rule, problems in outside.items():
+            if rule not in silenced:
+                found += [replace(one, file=str(self.loaded.file)) for one in checks.findings(rule, problems)]
+        found = [_through_the_api(finding, name) if finding.id == GCLOUD_REFUSES else finding for finding in found]
+        found = [replace(finding, line=self.line(rendered, document, finding.path)) for finding in found]
+        return Prepared(rendered, document, found)
+
+    def check_text(self, text: str, *, file: str, kind: spec.Kind | None = None) -> tuple[spec.Document, list[Finding]]:
+        """A YAML file from anywhere, checked with what this project knows."""
+        document = spec.parse(text, file=file, kind=kind)
+        return document, checks.check(document, self.context(document), self.silences())
+
+    def silences(self, name: str | None = None) -> Mapping[str, str]:
+        """Findings to leave out, by id, with the reason: the project's, and those of a job or sweep."""
+        project = self.loaded.project
+        groups: list[tuple[tuple[str, ...], Mapping[str, str]]] = [(("silence",), project.silence)]
+        found = self.loaded.runnable(name) if name else None
+        if isinstance(found, Sweep):
+            groups.append((("jobs", found.job, "silence"), project.jobs[found.job].silence))
+        if found is not None:
+            group = "sweeps" if isinstance(found, Sweep) else "jobs"
+            groups.append(((group, str(name), "silence"), found.silence))
+        known = checks.rule_ids()
+        for path, silence in groups:
+            for rule in silence:
+                if rule not in known:
+                    raise self.loaded.error(f"there is no rule {rule!r}. {did_you_mean(rule, known)}", *path, rule)
+        return {rule: reason for _, silence in groups for rule, reason in silence.items()}
+
+    def line(self, rendered: Rendered, document: spec.Document, path: str) -> int | None:
+        """The line of the project file that `path` of the rendered job comes from, as near as can be told."""
+        lines = self.loaded.lines
+        view = rendered.view
+        bases: list[tuple[str, ...]] = [("jobs", view.name if view.sweep is None else view.sweep.job)]
+        if view.sweep is not None:
+            bases.insert(0, ("sweeps", view.name))
+        bases += [("trainer",), ()]
+        pool = _POOL.search(path)
+        role = ("", "worker", "reduction_server" if view.pools["reduction_server"] else "ps", "evaluator")
+        place = role[int(pool[1])] if pool and int(pool[1]) < len(role) else ""
+        names = list(_project_names(document, path))
+        for end in range(len(names), 0, -1):
+            for start in range(end):
+                for base in bases:
+                    for middle in ((place,), ()) if place else ((),):
+                        key = (*base, *middle, *names[start:end])
+                        if key in lines:
+                            return lines[key]
+        return lines.get(bases[0])
+
+
+def _through_the_api(finding: Finding, name: str) -> Finding:
+    """What only gcloud refuses is a warning for a job of the project: `vertexrig submit` goes another way."""
+    return replace(finding, severity=Severity.WARNING, fix=f"send it through the API: vertexrig submit {name}")
+
+
+def _project_names(document: spec.Document, path: str) -> Iterator[str]:
+    """The steps of an API path as the project file spells them: snake_case, and list items by their id."""
+    here: object = document.data
+    for match in _STEP.finditer(path):
+        name, index = match[1], match[2]
+        if name:
+            here = here.get(name) if isinstance(here, dict) else None
+            snake = re.sub(r"(?<=[a-z0-9])([A-Z])", lambda m: f"_{m[1].lower()}", name)
+            yield _PROJECT_WORDS.get(snake, snake)
+            continue
+        here = here[int(index)] if isinstance(here, list) and int(index) < len(here) else None
+        if isinstance(here, dict):
+            id_ = here.get("parameterId") or here.get("metricId") or here.get("name")
+            if isinstance(id_, str):
+                yield id_
+        elif isinstance(here, str) and here.startswith("--"):
+            yield here[2:].partition("=")[0]

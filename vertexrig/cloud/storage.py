@@ -1,0 +1,174 @@
+"""The only module that talks to Cloud Storage: the four calls that claims, budgets and packages need, over the JSON API.
+
+Not google-cloud-storage: see `vertexrig.cloud.rest` for what its import costs. Preconditions and listing are strongly
+consistent (https://cloud.google.com/storage/docs/consistency), and claims and budgets rest on that.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Iterator
+from dataclasses import dataclass
+from email.utils import parsedate_to_datetime
+from typing import Any
+from urllib.parse import quote
+
+from vertexrig.cloud.rest import Rest, RestError
+from vertexrig.errors import UsageError
+
+ENDPOINT_VARIABLE = "STORAGE_EMULATOR_HOST"
+"""Environment variable with the base URL of another server; google-cloud-storage reads the same one."""
+
+
+@dataclass(frozen=True)
+class Stored:
+    """An object as read.
+
+    Args:
+        data: Its bytes.
+        generation: Changes with each write.
+        age_s: Seconds since it was written, both times by the service's clock, in whole seconds.
+    """
+
+    data: bytes
+    generation: int
+    age_s: float
+
+
+@dataclass(frozen=True)
+class Item:
+    """An object as listed.
+
+    Args:
+        name: Below the bucket's own prefix.
+        generation: Changes with each write.
+        created: When this generation was written, RFC 3339 with microseconds or milliseconds.
+    """
+
+    name: str
+    generation: int
+    created: str
+
+
+class Storage:
+    """A bucket, or a folder of one.
+
+    Args:
+        uri: `gs://bucket` or `gs://bucket/folder`.
+        url: The service; by default what STORAGE_EMULATOR_HOST says, if it is set.
+    """
+
+    def __init__(self, uri: str, *, url: str | None = None) -> None:
+        if not uri.startswith("gs://"):
+            raise UsageError(f"{uri!r} is no bucket such as gs://my-bucket")
+        self.bucket, _, prefix = uri.removeprefix("gs://").partition("/")
+        self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
+        base = url or os.environ.get(ENDPOINT_VARIABLE) or "https://storage.googleapis.com"
+        self.rest = Rest(base if "://" in base else f"http://{base}", "Cloud Storage")
+
+    def uri(self, name: str) -> str:
+        return f"gs://{self.bucket}/{self.prefix}{name}"
+
+    def write(
+        self, name: str, data: bytes, *, generation: int | None = None, content_type: str = "application/json"
+    ) -> int | None:
+        """Write an object whole.
+
+        Args:
+            name: Its name.
+            data: Its bytes.
+            generation: Only over this generation; 0 only if there is none.
+            content_type: Its type.
+
+        Returns:
+            The new generation, or None if the object is of another generation. After a failed try that was repeated,
+            None may also mean that the first try went through: read it to see.
+        """
+        params: dict[str, Any] = {"uploadType": "media", "name": self.prefix + name, "fields": "generation"}
+        if generation is not None:
+            params["ifGenerationMatch"] = str(generation)
+        path = f"/upload/storage/v1/b/{quote(self.bucket, safe='')}/o"
+        try:
+            answer = self.rest.call("POST", path, params=params, data=data, content_type=content_type, repeat=True)
+        except RestError as error:
+            if error.status == 412:
+                return None
+            raise
+        return _number(answer.data.get("generation") if answer is not None else None)
+
+    def read(self, name: str) -> Stored | None:
+        """An object, None if there is none."""
+        answer = self.rest.call("GET", self._path(name), params={"alt": "media"}, raw=True, missing=True)
+        if answer is None:
+            return None
+        return Stored(answer.data, _number(answer.headers.get("X-Goog-Generation")), _age(answer.headers))
+
+    def read_json(self, name: str) -> dict[str, Any] | None:
+        """An object that holds a JSON object; None if there is none, or it holds something else."""
+        found = self.read(name)
+        return None if found is None else as_json(found.data)
+
+    def exists(self, name: str) -> bool:
+        return self.rest.call("GET", self._path(name), params={"fields": "generation"}, missing=True) is not None
+
+    def delete(self, name: str, generation: int | None = None) -> bool:
+        """Delete an object, only of a generation if one is given; False if there is no such object."""
+        params = None if generation is None else {"ifGenerationMatch": str(generation)}
+        try:
+            return self.rest.call("DELETE", self._path(name), params=params, repeat=True, missing=True) is not None
+        except RestError as error:
+            if error.status == 412:
+                return False
+            raise
+
+    def list(self, prefix: str) -> Iterator[Item]:
+        """Objects whose names begin with `prefix`."""
+        token = ""
+        while True:
+            params = {
+                "prefix": self.prefix + prefix, "fields": "items(name,generation,timeCreated),nextPageToken",
+            }  # fmt: skip
+            if token:
+                params["pageToken"] = token
+            answer = self.rest.call("GET", f"/storage/v1/b/{quote(self.bucket, safe='')}/o", params=params)
+            data = answer.data if answer is not None else {}
+            for row in data.get("items") or []:
+                name = str(row.get("name", "")).removeprefix(self.prefix)
+                yield Item(name, _number(row.get("generation")), str(row.get("timeCreated", "")))
+            token = str(data.get("nextPageToken") or "")
+            if not token:
+                return
+
+    def metadata(self) -> dict[str, Any] | None:
+        """The bucket's resource, None if there is no such bucket."""
+        answer = self.rest.call("GET", f"/storage/v1/b/{quote(self.bucket, safe='')}", missing=True)
+        return None if answer is None else dict(answer.data)
+
+    def _path(self, name: str) -> str:
+        return f"/storage/v1/b/{quote(self.bucket, safe='')}/o/{quote(self.prefix + name, safe='')}"
+
+
+def as_json(data: bytes) -> dict[str, Any] | None:
+    """Bytes as a JSON object, None if they are none."""
+    try:
+        value = json.loads(data)
+    except (ValueError, RecursionError):
+        return None
+    return value if isinstance(value, dict) else None
+
+
+def _number(value: Any) -> int:
+    try:
+        return int(value)
+    except (TypeError, ValueError):
+        raise RestError("Cloud Storage answered without a generation", status=502, unsure=True) from None
+
+
+def _age(headers: Any) -> float:
+    """Seconds between Last-Modified and Date; both are the service's, so this machine's clock does not matter."""
+    try:
+        now, then = parsedate_to_datetime(headers["Date"]), parsedate_to_datetime(headers["Last-Modified"])
+    except (KeyError, TypeError, ValueError):
+        return 0.0
+    return max(0.0, (now - then).total_seconds())

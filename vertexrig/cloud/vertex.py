@@ -1,0 +1,211 @@
+"""The only module that talks to the Vertex AI API: create, get, list and cancel custom jobs and tuning jobs over REST.
+
+Source of paths and fields: REST reference projects.locations.customJobs and .hyperparameterTuningJobs, v1 (2026-11-20).
+"""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vertexrig.cloud.rest import Answer, Rest, RestError
+from vertexrig.errors import UsageError
+
+ENDPOINT_VARIABLE = "VERTEXRIG_AIPLATFORM"
+"""Environment variable with the base URL of another server, such as a local Vertex."""
+
+CUSTOM, TUNING = "customJobs", "hyperparameterTuningJobs"
+COLLECTIONS = {"CustomJobSpec": CUSTOM, "HyperparameterTuningJob": TUNING}
+KINDS = {CUSTOM: "CustomJob", TUNING: "HyperparameterTuningJob"}
+
+LIVE = ("JOB_STATE_QUEUED", "JOB_STATE_PENDING", "JOB_STATE_RUNNING")
+ENDED = (
+    "JOB_STATE_SUCCEEDED",
+    "JOB_STATE_FAILED",
+    "JOB_STATE_CANCELLED",
+    "JOB_STATE_EXPIRED",
+    "JOB_STATE_PARTIALLY_SUCCEEDED",
+)
+NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/(customJobs|hyperparameterTuningJobs)/([0-9]+)")
+
+
+@dataclass(frozen=True)
+class Job:
+    """A custom job or tuning job as the service describes it.
+
+    Args:
+        data: The resource.
+    """
+
+    data: Mapping[str, Any]
+
+    @property
+    def name(self) -> str:
+        """Resource name: `projects/P/locations/R/customJobs/N`."""
+        return str(self.data.get("name", ""))
+
+    @property
+    def id(self) -> str:
+        return self.name.rsplit("/", 1)[-1]
+
+    @property
+    def collection(self) -> str:
+        match = NAME.fullmatch(self.name)
+        return match[3] if match else ""
+
+    @property
+    def kind(self) -> str:
+        """`CustomJob` or `HyperparameterTuningJob`."""
+        return KINDS.get(self.collection, "")
+
+    @property
+    def display_name(self) -> str:
+        return str(self.data.get("displayName", ""))
+
+    @property
+    def state(self) -> str:
+        """JobState by name."""
+        return str(self.data.get("state", "JOB_STATE_UNSPECIFIED"))
+
+    @property
+    def ended(self) -> bool:
+        return self.state in ENDED
+
+    @property
+    def labels(self) -> Mapping[str, str]:
+        labels = self.data.get("labels")
+        return labels if isinstance(labels, Mapping) else {}
+
+    @property
+    def error(self) -> str:
+        """The service's message about a failed job, "" if there is none."""
+        error = self.data.get("error")
+        return str(error.get("message", "")) if isinstance(error, Mapping) else ""
+
+
+class Vertex:
+    """The API of one project and region.
+
+    Args:
+        project: Google Cloud project id.
+        region: Region of the jobs; it decides the host.
+        url: In place of that host; by default what the environment variable VERTEXRIG_AIPLATFORM says, if it is set.
+    """
+
+    def __init__(self, project: str, region: str, *, url: str | None = None) -> None:
+        self.project, self.region = project, region
+        base = url or os.environ.get(ENDPOINT_VARIABLE) or f"https://{region}-aiplatform.googleapis.com"
+        self.rest = Rest(f"{base.rstrip('/')}/v1", "Vertex AI")
+        self.parent = f"projects/{project}/locations/{region}"
+
+    def create(self, collection: str, body: Mapping[str, Any]) -> Job:
+        """Create a job. It is tried once: the API has no request id, so a second try may make a second job.
+
+        Raises:
+            RestError: It was refused, or (`unsure`) may have been created.
+        """
+        answer = self.rest.call("POST", f"/{self.parent}/{collection}", json=body)
+        job = Job(_object(answer))
+        if not NAME.fullmatch(job.name):
+            raise RestError("Vertex AI answered a create without a job's name", status=502, unsure=True)
+        return job
+
+    def get(self, name: str) -> Job | None:
+        """A job by its resource name; None if there is none."""
+        answer = self.rest.call("GET", f"/{name}", missing=True)
+        return None if answer is None else Job(_object(answer))
+
+    def list(self, collection: str, *, filter: str = "", limit: int | None = None) -> Iterator[Job]:
+        """Jobs of a collection, the newest first.
+
+        Args:
+            collection: customJobs or hyperparameterTuningJobs.
+            filter: The API's filter, such as `state="JOB_STATE_RUNNING" AND labels.team=vision`.
+            limit: How many at most.
+        """
+        token, left = "", limit
+        while True:
+            params: dict[str, Any] = {"pageSize": min(left or 100, 100)}
+            params |= {key: value for key, value in (("filter", filter), ("pageToken", token)) if value}
+            data = _object(self.rest.call("GET", f"/{self.parent}/{collection}", params=params))
+            rows = data.get(collection) or []
+            for row in rows[:left] if left is not None else rows:
+                yield Job(row)
+            left = None if left is None else left - len(rows)
+            token = str(data.get("nextPageToken") or "")
+            if not token or (left is not None and left <= 0):
+                return
+
+    def find(self, label: str, value: str, collection: str) -> Job | None:
+        """The oldest job with a label, None if there is none."""
+        found = list(self.list(collection, filter=f'labels.{label}="{value}"'))
+        return min(found, key=lambda job: (str(job.data.get("createTime", "")), job.name), default=None)
+
+    def cancel(self, name: str) -> None:
+        """Ask for a job to be cancelled; it ends some time later. Repeating it does no harm."""
+        self.rest.call("POST", f"/{name}:cancel", json={}, repeat=True)
+
+    def lookup(self, text: str) -> Job:
+        """The job a person means: a resource name, a number, or a display name (the newest job of that name).
+
+        Raises:
+            UsageError: There is none.
+        """
+        if NAME.fullmatch(text):
+            found = self.get(text)
+        elif text.isascii() and text.isdigit():
+            found = self.by_id(text)
+        else:
+            newest = [job for c in KINDS for job in self.list(c, filter=f"display_name={quoted(text)}", limit=1)]
+            found = max(newest, key=lambda job: str(job.data.get("createTime", "")), default=None)
+        if found is None:
+            raise UsageError(f"there is no job {text!r} in {self.parent}; `vertexrig jobs` lists what there is")
+        return found
+
+    def by_id(self, number: str) -> Job | None:
+        """A custom job or tuning job by its number, None if there is none."""
+        for collection in KINDS:
+            found = self.get(f"{self.parent}/{collection}/{number}")
+            if found is not None:
+                return found
+        return None
+
+    def console(self, name: str) -> str:
+        """The job's page in the console."""
+        match = NAME.fullmatch(name)
+        if match is None:
+            return ""
+        # as google-cloud-aiplatform 2.7.0 makes it for both kinds
+        return f"https://console.cloud.google.com/agent-platform/locations/{self.region}/training/{match[4]}?project={self.project}"
+
+
+def job_body(
+    kind: str, data: Mapping[str, Any], *, display_name: str, labels: Mapping[str, str], kms_key_name: str | None
+) -> dict[str, Any]:
+    """The body of a create call, with what the API keeps outside the spec.
+
+    Args:
+        kind: `CustomJobSpec` or `HyperparameterTuningJob`: what `data` is.
+        data: Canonical data of a checked document.
+        display_name: Name shown in the console.
+        labels: Labels of the job.
+        kms_key_name: Cloud KMS key, if any.
+    """
+    inner = {"jobSpec": dict(data)} if kind == "CustomJobSpec" else dict(data)
+    outer: dict[str, Any] = {"displayName": display_name, "labels": dict(labels)}
+    if kms_key_name:
+        outer["encryptionSpec"] = {"kmsKeyName": kms_key_name}
+    return {**inner, **outer}
+
+
+def quoted(text: str) -> str:
+    """A text as a filter takes it."""
+    return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
+
+
+def _object(answer: Answer | None) -> dict[str, Any]:
+    data: dict[str, Any] = answer.data if answer is not None else {}
+    return data

@@ -1,0 +1,135 @@
+"""What a job or sweep costs: an estimate from the catalog's prices, per hour and for the longest it may run.
+
+On-demand prices of one region; every line carries its date, and a line without a sourced price makes the sums "at
+least". A tuning job is billed by the duration of its trials (hyperparameter tuning overview, 2026-08-22).
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+
+from vertexrig.catalog import Catalog, LineItem, total
+from vertexrig.spec.document import Document, Pool
+from vertexrig.spec.pools import job_part, parallel_trials, running, strategy
+
+_RESERVED = ("ANY_RESERVATION", "SPECIFIC_RESERVATION")
+
+
+@dataclass(frozen=True)
+class Estimate:
+    """The price of one run.
+
+    Args:
+        lines: What is paid for per hour by one job, or by one trial of a tuning job.
+        usd_per_hour: The sum of the lines that have a price.
+        complete: Every line has a price; if not, every sum is a lower bound.
+        timeout_s: The longest the job, or each trial, may run, in seconds.
+        timeout_written: The job says so itself; otherwise it is the service's default.
+        trials: Trials at most; None for a custom job.
+        parallel: Trials at one time; 1 for a custom job.
+        region: The region the prices are for.
+        notes: What else decides the bill.
+    """
+
+    lines: tuple[LineItem, ...]
+    usd_per_hour: float
+    complete: bool
+    timeout_s: float
+    timeout_written: bool
+    trials: int | None
+    parallel: int
+    region: str
+    notes: tuple[str, ...] = ()
+
+    @property
+    def unpriced(self) -> tuple[str, ...]:
+        """What has no sourced price."""
+        return tuple(line.item for line in self.lines if line.usd_per_hour is None)
+
+    @property
+    def usd_per_job(self) -> float:
+        """One job, or one trial, that runs until its timeout."""
+        return self.usd_per_hour * self.timeout_s / 3600
+
+    @property
+    def usd_at_most(self) -> float:
+        """The whole run: every trial there may be, each until its timeout."""
+        return self.usd_per_job * (1 if self.trials is None else self.trials)
+
+    @property
+    def wall_s(self) -> float:
+        """The longest the whole run takes, in seconds: rounds of parallel trials, each until its timeout."""
+        return self.timeout_s * (1 if self.trials is None else math.ceil(self.trials / self.parallel))
+
+
+def estimate(document: Document, catalog: Catalog) -> Estimate:
+    """The price of a job or sweep.
+
+    Args:
+        document: The job spec as read.
+        catalog: Machines and prices.
+    """
+    how = strategy(document)
+    lines = _merged(line for pool in running(document) for line in _pool_lines(pool, how, catalog))
+    usd, complete = total(lines)
+    timeout = str(job_part(document, "scheduling").get("timeout", "0s"))
+    written = max(0.0, float(timeout.removesuffix("s")))  # the reading takes nothing but a number and an s
+    trials = None if document.kind == "CustomJobSpec" else max(0, int(document.data.get("maxTrialCount", 0)))
+    return Estimate(
+        lines=lines,
+        usd_per_hour=usd,
+        complete=complete,
+        timeout_s=written or float(catalog.limits.integer("scheduling.default_timeout_s")),
+        timeout_written=written > 0,
+        trials=trials,
+        parallel=parallel_trials(document),
+        region=catalog.limits.text("price.region"),
+        notes=tuple(_notes(document)),
+    )
+
+
+def _pool_lines(pool: Pool, how: str, catalog: Catalog) -> tuple[LineItem, ...]:
+    disk = pool.data.get("diskSpec") or {}
+    machine = catalog.machines.get(pool.machine_type)
+    topology = machine.tpu_topologies.get(pool.tpu_topology) if machine is not None else None
+    vms = pool.replica_count * (topology.vms if topology is not None else 1)
+    if vms < 1:
+        return ()
+    return catalog.hourly(
+        pool.machine_type,
+        pool.accelerator_type or None,
+        pool.accelerator_count,
+        disk.get("bootDiskSizeGb"),
+        disk_type=disk.get("bootDiskType"),
+        replicas=vms,
+        strategy=how,
+    )
+
+
+def _merged(lines: Iterable[LineItem]) -> tuple[LineItem, ...]:
+    """One line per item over all pools: machines, then accelerators, then disks."""
+    found: dict[tuple[str, str, str], LineItem] = {}
+    for line in lines:
+        key = (line.kind, line.item, line.basis)
+        before = found.get(key)
+        if before is not None:
+            both = (before.usd_per_hour, line.usd_per_hour)
+            usd = None if None in both else sum(usd for usd in both if usd is not None)
+            line = replace(before, quantity=before.quantity + line.quantity, usd_per_hour=usd)
+        found[key] = line
+    order = ("machine", "accelerator", "disk_gb")
+    return tuple(sorted(found.values(), key=lambda line: order.index(line.kind)))
+
+
+def _notes(document: Document) -> Iterable[str]:
+    how = strategy(document)
+    if how in ("SPOT", "FLEX_START"):
+        yield f"{how} is billed as Compute Engine plus a management fee; the catalog has on-demand prices only"
+    if document.job.get("persistentResourceId"):
+        yield "the job runs on a persistent resource: these are the prices of such machines, not of the job"
+    pools = running(document)
+    affinity = [(pool.data.get("machineSpec") or {}).get("reservationAffinity") or {} for pool in pools]
+    if any(one.get("reservationAffinityType") in _RESERVED for one in affinity):
+        yield "a reservation is billed as Compute Engine plus a management fee, not by these prices"

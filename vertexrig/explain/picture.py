@@ -1,0 +1,425 @@
+"""An explanation drawn for a terminal: plain box-drawing characters, no colour, folded to a width."""
+
+from __future__ import annotations
+
+import json
+import shlex
+import textwrap
+import unicodedata
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import groupby
+from typing import Any
+
+from vertexrig.catalog import LineItem
+from vertexrig.explain.estimate import Estimate
+from vertexrig.explain.model import Explanation, ImageFacts, PoolFacts
+from vertexrig.spec.cluster import Replica
+from vertexrig.spec.quota import Draw
+
+WIDEST_BOX = 36  # columns of text; two such boxes stand side by side in 80 columns
+FOLD = 6  # items of a list that are shown before the rest is only counted
+GAP = 2
+
+
+def text(explanation: Explanation, *, width: int = 80, today: str = "") -> str:
+    """The whole picture.
+
+    Args:
+        explanation: What to draw.
+        width: Columns of the terminal; names and URIs longer than that are not cut.
+        today: ISO date that an image's end dates are held against, "" to leave that out.
+    """
+    width = max(width, 40)
+    sections = [
+        _title(explanation, width),
+        picture(explanation.pools, explanation.replicas, width),
+        *([_study(explanation, width)] if explanation.study else []),
+        _program(explanation, width, today),
+        _environment(explanation, width),
+        _quota(explanation, width),
+        _price(explanation.price, width),
+    ]
+    return "\n\n".join("\n".join(section) for section in sections) + "\n"
+
+
+def replica_text(explanation: Explanation, replica: Replica) -> str:
+    """Everything one replica finds in its environment, its JSON spread out."""
+    pool = next(pool for pool in explanation.pools if pool.index == replica.pool)
+    of_trial = f" of trial {explanation.trial}" if explanation.trial else ""
+    lines = [f"{replica.name}{of_trial}: {pool.label} {replica.index} of {_clean(explanation.name)}"]
+    environment = explanation.environment(replica)
+    spread = {"TF_CONFIG": explanation.tf_config(replica), "CLUSTER_SPEC": explanation.cluster_spec(replica)}
+    lines += ["", *(f"{_clean(name)}={_clean(value)}" for name, value in environment.items() if name not in spread)]
+    for name, value in spread.items():
+        shown = "not set: the job has one replica" if value is None else json.dumps(value, indent=2, ensure_ascii=True)
+        lines += ["", f"{name} {shown}" if value is None else f"{name}={shown}"]
+    return "\n".join(lines) + "\n"
+
+
+# ---- the picture
+
+
+def picture(pools: Sequence[PoolFacts], replicas: Sequence[Replica], width: int) -> list[str]:
+    """A box per pool, side by side as far as they fit, in rows of equal length."""
+    shown = pools[: 2 * FOLD]
+    bodies = [(f"{pool.name}: {pool.label}", _pool_lines(pool)) for pool in shown]
+    widest = max(_columns(line) for title, body in bodies for line in (title + " ", *body))
+    inner = min(widest, WIDEST_BOX, width - 4)
+    cells = [_cells(pool, [one for one in replicas if one.pool == pool.index], inner) for pool in shown]
+    fit = max(1, (width + GAP) // (inner + 4 + GAP))
+    per_row = -(-len(shown) // -(-len(shown) // fit))
+    lines: list[str] = []
+    for start in range(0, len(shown), per_row):
+        row = list(zip(bodies, cells, strict=True))[start : start + per_row]
+        heights = max(len(body) for (_, body), _ in row), max(len(cell) for _, cell in row)
+        boxes = [_box(title, body, cell, inner, heights) for (title, body), cell in row]
+        lines += [(" " * GAP).join(parts) for parts in zip(*boxes, strict=True)]
+    if len(pools) > len(shown):
+        lines.append(f"… and {len(pools) - len(shown)} more worker pools")
+    return lines
+
+
+def _box(title: str, body: list[str], cells: list[str], inner: int, heights: tuple[int, int]) -> list[str]:
+    def row(line: str) -> str:
+        line = _cut(line, inner)
+        return f"│ {line}{' ' * (inner - _columns(line))} │"
+
+    heading = f" {_cut(title, inner - 1)} "
+    return [
+        f"┌{heading}{'─' * (inner + 2 - _columns(heading))}┐",
+        *map(row, body + [""] * (heights[0] - len(body))),
+        f"├{'─' * (inner + 2)}┤",
+        *map(row, cells + [""] * (heights[1] - len(cells))),
+        f"└{'─' * (inner + 2)}┘",
+    ]
+
+
+def _pool_lines(pool: PoolFacts) -> list[str]:
+    lines = [f"{pool.replica_count:,} × {_box_text(pool.machine_type) or 'no machine type'}"]
+    if pool.vcpus is not None and pool.memory_gb is not None:
+        lines.append(f"  {pool.vcpus} vCPU, {pool.memory_gb:g} GB")
+    if pool.accelerator_type:
+        lines.append("  " + _accelerator(pool))
+    if pool.tpu_topology:
+        lines.append(f"  topology {_box_text(pool.tpu_topology)}" + (f", {pool.vms} VMs" if pool.vms > 1 else ""))
+    if pool.gpu_partition_size:
+        lines.append(f"  partitions of {_box_text(pool.gpu_partition_size)}")
+    lines.append(f"  {pool.boot_disk_size_gb:,} GB {_box_text(pool.boot_disk_type)}")
+    image = pool.image.name or _box_text(pool.image.uri.rpartition("/")[2])
+    return [*lines, image or "no image"]
+
+
+def _accelerator(pool: PoolFacts) -> str:
+    name = _box_text(pool.accelerator_type)
+    if pool.accelerator_unit == "GPUs":
+        return f"{pool.accelerator_count} × {name}"
+    unit = pool.accelerator_unit.removesuffix("s") if pool.accelerator_count == 1 else pool.accelerator_unit
+    return f"{name}, {pool.accelerator_count} {unit}"
+
+
+def _cells(pool: PoolFacts, replicas: Sequence[Replica], inner: int) -> list[str]:
+    """`[worker 0] [worker 1]`, in lines of the box; many are folded to the first and the last."""
+    short = "server" if pool.label == "reduction server" else pool.label
+    names = [f"[{short} {one.index}]" for one in replicas]
+    if len(names) > FOLD:
+        names = [names[0], "…", names[-1]]
+    return _flow(names, inner)
+
+
+def _flow(words: Iterable[str], width: int) -> list[str]:
+    """Words set in lines without breaking them."""
+    lines: list[str] = []
+    for word in words:
+        if lines and _columns(lines[-1]) + 1 + _columns(word) <= width:
+            lines[-1] += f" {word}"
+        else:
+            lines.append(word)
+    return lines
+
+
+# ---- the sections
+
+
+def _title(explanation: Explanation, width: int) -> list[str]:
+    kind = "custom job" if explanation.study is None else "tuning job"
+    words = [kind]
+    if explanation.topology:
+        words.append(f"topology {explanation.topology}")
+    words.append(f"in {_clean(explanation.region)}" if explanation.region else "region not known")
+    lines = _wrapped(f"{_clean(explanation.name)}: {', '.join(words)}", width)
+    pools, replicas, price = len(explanation.pools), len(explanation.replicas), explanation.price
+    shape = f"{_many(replicas, 'replica')} in {_many(pools, 'worker pool')}"
+    written = "" if price.timeout_written else ", the service's default"
+    limit = f"timeout {span(price.timeout_s)}{written}"
+    if explanation.study is None:
+        return [*lines, *_wrapped(f"{shape}; {explanation.strategy}; {limit}", width)]
+    study = explanation.study
+    trials = f"{_many(study.trials, 'trial')} at most, {study.parallel} at a time"
+    return [*lines, *_wrapped(f"{trials}; each trial: {shape}, {explanation.strategy}, {limit}", width)]
+
+
+def _study(explanation: Explanation, width: int) -> list[str]:
+    study = explanation.study
+    assert study is not None
+    goals = ", ".join(f"{goal} {_clean(metric)}" for metric, goal in study.metrics.items())
+    rows = [("goal", goals), ("algorithm", study.algorithm)]
+    parameters = [(f"--{_clean(name)}", _clean(what)) for name, what in study.parameters.items()]
+    rows += parameters[: 2 * FOLD]
+    if len(parameters) > 2 * FOLD:
+        rows.append(("", _rest(len(parameters) - 2 * FOLD, "parameter")))
+    return ["Study", *_pairs(rows, width)]
+
+
+def _program(explanation: Explanation, width: int, today: str) -> list[str]:
+    lines = ["Program"]
+
+    def program(pool: PoolFacts) -> tuple[object, ...]:
+        return pool.image, pool.packages, pool.command, pool.args, tuple(pool.env.items())
+
+    groups: list[list[PoolFacts]] = []
+    for pool in explanation.pools:
+        same = next((group for group in groups if program(group[0]) == program(pool)), None)
+        if same is None:
+            groups.append([pool])
+        else:
+            same.append(pool)
+    for group in groups[: 2 * FOLD]:
+        if len(groups) > 1:
+            lines.append("  " + _folded([pool.name for pool in group]))
+        lines += _one_program(group[0], width, today, explanation.study is not None)
+    if len(groups) > 2 * FOLD:
+        lines.append("  " + _rest(len(groups) - 2 * FOLD, "program"))
+    return lines
+
+
+def _one_program(pool: PoolFacts, width: int, today: str, searched: bool) -> list[str]:
+    runs = _words(pool.command) if pool.command else "the image's entry point"
+    runs += f" {_words(pool.args)}" if pool.args else ""
+    rows = [("image", _clean(pool.image.uri) or "none")]
+    if pool.label != "reduction server":
+        rows += [("", note) for note in _image_notes(pool.image, today)]
+    rows += [("package", _clean(uri)) for uri in _some(pool.packages, "package")]
+    rows.append(("runs", runs + (" and the trial's parameters" if searched else "")))
+    variables = [f"{_clean(name)}={_clean(value)}" for name, value in pool.env.items()]
+    rows += [("env" if index == 0 else "", line) for index, line in enumerate(_some(variables, "variable"))]
+    return _pairs(rows, width)
+
+
+def _words(words: Sequence[str]) -> str:
+    """Words as a shell would take them, the last of many only counted."""
+    shown = " ".join(shlex.quote(_clean(word)) for word in words[: 4 * FOLD])
+    return shown if len(words) <= 4 * FOLD else f"{shown} {_rest(len(words) - 4 * FOLD, 'argument')}"
+
+
+def _image_notes(image: ImageFacts, today: str) -> Iterator[str]:
+    if not image.name:
+        yield "not one of the prebuilt images in the catalog"
+        return
+
+    def past(day: str) -> str:
+        return " (past)" if today and day and day < today else ""
+
+    yield f"end of support {image.end_of_support}{past(image.end_of_support)}"
+    yield f"end of availability {image.end_of_availability}{past(image.end_of_availability)}"
+
+
+def _environment(explanation: Explanation, width: int) -> list[str]:
+    where = f"in every replica of trial {explanation.trial}" if explanation.trial else "in every replica"
+    lines = [f"Environment {where}"]
+    if not any(name.startswith("AIP_") for name in explanation.variables):
+        lines += _wrapped("AIP_MODEL_DIR and its kin are not set: there is no baseOutputDirectory", width, "  ")
+    for name, value in explanation.variables.items():
+        lines += _assignment(name, _clean(value), width)
+    if not explanation.distributed:
+        lines.append("  TF_CONFIG is not set: the job has one replica")
+        hosts = explanation.cluster_spec(explanation.replicas[0])["cluster"]
+        lines += ["  CLUSTER_SPEC", *_pairs(_hosts(hosts), width, "    ")]
+    else:
+        config = explanation.tf_config(explanation.replicas[0])
+        assert config is not None
+        lines += ["  TF_CONFIG", *_pairs([*_hosts(config["cluster"]), *_tasks(explanation)], width, "    ")]
+        evaluator = any(one.role == "evaluator" for one in explanation.replicas)
+        more = "; only it lists the evaluator" if evaluator else ""
+        lines += _wrapped(f"CLUSTER_SPEC has the same under the names of the pools{more}", width, "  ")
+    name = explanation.replicas[-1].name
+    return [*lines, *_wrapped(f"In full: --replica {name}. What stands in <> the service decides.", width, "  ")]
+
+
+def _hosts(cluster: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
+    """The addresses of each role; of many the first two and the last."""
+    for role, hosts in cluster.items():
+        shown = hosts if len(hosts) <= FOLD else [*hosts[:2], f"… {len(hosts) - 3:,} more", hosts[-1]]
+        yield from ((role if index == 0 else "", host) for index, host in enumerate(shown))
+
+
+def _tasks(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    """The task of each replica, one line for each role: within it only the index differs."""
+    for role, members in groupby(explanation.replicas, key=lambda one: one.role):
+        indices = [one.index for one in members]
+        index = str(indices[0]) if len(indices) == 1 else f"{indices[0]} to {indices[-1]}"
+        trial = f", trial {explanation.trial}" if explanation.trial else ""
+        yield "task" if role == "chief" else "", f"type {role}, index {index}{trial}"
+
+
+def _quota(explanation: Explanation, width: int) -> list[str]:
+    place = f" in {_clean(explanation.region)}, of what a new project has there" if explanation.region else ""
+    dated = f" ({explanation.quota_date})" if explanation.quota_date else ""
+    lines = _wrapped(f"Quota drawn{place}{dated}", width)
+    if explanation.job.get("persistentResourceId"):
+        return [*lines, "  none: the job runs on a persistent resource"]
+    if not explanation.quota:
+        return [*lines, "  none that the catalog knows"]
+    amounts = [f"{draw.amount:,}" for draw in explanation.quota]
+    number, unit = max(map(len, amounts)), max(len(draw.unit) for draw in explanation.quota)
+    for draw, amount in zip(explanation.quota, amounts, strict=True):
+        first = f"  {amount:>{number}} {draw.unit:<{unit}}  "
+        lines += _hung(first, f"{_default(draw, explanation)}; {_clean(draw.item)}: {_clean(draw.sum)}", width)
+        lines.append(" " * len(first) + (draw.metric or "the metric's name is not sourced"))
+    return lines
+
+
+def _default(draw: Draw, explanation: Explanation) -> str:
+    if draw.preemptible:
+        return "preemptible, default not documented"
+    if draw.default is None:
+        return "default not documented" if explanation.quota_date else "region not known"
+    if draw.default >= draw.amount:
+        return f"of {draw.default:,}"
+    return "of 0, request it first" if draw.default == 0 else f"of {draw.default:,}, request more first"
+
+
+def _price(price: Estimate, width: int) -> list[str]:
+    lines = [f"Price: an estimate in US dollars at the on-demand prices of {price.region}"]
+    study = price.trials is not None
+    rows = [_line(line) for line in price.lines]
+    each = " and trial" if study else ""
+    rows.append((f"per hour{each}", _usd(price, price.usd_per_hour, 4), ""))
+    rows.append(
+        (f"{'per trial' if study else 'in all'}, {span(price.timeout_s)}", _usd(price, price.usd_per_job, 2), "")
+    )
+    if price.trials is not None:
+        rows.append((f"{_many(price.trials, 'trial')} in {span(price.wall_s)}", _usd(price, price.usd_at_most, 2), ""))
+    left, middle = (max(_columns(row[i]) for row in rows) for i in (0, 1))
+    lines += _rows(rows, left, middle, width, len(price.lines))
+    notes = []
+    if study:
+        notes.append(f"every trial until its timeout, {price.parallel} at a time")
+    elif not price.timeout_written:
+        notes.append("no timeout is written: that is the service's default")
+    if price.unpriced:
+        names = dict.fromkeys(_clean(name) for name in price.unpriced)
+        notes.append(f"not in the sums, for want of a sourced price: {', '.join(names)}")
+    if any(line.basis == "derived" for line in price.lines):
+        notes.append("derived: the Compute Engine price with the ratio seen where both are known")
+    notes += [f"{line.item}: {line.note}" for line in price.lines if line.note and line.usd_per_hour is not None]
+    for note in (*notes, *price.notes):
+        lines += _hung("  - ", note, width)
+    return lines
+
+
+def _line(line: LineItem) -> tuple[str, str, str]:
+    quantity = f"{line.quantity:,g}"
+    what = f"{quantity} GB {line.item}" if line.kind == "disk_gb" else f"{quantity} × {line.item}"
+    if line.usd_per_hour is None:
+        return _clean(what), "?", "no sourced price"
+    dated = f"{line.basis}, {line.date}"
+    return _clean(what), f"{line.usd_per_hour:,.4f}", dated
+
+
+def _rows(rows: list[tuple[str, str, str]], left: int, middle: int, width: int, items: int) -> Iterator[str]:
+    """The table; a rule divides the items from the sums."""
+    for index, (name, usd, basis) in enumerate(rows):
+        if index == items and items:
+            yield "  " + "─" * min(left + 2 + middle, width - 2)
+        space = " " * (left - _columns(name))
+        yield f"  {name}{space}  {usd:>{middle}}  {basis}".rstrip()
+
+
+def _usd(price: Estimate, usd: float, digits: int) -> str:
+    if not price.complete and not usd:
+        return "?"
+    return f"{'' if price.complete else 'at least '}{usd:,.{digits}f}"
+
+
+# ---- lines of text
+
+
+def span(seconds: float) -> str:
+    """A length of time in the largest unit that keeps it short: `2 h`, `1.5 h`, `7 days`, `90 s`."""
+    for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        if seconds >= 2 * size or (unit != "days" and seconds >= size):
+            return f"{seconds / size:,.3g} {unit}" if seconds < 1000 * size else f"{seconds / size:,.0f} {unit}"
+    return f"{seconds:g} s"
+
+
+def _many(count: int, noun: str) -> str:
+    return f"{count:,} {noun}" + ("" if count == 1 else "s")
+
+
+def _some(items: Sequence[str], noun: str) -> list[str]:
+    """The items, the last of many only counted."""
+    return list(items) if len(items) <= FOLD else [*items[:FOLD], _rest(len(items) - FOLD, noun)]
+
+
+def _rest(count: int, noun: str) -> str:
+    return f"… and {_many(count, 'more ' + noun)} (--format json shows all)"
+
+
+def _folded(names: Sequence[str]) -> str:
+    return ", ".join(names) if len(names) <= FOLD else f"{names[0]}, {names[1]} … {names[-1]}"
+
+
+def _pairs(rows: Iterable[tuple[str, str]], width: int, indent: str = "  ") -> list[str]:
+    """Names to the left, values beside them, wrapped."""
+    rows = list(rows)
+    column = min(max((_columns(name) for name, _ in rows), default=0), 24)
+    lines: list[str] = []
+    for name, value in rows:
+        lines += _hung(f"{indent}{name}{' ' * (column - _columns(name))}  ", value, width)
+    return lines
+
+
+def _assignment(name: str, value: str, width: int) -> list[str]:
+    line = f"  {name}={value}"
+    return [line] if _columns(line) <= width else [f"  {name}=", f"    {value}"]
+
+
+def _hung(first: str, value: str, width: int) -> list[str]:
+    """`value` wrapped after `first`; its later lines stand below its beginning."""
+    return _wrapped(value, width, " " * _columns(first), first)
+
+
+def _wrapped(value: str, width: int, indent: str = "", first: str | None = None) -> list[str]:
+    return textwrap.wrap(
+        value,
+        width,
+        initial_indent=indent if first is None else first,
+        subsequent_indent=indent,
+        break_long_words=False,
+        break_on_hyphens=False,
+    ) or [(first or "").rstrip()]
+
+
+def _clean(value: str) -> str:
+    """Text from a job as it may stand in a terminal: on one line, control characters written out."""
+    return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in value)
+
+
+def _box_text(value: str) -> str:
+    """Text from a job as it may stand in a box, where every character is one column wide."""
+    return _clean(value.encode("ascii", "backslashreplace").decode())
+
+
+def _columns(value: str) -> int:
+    if value.isascii():
+        return len(value)
+    width: Callable[[str], Any] = unicodedata.east_asian_width
+    return sum(2 if width(char) in "WF" else 0 if unicodedata.combining(char) else 1 for char in value)
+
+
+def _cut(value: str, width: int) -> str:
+    """`value` in at most `width` columns, the middle left out: the ends tell names apart."""
+    if _columns(value) <= width:
+        return value
+    tail = (width - 1) // 2
+    return f"{value[: width - 1 - tail]}…{value[len(value) - tail :]}"

@@ -1,0 +1,237 @@
+"""The Vertex AI API over the jobs, studies and pipelines of a local Vertex: routes, listing, operations."""
+
+from __future__ import annotations
+
+import base64
+import binascii
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from vertexrig.local import http
+from vertexrig.local.http import Coverage, Endpoint, endpoint, in_thread, invalid, not_found, query_int
+from vertexrig.local.jobs import filters, resources
+from vertexrig.local.jobs.manager import Jobs
+from vertexrig.local.jobs.pipelines import Pipelines
+from vertexrig.local.jobs.resources import CUSTOM_JOBS, MODELS, OPERATIONS, PIPELINES, TUNING_JOBS, Json
+from vertexrig.local.jobs.store import Store, Stored
+from vertexrig.local.jobs.studies import Studies
+
+_PARENT = "/{version}/projects/{project}/locations/{location}"
+_VERSIONS = ("v1", "v1beta1")
+_PAGE, _LARGEST_PAGE = 100, 1000
+_TYPES = {
+    CUSTOM_JOBS: "DeleteOperationMetadata", TUNING_JOBS: "DeleteOperationMetadata",
+    PIPELINES: "DeleteOperationMetadata", MODELS: "DeleteOperationMetadata",
+}  # fmt: skip
+_ORDERED = {
+    "create_time": "createTime", "update_time": "updateTime", "start_time": "startTime", "end_time": "endTime",
+    "display_name": "displayName", "createTime": "createTime", "displayName": "displayName", "name": "name",
+}  # fmt: skip
+
+COVERAGE = (
+    Coverage(
+        "aiplatform.customJobs.create", "served", "Unknown fields and failed checks are refused in the service's words."
+    ),
+    Coverage("aiplatform.customJobs.get", "served"),
+    Coverage("aiplatform.customJobs.list", "served", "Filter, paging and orderBy; readMask is ignored."),
+    Coverage("aiplatform.customJobs.cancel", "served"),
+    Coverage(
+        "aiplatform.customJobs.delete",
+        "approximated",
+        "A job that has not ended is refused; the operation is done at once.",
+    ),
+    Coverage("aiplatform.hyperparameterTuningJobs.create", "served"),
+    Coverage("aiplatform.hyperparameterTuningJobs.get", "served"),
+    Coverage("aiplatform.hyperparameterTuningJobs.list", "served"),
+    Coverage("aiplatform.hyperparameterTuningJobs.cancel", "served"),
+    Coverage("aiplatform.hyperparameterTuningJobs.delete", "approximated", "As for custom jobs."),
+    Coverage("aiplatform.trainingPipelines.create", "approximated", "Custom tasks without managed datasets only."),
+    Coverage("aiplatform.trainingPipelines.get", "served"),
+    Coverage("aiplatform.trainingPipelines.list", "served"),
+    Coverage("aiplatform.trainingPipelines.cancel", "served"),
+    Coverage("aiplatform.trainingPipelines.delete", "served"),
+    Coverage("aiplatform.models.get", "approximated", "The resource a training pipeline leaves; nothing serves it."),
+    Coverage("aiplatform.models.list", "approximated", "As models.get."),
+    Coverage("aiplatform.models.delete", "approximated", "As models.get."),
+    Coverage("aiplatform.operations.get", "served", "Operations are done when they are returned."),
+    Coverage("aiplatform.operations.wait", "served"),
+    Coverage("aiplatform.studies", "not served", "Studies exist as parts of tuning jobs."),
+    Coverage("aiplatform.datasets", "not served"),
+    Coverage("aiplatform.endpoints", "not served"),
+    Coverage("aiplatform.pipelineJobs", "not served"),
+)
+
+
+class Vertex:
+    """Handlers of the API.
+
+    Args:
+        store: Where resources are kept.
+        jobs: Custom jobs.
+        studies: Tuning jobs.
+        pipelines: Training pipelines and models.
+    """
+
+    def __init__(self, store: Store, jobs: Jobs, studies: Studies, pipelines: Pipelines) -> None:
+        self.store = store
+        self.owners: dict[str, Any] = {CUSTOM_JOBS: jobs, TUNING_JOBS: studies, PIPELINES: pipelines, MODELS: pipelines}
+        self.studies = studies
+
+    def table(self) -> list[Endpoint]:
+        """The routes, below the API's mount."""
+        rows: list[Endpoint] = []
+        for kind in (CUSTOM_JOBS, TUNING_JOBS, PIPELINES):
+            rows.append(endpoint("POST", f"{_PARENT}/{kind}", self._bound(self.create, kind)))
+            rows.append(endpoint("POST", f"{_PARENT}/{kind}/{{id}}(?::|%3A)cancel", self._bound(self.cancel, kind)))
+        for kind in (CUSTOM_JOBS, TUNING_JOBS, PIPELINES, MODELS):
+            rows.append(endpoint("GET", f"{_PARENT}/{kind}", self._bound(self.list, kind)))
+            rows.append(endpoint("GET", f"{_PARENT}/{kind}/{{id}}", self._bound(self.get, kind)))
+            rows.append(endpoint("DELETE", f"{_PARENT}/{kind}/{{id}}", self._bound(self.delete, kind)))
+            rows.append(endpoint("GET", f"{_PARENT}/{kind}/{{owner}}/operations/{{id}}", self.operation))
+        rows.append(endpoint("GET", f"{_PARENT}/operations/{{id}}", self.operation))
+        rows.append(endpoint("POST", f"{_PARENT}/operations/{{id}}(?::|%3A)wait", self.operation))
+        return rows
+
+    @staticmethod
+    def _bound(handler: Callable[..., Any], kind: str) -> http.Handler:
+        async def handle(request: Request, path: Mapping[str, str]) -> Response:
+            response: Response = await handler(kind, request, path)
+            return response
+
+        return handle
+
+    async def create(self, kind: str, request: Request, path: Mapping[str, str]) -> Response:
+        """POST to a collection."""
+        parent = _parent(path)
+        body = await http.read_json(request)
+        return JSONResponse(await in_thread(self.owners[kind].create, parent, body))
+
+    async def get(self, kind: str, request: Request, path: Mapping[str, str]) -> Response:
+        """GET of one resource."""
+        return JSONResponse(await in_thread(self.owners[kind].get, _name(kind, path)))
+
+    async def cancel(self, kind: str, request: Request, path: Mapping[str, str]) -> Response:
+        """POST :cancel."""
+        await http.read_body(request)
+        await in_thread(self.owners[kind].cancel, _name(kind, path))
+        return JSONResponse({})
+
+    async def delete(self, kind: str, request: Request, path: Mapping[str, str]) -> Response:
+        """DELETE of one resource: a long-running operation, done at once."""
+        name = _name(kind, path)
+
+        def work() -> Json:
+            self.owners[kind].delete(name)
+            parent = _parent(path)
+            operation = resources.new_name(parent, OPERATIONS)
+            time = resources.now()
+            body: Json = {
+                "name": operation,
+                "metadata": {
+                    "@type": f"type.googleapis.com/google.cloud.aiplatform.{path['version']}.{_TYPES[kind]}",
+                    "genericMetadata": {"createTime": time, "updateTime": time},
+                },
+                "done": True,
+                "response": {"@type": "type.googleapis.com/google.protobuf.Empty"},
+            }
+            self.store.add(OPERATIONS, parent, operation, body)
+            return body
+
+        return JSONResponse(await in_thread(work))
+
+    async def operation(self, request: Request, path: Mapping[str, str]) -> Response:
+        """An operation, at whatever resource a client looks for it."""
+        name = _name(OPERATIONS, path)
+        stored = await in_thread(self.store.get, name)
+        if stored is None:
+            raise not_found(f"The Operation does not exist: {name}")
+        return JSONResponse(stored.body)
+
+    async def list(self, kind: str, request: Request, path: Mapping[str, str]) -> Response:
+        """GET of a collection: filter, pageSize, pageToken, orderBy."""
+        parent = _parent(path)
+        size = query_int(request, "pageSize", default=0) or _PAGE
+        token, text = request.query_params.get("pageToken", ""), request.query_params.get("filter", "")
+        order = request.query_params.get("orderBy", "")
+
+        def work() -> Json:
+            shown = self.studies.shown if kind == TUNING_JOBS else _body
+            found, following = page(self.store, kind, parent, text, order, min(size, _LARGEST_PAGE), token)
+            answer: Json = {kind: [shown(stored) for stored in found]} if found else {}
+            return {**answer, "nextPageToken": following} if following else answer
+
+        return JSONResponse(await in_thread(work))
+
+
+def _body(stored: Stored) -> Json:
+    return stored.body
+
+
+def _parent(path: Mapping[str, str]) -> str:
+    if path["version"] not in _VERSIONS:
+        raise not_found(f"The local Vertex serves {' and '.join(_VERSIONS)}, not {path['version'][:20]!r}.")
+    return resources.parent_name(path["project"], path["location"])
+
+
+def _name(kind: str, path: Mapping[str, str]) -> str:
+    # A model's version is given after an @; there is one version of each.
+    return f"{_parent(path)}/{kind}/{path['id'].partition('@')[0] if kind == MODELS else path['id']}"
+
+
+def page(
+    store: Store, kind: str, parent: str, text: str, order: str, size: int, token: str
+) -> tuple[list[Stored], str]:
+    """One page of a listing and the token of the next, "" after the last.
+
+    Args:
+        store: Where resources are kept.
+        kind: Collection.
+        parent: `projects/123/locations/us-central1`.
+        text: Filter.
+        order: `create_time desc` and the like; by default the newest first.
+        size: Resources on a page.
+        token: Of this page, "" for the first.
+    """
+    fits = filters.parse(text)
+    if order.strip():
+        return _ordered(store.listed(kind, parent), fits, order, size, _offset(token))
+    found: list[Stored] = []
+    for stored in store.listed(kind, parent, before=_offset(token) or None, most=size + 1):
+        if fits(stored.body):
+            if len(found) == size:
+                return found, _token(found[-1].number)
+            found.append(stored)
+    return found, ""
+
+
+def _ordered(
+    all_: Iterable[Stored], fits: filters.Predicate, order: str, size: int, offset: int
+) -> tuple[list[Stored], str]:
+    found = [stored for stored in all_ if fits(stored.body)]
+    for part in reversed(order.split(",")):
+        field, _, direction = part.strip().partition(" ")
+        if field not in _ORDERED or direction.strip() not in ("", "asc", "desc"):
+            raise invalid(f"Invalid order_by: {part.strip()[:80]!r}. Fields: {', '.join(sorted(_ORDERED))}.")
+        key = _ORDERED[field]
+        found.sort(key=lambda stored: str(stored.body.get(key, "")), reverse=direction.strip() == "desc")
+    rest = found[offset : offset + size]
+    return rest, _token(offset + size) if offset + size < len(found) else ""
+
+
+def _token(number: int) -> str:
+    return base64.urlsafe_b64encode(str(number).encode()).decode()
+
+
+def _offset(token: str) -> int:
+    if not token:
+        return 0
+    try:
+        text = base64.urlsafe_b64decode(token.encode()).decode()
+    except (binascii.Error, ValueError):
+        text = ""
+    if not text.isdecimal() or not text.isascii() or len(text) > 18:
+        raise invalid(f"Invalid page token: {token[:80]!r}.")
+    return int(text)

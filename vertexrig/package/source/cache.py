@@ -1,0 +1,117 @@
+"""Sources already read, kept as JSON by a hash of their bytes: a second look at an unchanged trainer costs a few ms."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import typing
+from collections.abc import Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache
+from pathlib import Path
+from typing import Any
+
+from vertexrig import __version__
+from vertexrig.errors import VertexrigError
+from vertexrig.files import write_text
+from vertexrig.package.source import model
+from vertexrig.package.source.model import TrainerSource
+
+_MOST_BYTES = 20_000_000
+
+
+def read_cached(folder: Path, module: str, store: Path) -> TrainerSource:
+    """What `vertexrig.package.source.read` says of a folder, from `store` if the sources are the same as then.
+
+    Args:
+        folder: The trainer's folder.
+        module: The entry module.
+        store: Folder for what was read; a missing, broken or unwritable one only costs the reading.
+    """
+    key = _key(folder, module)
+    file = store / f"trainer-{key}.json"
+    if key:
+        try:
+            kept: TrainerSource = decode(TrainerSource, json.loads(file.read_text(encoding="utf-8")))
+            return kept
+        except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
+            pass
+    from vertexrig.package.source.reader import read
+
+    found = read(folder, module)
+    if key:
+        try:
+            write_text(file, json.dumps(encode(found)))
+        except VertexrigError:
+            pass  # nothing is lost: it is read again the next time
+    return found
+
+
+@cache
+def _tool() -> str:
+    """Changes whenever the code that reads does: the tool's version, and the size and time of the reader's files."""
+    here = Path(__file__).parent
+    marks = [
+        f"{entry.name} {(stat := entry.stat()).st_size} {stat.st_mtime_ns}"
+        for entry in os.scandir(here)
+        if entry.name.endswith(".py")
+    ]
+    return "\n".join([__version__, *sorted(marks)])
+
+
+def _key(folder: Path, module: str) -> str:
+    """A hash over everything the reading depends on; "" if the folder cannot be taken in."""
+    digest = hashlib.sha256(f"{_tool()}\n{module}\n".encode())
+    size = 0
+    try:
+        for base, folders, names in os.walk(folder):
+            folders[:] = sorted(name for name in folders if not name.startswith(".") and name != "__pycache__")
+            for name in sorted(names):
+                if name.startswith(".") or name.endswith(".pyc"):
+                    continue
+                path = os.path.join(base, name)
+                with open(path, "rb") as stream:
+                    content = stream.read() if name.endswith((".py", ".txt", ".cfg", ".toml", ".in")) else b""
+                size += len(content)
+                if size > _MOST_BYTES:
+                    return ""
+                digest.update(f"{os.path.relpath(path, folder)}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
+                digest.update(content)
+    except OSError:
+        return ""
+    return digest.hexdigest()[:24]
+
+
+def encode(value: Any) -> Any:
+    """A value of `model` as JSON data."""
+    if is_dataclass(value):
+        return {field.name: encode(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: encode(item) for key, item in value.items()}
+    if isinstance(value, (tuple, list)):
+        return [encode(item) for item in value]
+    if isinstance(value, (set, frozenset)):
+        return sorted(value)
+    return value
+
+
+@cache
+def _hints(cls: Any) -> dict[str, Any]:
+    return typing.get_type_hints(cls, vars(model))
+
+
+def decode(hint: Any, data: Any) -> Any:
+    """The value of type `hint` that `encode` made `data` of; TypeError or KeyError if it is none."""
+    if isinstance(hint, type) and is_dataclass(hint):
+        return hint(**{name: decode(inner, data[name]) for name, inner in _hints(hint).items()})
+    origin, inner = typing.get_origin(hint), typing.get_args(hint)
+    if origin is tuple and isinstance(data, list):
+        return tuple(decode(inner[0], item) for item in data)
+    if origin is frozenset:
+        return frozenset(data)
+    if origin is dict:
+        return {key: decode(inner[1], item) for key, item in data.items()}
+    if data is not None and origin is not None and any(typing.get_origin(part) is tuple for part in inner):
+        return tuple(data)
+    return data

@@ -1,0 +1,183 @@
+"""Where a trainer's source text comes from (a folder, one file, a built archive), and its modules as syntax trees.
+
+Nothing here imports or runs what it reads.
+"""
+
+from __future__ import annotations
+
+import ast
+import lzma
+import struct
+import tarfile
+import warnings
+import zipfile
+import zlib
+from collections.abc import Iterator, Mapping
+from pathlib import Path, PurePosixPath
+
+from vertexrig.package.source.model import Problem
+
+MAX_FILE_BYTES = 2_000_000
+"""Source files above this size are reported and not parsed: hand-written modules are far smaller."""
+MAX_ARCHIVE_BYTES = 100_000_000
+"""Unpacked size at which reading of an archive stops."""
+ROOTS = ("", "src/", "python/", "lib/")
+"""Where in a project folder its top-level packages usually stand."""
+_UNREADABLE = (
+    OSError, EOFError, ValueError, RuntimeError, NotImplementedError, KeyError, OverflowError, struct.error,
+    tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+)  # fmt: skip
+"""What tarfile and zipfile raise on damaged archives: they have no common base."""
+_ARCHIVES = (".tar.gz", ".tgz", ".tar", ".whl", ".zip")
+
+
+class Tree:
+    """Python files by their path relative to the trainer's folder, with `/` between the parts.
+
+    Args:
+        folder: Read files from here when they are asked for, or
+        files: have them all already.
+        roots: Folders (with a closing `/`, or empty) in which top-level packages stand.
+    """
+
+    def __init__(
+        self, *, folder: Path | None = None, files: Mapping[str, bytes] | None = None, roots: tuple[str, ...] = ROOTS
+    ) -> None:
+        self._folder, self._files, self._roots = folder, files or {}, roots
+
+    def read(self, path: str) -> bytes | None:
+        """The bytes of one file, None if there is no such file; OSError if it cannot be read."""
+        if self._folder is None:
+            return self._files.get(path)
+        file = self._folder / path
+        if not file.is_file():
+            return None
+        with file.open("rb") as stream:
+            return stream.read(MAX_FILE_BYTES + 1)
+
+    def exists(self, path: str) -> bool:
+        """Whether `path` is a file."""
+        return path in self._files if self._folder is None else (self._folder / path).is_file()
+
+    def find(self, module: str) -> str | None:
+        """The file of a dotted module name: `a/b.py` or `a/b/__init__.py`."""
+        parts = module.split(".")
+        if not all(part.isidentifier() for part in parts):
+            return None
+        stem = "/".join(parts)
+        for root in self._roots:
+            for path in (f"{root}{stem}/__init__.py", f"{root}{stem}.py"):
+                if self.exists(path):
+                    return path
+        return None
+
+    def owns(self, top: str) -> bool:
+        """Whether a top-level name is a module of this tree, or a folder with Python files."""
+        return self.find(top) is not None or self.holds(top)
+
+    def holds(self, module: str) -> bool:
+        """Whether a dotted name is a folder with Python files (with or without an `__init__.py`)."""
+        parts = module.split(".")
+        if not all(part.isidentifier() for part in parts):
+            return False
+        for root in self._roots:
+            prefix = root + "/".join(parts) + "/"
+            if self._folder is None:
+                if any(path.startswith(prefix) for path in self._files):
+                    return True
+            elif (self._folder / prefix).is_dir() and any((self._folder / prefix).glob("*.py")):
+                return True
+        return False
+
+    def modules(self, limit: int = 300) -> list[str]:
+        """Dotted names of modules here, for suggestions in messages: at most `limit`, hidden folders left out."""
+        names: set[str] = set()
+        for path in self._paths():
+            root = max((root for root in self._roots if path.startswith(root)), key=len, default="")
+            parts = list(PurePosixPath(path[len(root) :]).with_suffix("").parts)
+            if parts and parts[-1] == "__init__":
+                parts.pop()
+            if parts and all(part.isidentifier() for part in parts):
+                names.add(".".join(parts))
+            if len(names) >= limit:
+                break
+        return sorted(names)
+
+    def _paths(self) -> Iterator[str]:
+        if self._folder is None:
+            yield from (path for path in self._files if path.endswith(".py"))
+            return
+        for depth in ("*.py", "*/*.py", "*/*/*.py"):
+            try:
+                for file in self._folder.glob(depth):
+                    relative = file.relative_to(self._folder).as_posix()
+                    if not any(part.startswith(".") for part in relative.split("/")):
+                        yield relative
+            except OSError:  # a folder that may not be listed only costs suggestions
+                continue
+
+
+def open_tree(source: Path) -> tuple[Tree, str | None, list[Problem]]:
+    """The tree of a folder, a `.py` file or an archive; the entry file if `source` is one; what went wrong."""
+    if source.is_dir():
+        return Tree(folder=source), None, []
+    if source.is_file() and source.name.endswith(_ARCHIVES):
+        files, problems = _read_archive(source)
+        return Tree(files=files), None, problems
+    if source.is_file():
+        # `python task.py` puts the script's own folder on sys.path, so its siblings are its modules.
+        return Tree(folder=source.parent, roots=("",)), source.name, []
+    return Tree(files={}), None, [Problem(f"there is no folder, file or archive {str(source)!r}")]
+
+
+def _read_archive(source: Path) -> tuple[dict[str, bytes], list[Problem]]:
+    files: dict[str, bytes] = {}
+    problems: list[Problem] = []
+    total = 0
+    is_sdist = not source.name.endswith((".whl", ".zip"))
+    try:
+        for name, data in _tar_members(source) if is_sdist else _zip_members(source):
+            total += len(data)
+            if total > MAX_ARCHIVE_BYTES:
+                problems.append(
+                    Problem(f"more than {MAX_ARCHIVE_BYTES} bytes of Python in {source.name}; the rest is unread")
+                )
+                break
+            parts = PurePosixPath(name).parts
+            files["/".join(parts[1:] if is_sdist else parts)] = data
+    except _UNREADABLE as error:
+        problems.append(Problem(f"{source.name} is not a readable archive: {type(error).__name__}: {error}"))
+    return files, problems
+
+
+def _tar_members(source: Path) -> Iterator[tuple[str, bytes]]:
+    with tarfile.open(source) as archive:
+        for member in archive:
+            if member.isfile() and member.name.endswith(".py"):
+                stream = archive.extractfile(member)
+                if stream is not None:
+                    yield member.name, stream.read(MAX_FILE_BYTES + 1)
+
+
+def _zip_members(source: Path) -> Iterator[tuple[str, bytes]]:
+    with zipfile.ZipFile(source) as archive:
+        for name in archive.namelist():
+            if name.endswith(".py"):
+                with archive.open(name) as stream:
+                    yield name, stream.read(MAX_FILE_BYTES + 1)
+
+
+def parse_module(data: bytes, file: str) -> ast.Module | Problem:
+    """The syntax tree of a file's bytes, or the reason there is none."""
+    if len(data) > MAX_FILE_BYTES:
+        return Problem(f"larger than {MAX_FILE_BYTES} bytes: not read", file)
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # invalid escapes in someone else's file are not ours to print
+            return ast.parse(data, filename=file)
+    except SyntaxError as error:
+        return Problem(f"syntax error: {error.msg}", file, error.lineno)
+    except (ValueError, LookupError) as error:  # null bytes; an unknown or wrong encoding
+        return Problem(f"cannot be decoded: {error}", file)
+    except (RecursionError, MemoryError):
+        return Problem("nested too deeply to be parsed", file)

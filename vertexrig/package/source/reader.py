@@ -1,0 +1,321 @@
+"""What a trainer's source says about itself, read without importing it: flags, metrics, strategies, environment.
+
+`read` returns a plain value for the checks that hold a study or a cluster against the trainer. It goes by the syntax
+trees of the entry module and of the trainer's own modules that it imports, so it needs neither TensorFlow nor the
+trainer's dependencies, and it runs nothing. Where the source does not say something plainly the value says so
+(`flags_complete`, `metrics_complete`, `environment_complete`), and a check must then stay silent.
+"""
+
+from __future__ import annotations
+
+import ast
+import os
+import re
+import sys
+from pathlib import Path
+
+from vertexrig.errors import did_you_mean
+from vertexrig.package.source.commands import collect
+from vertexrig.package.source.files import Tree, open_tree, parse_module
+from vertexrig.package.source.model import (
+    DEFAULT_METRIC,
+    DYNAMIC,
+    Import,
+    Metric,
+    Place,
+    Problem,
+    Strategy,
+    TrainerSource,
+)
+from vertexrig.package.source.names import Code, Imported, Module, dotted, last_name, walk
+from vertexrig.package.source.runs import Runs
+
+__all__ = ["read"]
+
+STRATEGIES = {
+    "MirroredStrategy": "MirroredStrategy",
+    "MultiWorkerMirroredStrategy": "MultiWorkerMirroredStrategy",
+    "CollectiveAllReduceStrategy": "MultiWorkerMirroredStrategy",
+    "ParameterServerStrategy": "ParameterServerStrategy",
+    "ParameterServerStrategyV2": "ParameterServerStrategy",
+    "TPUStrategy": "TPUStrategy",
+    "TPUStrategyV2": "TPUStrategy",
+    "CentralStorageStrategy": "CentralStorageStrategy",
+    "OneDeviceStrategy": "OneDeviceStrategy",
+}
+"""Names of tf.distribute's strategies, old ones included, by the name used today."""
+MAX_MODULES = 500
+_VARIABLE = re.compile(r"(AIP|CLOUD_ML|TF|KERAS|KERASTUNER|CLUSTER|TPU)_[A-Z0-9_]+")
+_METRIC_FILE = re.compile(r"hypertune/output\.metrics|CLOUD_ML_HP_METRIC_FILE")
+# Calls that begin the work when a module is only imported. Own functions by these names count, and these methods of anything.
+_WORK_NAMES = frozenset({"main", "train", "train_and_evaluate", "run", "run_experiment", "fit", "task", "start"})
+_WORK_METHODS = frozenset({"fit", "parse_args", "parse_known_args", "train", "train_and_evaluate", "minimize"})
+_WORK_FULL = frozenset({"absl.app.run", "tf.app.run", "typer.run", "fire.Fire", "sys.exit", "exit", "quit"})
+
+
+def read(source: Path | str, module: str | None = None) -> TrainerSource:
+    """Reads a trainer's source without importing or running any of it. Never raises for what it reads.
+
+    Args:
+        source: The trainer's folder, a single `.py` file, or a built archive (`.tar.gz`, `.whl`, `.zip`).
+        module: The entry module, such as `trainer.task`: what Vertex AI runs with `python -m`. Not needed for a file.
+
+    Returns:
+        What was found; `problems` says what could not be read.
+    """
+    tree, entry_file, problems = open_tree(Path(source))
+    try:
+        modules = _load(tree, entry_file, module, problems)
+    except OSError as error:
+        problems.append(Problem(f"cannot be read: {error.strerror or error}", os.path.basename(error.filename or "")))
+        modules = []
+    name = module or (Path(entry_file).stem if entry_file else "")
+    if not modules:
+        return TrainerSource(module=name, problems=tuple(problems))
+    code = Code(modules)
+    flags, runs = collect(code), Runs(code)
+    keras, legacy = _keras(code)
+    environment, complete = _environment(code)
+    return TrainerSource(
+        module=name,
+        files=tuple(item.file for item in modules),
+        flags=flags.flags,
+        flags_unread=flags.unread,
+        parsers=flags.parsers,
+        tolerates_unknown=flags.tolerates_unknown,
+        abbreviations=flags.abbreviations,
+        metrics=tuple(_metrics(code, runs)),
+        strategies=tuple(_strategies(code)),
+        keras=keras,
+        legacy_keras=legacy,
+        environment=environment,
+        environment_needed=_needed(runs, environment),
+        environment_complete=complete,
+        imports=tuple(_imports(code, tree)),
+        work_at_import=tuple(_work_at_import(modules[0])),
+        problems=tuple(problems),
+    )
+
+
+def _load(tree: Tree, entry_file: str | None, name: str | None, problems: list[Problem]) -> list[Module]:
+    """Parses the entry module, then every module of the trainer that is imported from there on."""
+    queue = _entry(tree, entry_file, name, problems)
+    seen: set[str] = set()
+    modules: list[Module] = []
+    while queue:
+        dotted_name, file = queue.pop(0)
+        if file in seen:
+            continue
+        seen.add(file)
+        if len(seen) > MAX_MODULES:
+            problems.append(Problem(f"more than {MAX_MODULES} modules: the rest is unread"))
+            break
+        data = tree.read(file)
+        if data is None:
+            problems.append(Problem("cannot be found", file))
+            continue
+        parsed = parse_module(data, file)
+        if isinstance(parsed, Problem):
+            problems.append(parsed)
+            continue
+        is_package = file.rsplit("/", 1)[-1] == "__init__.py"
+        found = walk(dotted_name, file, parsed, is_package=is_package)
+        modules.append(found)
+        for target in _targets(found):
+            path = tree.find(target)
+            if path is not None:
+                queue.append((target, path))
+    return modules
+
+
+def _entry(tree: Tree, entry_file: str | None, name: str | None, problems: list[Problem]) -> list[tuple[str, str]]:
+    if entry_file is not None:
+        return [(Path(entry_file).stem, entry_file)]
+    if problems:
+        return []
+    if not name:
+        problems.append(Problem("no module was named: give the one Vertex AI runs, such as 'trainer.task'"))
+        return []
+    file = tree.find(name)
+    if file is None:
+        problems.append(Problem(f"there is no module {name!r} in the trainer. {did_you_mean(name, tree.modules())}"))
+        return []
+    queue = [(name, file)]
+    if file.endswith("/__init__.py"):  # `python -m package` runs package/__main__.py
+        main = tree.find(f"{name}.__main__")
+        queue = [(f"{name}.__main__", main), *queue] if main else queue
+    parents = [name.rsplit(".", depth)[0] for depth in range(1, name.count(".") + 1)]
+    return queue + [(parent, path) for parent in parents if (path := tree.find(parent)) is not None]
+
+
+def _targets(module: Module) -> list[str]:
+    """Modules an imported module may bring with it, parents first."""
+    targets: list[str] = []
+    for item in module.imports:
+        full = [item.module, *([f"{item.module}.{item.name}"] if item.name and item.name != "*" else [])]
+        for name in full:
+            parts = name.split(".")
+            targets += [".".join(parts[: index + 1]) for index in range(len(parts))]
+    for call in module.calls:
+        if last_name(call.node.func) in {"import_module", "run_module"} and call.node.args:
+            argument = call.node.args[0]
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                targets.append(argument.value)
+    return list(dict.fromkeys(targets))
+
+
+def _needed(runs: Runs, names: dict[str, Place]) -> dict[str, Place]:
+    return {name: Place(file, line, name) for name, (file, line) in runs.needed(names).items()}
+
+
+def _metrics(code: Code, runs: Runs) -> list[Metric]:
+    found: list[Metric] = []
+    functions = {id(call.node.func) for call in code.calls}
+    for call in code.callers("report_hyperparameter_tuning_metric"):
+        keywords = {keyword.arg: keyword.value for keyword in call.node.keywords}
+        argument = keywords.get("hyperparameter_metric_tag") or (call.node.args[0] if call.node.args else None)
+        unpacked = isinstance(argument, ast.Starred) or (argument is None and None in keywords)
+        tags = None if unpacked else code.values(argument, call.scope, call.module)
+        for tag in tags if tags is not None else (None,):
+            text = tag if isinstance(tag, str) else None
+            tag = DEFAULT_METRIC if text == "" else text
+            found.append(Metric(tag, call.module.file, call.node.lineno, runs.repeats(call)))
+    # Without a call, a trainer that hands the method on or writes the metric file itself may report anything. Beside calls
+    # the file's name only prepares its folder.
+    reported = bool(found)
+    for module in code.modules:
+        for node, _ in module.nodes:
+            handed_on = (
+                isinstance(node, ast.Attribute)
+                and node.attr == "report_hyperparameter_tuning_metric"
+                and id(node) not in functions
+            )
+            if handed_on or (not reported and _names_metric_file(node)):
+                found.append(Metric(None, module.file, getattr(node, "lineno", 1)))
+    return sorted(found, key=lambda metric: (metric.file, metric.line, metric.tag or ""))
+
+
+def _names_metric_file(node: ast.AST) -> bool:
+    text = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(text, str) and len(text) < 200 and _METRIC_FILE.search(text) is not None
+
+
+def _strategies(code: Code) -> list[Strategy]:
+    found: dict[Strategy, None] = {}
+    for module in code.modules:
+        for node, _ in module.nodes:
+            name = node.attr if isinstance(node, ast.Attribute) else ""
+            if isinstance(node, ast.Name) and "tensorflow" in module.aliases.get(node.id, ""):
+                name = module.aliases[node.id].rpartition(".")[2]
+            elif isinstance(node, ast.Call) and last_name(node.func) == "getattr" and len(node.args) > 1:
+                chosen = node.args[1]
+                name = chosen.value if isinstance(chosen, ast.Constant) and isinstance(chosen.value, str) else ""
+            if name in STRATEGIES:
+                found[Strategy(STRATEGIES[name], module.file, getattr(node, "lineno", 1))] = None
+    return list(found)
+
+
+def _keras(code: Code) -> tuple[dict[str, Place], str | None]:
+    uses: dict[str, Place] = {}
+    legacy: str | None = None
+    for module in code.modules:
+        for item in module.imports:
+            full = f"{item.module}.{item.name}".rstrip(".")
+            kind = "tf.keras" if full.startswith("tensorflow.keras") else full.split(".")[0]
+            if kind in {"keras", "tf_keras", "tf.keras"}:
+                uses.setdefault(kind, Place(module.file, item.line, full))
+        for node, _ in module.nodes:
+            if isinstance(node, ast.Attribute) and node.attr == "keras" and _comes_from_tensorflow(node.value, module):
+                uses.setdefault("tf.keras", Place(module.file, node.lineno, dotted(node)))
+            legacy = _legacy_value(node) or legacy
+    return uses, legacy
+
+
+def _comes_from_tensorflow(node: ast.expr, module: Module) -> bool:
+    return isinstance(node, ast.Name) and module.aliases.get(node.id, "").split(".")[0] == "tensorflow"
+
+
+def _legacy_value(node: ast.AST) -> str | None:
+    """The value given to TF_USE_LEGACY_KERAS by an assignment to os.environ, setdefault, putenv or update."""
+
+    def named(part: ast.AST | None) -> bool:
+        return isinstance(part, ast.Constant) and part.value == "TF_USE_LEGACY_KERAS"
+
+    value: ast.expr | None = None
+    if isinstance(node, ast.Assign) and any(isinstance(t, ast.Subscript) and named(t.slice) for t in node.targets):
+        value = node.value
+    elif isinstance(node, ast.Call) and last_name(node.func) in {"setdefault", "putenv"} and len(node.args) == 2:
+        value = node.args[1] if named(node.args[0]) else None
+    elif isinstance(node, ast.Dict):
+        value = next((item for key, item in zip(node.keys, node.values, strict=True) if named(key)), None)
+    elif isinstance(node, ast.keyword) and node.arg == "TF_USE_LEGACY_KERAS":
+        value = node.value
+    if value is None:
+        return None
+    return str(value.value) if isinstance(value, ast.Constant) else DYNAMIC
+
+
+def _environment(code: Code) -> tuple[dict[str, Place], bool]:
+    names: dict[str, Place] = {}
+    complete = True
+    for module in code.modules:
+        for node, _ in module.nodes:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 100:
+                if _VARIABLE.fullmatch(node.value):
+                    names.setdefault(node.value, Place(module.file, node.lineno, node.value))
+                elif node.value.startswith("AIP_"):
+                    complete = False
+    return dict(sorted(names.items())), complete
+
+
+def _imports(code: Code, tree: Tree) -> list[Import]:
+    found: dict[Import, None] = {}
+    owned: dict[str, bool] = {}
+    for module in code.modules:
+        for item in module.imports:
+            top = item.module.split(".")[0]
+            if not top or item.module == "__future__":
+                continue
+            if top not in owned:
+                owned[top] = tree.owns(top)
+            kind = "own" if owned[top] else "stdlib" if top in sys.stdlib_module_names else "other"
+            name = item.module
+            if kind == "own" and (absent := _absent(code, tree, item)):
+                kind, name = "missing", absent
+            found[Import(name, module.file, item.line, kind, item.caught, item.at_import)] = None
+    return list(found)
+
+
+def _absent(code: Code, tree: Tree, item: Imported) -> str:
+    """The dotted name an import of an own module asks for and does not find; empty if it is there."""
+    owner = code.by_name.get(item.module)
+    if owner is None and tree.find(item.module) is not None:
+        return ""  # there, but unreadable or not followed
+    if item.name in {"", "*"}:
+        return "" if owner is not None or tree.holds(item.module) else item.module
+    full = f"{item.module}.{item.name}"
+    if tree.find(full) or tree.holds(full):
+        return ""
+    if owner is None:
+        return full if tree.holds(item.module) else item.module
+    # A star import, __getattr__ or globals() may bring names that are not written here.
+    open_ended = any(other.name == "*" for other in owner.imports) or "__getattr__" in owner.definitions
+    open_ended = open_ended or any(last_name(call.node.func) in {"globals", "vars", "exec"} for call in owner.calls)
+    known = item.name in owner.scope.names or item.name.startswith("__")
+    return "" if known or open_ended else full
+
+
+def _work_at_import(module: Module) -> list[Place]:
+    """Statements of the entry module, outside functions and the `__main__` guard, that would start the training."""
+    found: list[Place] = []
+    for call in module.calls:
+        if not call.at_import:
+            continue
+        full = dotted(call.node.func)
+        head, _, rest = full.partition(".")
+        absolute = ".".join(part for part in (module.aliases.get(head, head), rest) if part)
+        own = isinstance(call.node.func, ast.Name) and full in module.definitions and full in _WORK_NAMES
+        method = isinstance(call.node.func, ast.Attribute) and call.node.func.attr in _WORK_METHODS
+        if own or method or absolute in _WORK_FULL:
+            found.append(Place(module.file, call.node.lineno, f"{full}()"))
+    return found

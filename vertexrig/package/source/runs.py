@@ -1,0 +1,116 @@
+"""What a trainer does when it runs, as far as its syntax trees show it: repeated reports, variables it needs."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection
+from functools import cached_property
+
+from vertexrig.package.source.names import Call, Code, Module, dotted, last_name
+
+_LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
+_CAUGHT = {"KeyError", "LookupError", "Exception", "BaseException"}
+_MAX_DEPTH = 50
+
+
+class Runs:
+    """Answers for one trainer; each function is looked at once, and nothing before it is asked for."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self._parents: dict[str, dict[int, ast.AST]] = {}
+        self._again: dict[int, bool | None] = {}
+
+    def repeats(self, call: Call, depth: int = 0) -> bool | None:
+        """Whether a call is made again and again (in a loop, a Keras callback); None if that cannot be told."""
+        parents = self._parents_of(call.module)
+        here: ast.AST | None = call.node
+        while here is not None:
+            if isinstance(here, _LOOPS):
+                return True
+            if isinstance(here, ast.Lambda):
+                return None
+            if isinstance(here, _FUNCTIONS):
+                if id(here) not in self._again:
+                    self._again[id(here)] = None  # what a function that calls itself finds on its way
+                    self._again[id(here)] = self._called_again(here, call.module, depth)
+                return self._again[id(here)]
+            here = parents.get(id(here))
+        return False
+
+    def _called_again(
+        self, function: ast.FunctionDef | ast.AsyncFunctionDef, module: Module, depth: int
+    ) -> bool | None:
+        if function.name.startswith("on_"):
+            return True  # a method of a Keras callback
+        owner = self._parents_of(module).get(id(function))
+        name = owner.name if isinstance(owner, ast.ClassDef) and function.name == "__init__" else function.name
+        calls = self._code.callers(name)
+        # A function that is also handed on as a value is called by somebody else; how often is theirs to say.
+        if depth > _MAX_DEPTH or not calls or name in self._handed_on:
+            return None
+        answers = [self.repeats(call, depth + 1) for call in calls]
+        return True if True in answers else None if None in answers else False
+
+    @cached_property
+    def _handed_on(self) -> set[str]:
+        """Names that stand somewhere other than before the brackets of a call."""
+        called = {id(call.node.func) for call in self._code.calls}
+        return {
+            last_name(node)
+            for module in self._code.modules
+            for node, _ in module.nodes
+            if isinstance(node, (ast.Name, ast.Attribute)) and id(node) not in called
+        }
+
+    def _parents_of(self, module: Module) -> dict[int, ast.AST]:
+        if module.file not in self._parents:
+            found: dict[int, ast.AST] = {}
+            for parent in ast.walk(module.tree):
+                found.update((id(child), parent) for child in ast.iter_child_nodes(parent))
+            self._parents[module.file] = found
+        return self._parents[module.file]
+
+    def needed(self, names: Collection[str]) -> dict[str, tuple[str, int]]:
+        """Those of the environment variables whose absence would end the trainer, with file and line.
+
+        They are looked up as `os.environ[name]` and in no other way, and a KeyError is not caught.
+        """
+        candidates: dict[str, list[tuple[Module, ast.Subscript]]] = {}
+        other: set[str] = set()
+        for module in self._code.modules:
+            lookups = {
+                id(node.slice): node
+                for node, _ in module.nodes
+                if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
+            }
+            for node, _ in module.nodes:
+                if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
+                    lookup = lookups.get(id(node))
+                    if lookup is not None and dotted(lookup.value).endswith("environ"):
+                        candidates.setdefault(node.value, []).append((module, lookup))
+                    else:
+                        other.add(node.value)
+        return {
+            name: (places[0][0].file, places[0][1].lineno)
+            for name, places in candidates.items()
+            if name not in other and not any(self._caught(node, module) for module, node in places)
+        }
+
+    def _caught(self, node: ast.AST, module: Module) -> bool:
+        parents = self._parents_of(module)
+        here: ast.AST | None = node
+        while here is not None:
+            parent = parents.get(id(here))
+            if isinstance(parent, ast.Try) and here in parent.body and any(map(_catches, parent.handlers)):
+                return True
+            here = parent
+        return False
+
+
+def _catches(handler: ast.ExceptHandler) -> bool:
+    if handler.type is None:
+        return True
+    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(last_name(kind) in _CAUGHT for kind in types)

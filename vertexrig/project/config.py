@@ -1,0 +1,242 @@
+"""`vertexrig.yaml` to a typed Project: environment variables, overrides, and errors with file, line and nearest key."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vertexrig import typed as schema
+from vertexrig import yamltext
+from vertexrig.errors import ConfigError, UsageError, did_you_mean
+from vertexrig.project.model import NAME, Job, Project, Sweep
+
+DEFAULT_NAME = "vertexrig.yaml"
+
+_VARIABLE = re.compile(r"\$\$\{|\$\{(?P<body>[^{}]*)\}|\$\{")
+_VARIABLE_BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
+
+
+@dataclass(frozen=True)
+class Loaded:
+    """A project and where it came from.
+
+    Args:
+        project: The typed project.
+        file: The project file as the user named it; relative paths in it start from its folder.
+        lines: Line of each value, by its path of keys.
+    """
+
+    project: Project
+    file: Path
+    lines: Mapping[yamltext.RawPath, int]
+
+    @property
+    def folder(self) -> Path:
+        return self.file.parent
+
+    def path(self, name: str) -> Path:
+        """A path of the project file, seen from the folder of that file."""
+        return self.folder / name
+
+    def error(self, message: str, *path: str | int) -> ConfigError:
+        """A ConfigError that points at the line of `path`, or of the nearest key around it."""
+        line = next((self.lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in self.lines), None)
+        return ConfigError(f"{schema.dotted(path)}: {message}" if path else message, file=str(self.file), line=line)
+
+    def runnable(self, name: str) -> Job | Sweep:
+        """The job or sweep called `name`; UsageError with the nearest one if there is none."""
+        found = self.project.jobs.get(name) or self.project.sweeps.get(name)
+        if found is None:
+            names = [*self.project.jobs, *self.project.sweeps]
+            raise UsageError(f"{self.file} has no job or sweep {name!r}. {did_you_mean(name, names, most=30)}")
+        return found
+
+
+def find(start: Path, name: str = DEFAULT_NAME) -> Path:
+    """The project file in `start` or the nearest folder above it; UsageError if there is none."""
+    for folder in (start, *start.parents):
+        if (folder / name).is_file():
+            found = folder / name
+            return found.relative_to(start) if folder == start else found
+    raise UsageError(
+        f"there is no {name} in {start} or above it: name one with --file, or make one with `vertexrig init`"
+    )
+
+
+def load(
+    file: Path | None = None,
+    *,
+    overrides: Sequence[str] = (),
+    target: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Read a project file.
+
+    Args:
+        file: The file; by default `vertexrig.yaml`, searched upwards from the working directory.
+        overrides: `key=value` strings. A key is looked up in the job or sweep `target` first, then from the top.
+        target: The job or sweep the command is about.
+        environment: Variables for `${NAME}`; the process's own by default.
+
+    Raises:
+        ConfigError: The file or an override is wrong.
+        UsageError: There is no such file.
+    """
+    path = find(Path.cwd()) if file is None else file
+    try:
+        text = path.read_text(encoding="utf-8")
+    except FileNotFoundError:
+        raise UsageError(f"there is no file {path}") from None
+    except (OSError, UnicodeDecodeError) as error:
+        raise UsageError(f"{path} cannot be read: {error}") from None
+    return loads(text, file=path, overrides=overrides, target=target, environment=environment)
+
+
+def loads(
+    text: str,
+    *,
+    file: Path,
+    overrides: Sequence[str] = (),
+    target: str | None = None,
+    environment: Mapping[str, str] | None = None,
+) -> Loaded:
+    """Like `load`, for the text of a project file."""
+    try:
+        reading = yamltext.read(text)
+    except yamltext.YamlError as error:
+        raise ConfigError(error.message, file=str(file), line=error.line) from None
+    for note in reading.notes:
+        if note.kind == "duplicate-key":
+            raise ConfigError(f"{note.message}: keep one of them", file=str(file), line=note.line)
+    given: dict[yamltext.RawPath, str] = {}
+
+    def locate(path: yamltext.RawPath) -> tuple[str | None, int | None]:
+        for n in range(len(path), -1, -1):
+            if path[:n] in given:
+                return f"--set {given[path[:n]]}", None
+            if path[:n] in reading.lines:
+                return str(file), reading.lines[path[:n]]
+        return str(file), None
+
+    root = schema.Place((), locate)
+    if not isinstance(reading.data, (dict, type(None))):
+        raise root.error(f"the project file is {schema.kind_of(reading.data)}; it must be a mapping")
+    data = _expand(reading.data or {}, root, os.environ if environment is None else environment)
+    for override in overrides:
+        _override(data, override, target, given)
+    project = schema.build(Project, data, root)
+    loaded = Loaded(project, file, reading.lines)
+    _check_names(loaded)
+    return loaded
+
+
+def _expand(value: Any, place: schema.Place, environment: Mapping[str, str]) -> Any:
+    """`value` with `${NAME}` and `${NAME:-default}` filled in, in its texts but not its keys."""
+    if isinstance(value, dict):
+        return {key: _expand(item, place.at(key), environment) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_expand(item, place.at(index), environment) for index, item in enumerate(value)]
+    if not isinstance(value, str) or "${" not in value:
+        return value
+
+    def fill(match: re.Match[str]) -> str:
+        if match[0] == "$${":
+            return "${"
+        body = _VARIABLE_BODY.fullmatch(match["body"] or "")
+        if body is None:
+            raise place.error(
+                f"{schema.shown(match[0])} is not ${{NAME}} or ${{NAME:-default}}; write $${{ for a literal ${{"
+            )
+        found = environment.get(body["name"]) or body["default"]
+        if found is None:
+            raise place.error(
+                f"the environment variable {body['name']} is not set; set it, or write ${{{body['name']}:-default}}"
+            )
+        return found
+
+    return schema.Given(_VARIABLE.sub(fill, value))
+
+
+def _override(data: dict[str, Any], text: str, target: str | None, given: dict[yamltext.RawPath, str]) -> None:
+    key, equals, value = text.partition("=")
+    parts = key.strip().split(".")
+    if not equals or not all(parts):
+        raise UsageError(
+            f"--set {text}: write KEY=VALUE, with dots between keys, such as jobs.cpu.machine_type=n1-standard-8"
+        )
+    path = _where(data, parts, target)
+    here: Any = data
+    for index, part in enumerate(path[:-1]):
+        name: Any = _index(here, part, text)
+        if isinstance(here, dict) and part not in here:
+            given[tuple(path[: index + 1])] = text
+        following = here[name] if isinstance(here, list) else here.setdefault(name, {})
+        if following is None:
+            following = here[name] = {}
+        if not isinstance(following, (dict, list)):
+            spot = ".".join(path[: index + 1])
+            raise UsageError(
+                f"--set {text}: {spot} is {schema.kind_of(following)}, so it has no key {path[index + 1]!r}"
+            )
+        here = following
+    here[_index(here, path[-1], text)] = schema.Given(value)
+    given[tuple(int(part) if part.isdigit() else part for part in path)] = text
+    given[tuple(path)] = text
+
+
+def _where(data: Mapping[str, Any], parts: list[str], target: str | None) -> list[str]:
+    """The full path of an override's key: in the job or sweep it is about, or from the top of the file."""
+    if target is not None:
+        for group, cls in (("jobs", Job), ("sweeps", Sweep)):
+            if target in (data.get(group) or {}):
+                keys = schema.hints(cls)
+                if parts[0] in keys:
+                    return [group, target, *parts]
+                if parts[0] not in schema.hints(Project):
+                    choices = did_you_mean(parts[0], [*keys, *schema.hints(Project)], most=40)
+                    raise UsageError(f"--set {'.'.join(parts)}: {target} has no key {parts[0]!r}. {choices}")
+    return parts
+
+
+def _index(here: Any, part: str, text: str) -> Any:
+    if not isinstance(here, list):
+        return part
+    if part.isdigit() and int(part) < len(here):
+        return int(part)
+    raise UsageError(f"--set {text}: {part!r} is not a place in a list of {len(here)}; count from 0")
+
+
+def _check_names(loaded: Loaded) -> None:
+    """Names are well formed, unique over jobs and sweeps, and refer to what is there."""
+    project = loaded.project
+    for group, names in (("jobs", project.jobs), ("sweeps", project.sweeps), ("schedules", project.schedules)):
+        for name in names:
+            if not re.fullmatch(NAME[0], name):
+                raise loaded.error(f"{schema.shown(name)} is not {NAME[1]}", group, name)
+    for name, sweep in project.sweeps.items():
+        if name in project.jobs:
+            raise loaded.error("a job has the same name; rename one of them", "sweeps", name)
+        if sweep.job not in project.jobs:
+            raise loaded.error(
+                f"there is no job {sweep.job!r}. {did_you_mean(sweep.job, project.jobs)}", "sweeps", name, "job"
+            )
+    runnable = [*project.jobs, *project.sweeps]
+    for name, schedule in project.schedules.items():
+        if schedule.run not in runnable:
+            message = f"there is no job or sweep {schedule.run!r}. {did_you_mean(schedule.run, runnable)}"
+            raise loaded.error(message, "schedules", name, "run")
+    for path, silence in _silences(project):
+        for rule, reason in silence.items():
+            if not reason.strip():
+                raise loaded.error("a silenced finding needs a reason", *path, rule)
+
+
+def _silences(project: Project) -> list[tuple[tuple[str, ...], Mapping[str, str]]]:
+    found: list[tuple[tuple[str, ...], Mapping[str, str]]] = [(("silence",), project.silence)]
+    found += [(("jobs", name, "silence"), job.silence) for name, job in project.jobs.items()]
+    found += [(("sweeps", name, "silence"), sweep.silence) for name, sweep in project.sweeps.items()]
+    return found

@@ -1,0 +1,435 @@
+"""The nouns of `vertexrig.yaml` as typed values. Field names are the Vertex API's own, in snake_case.
+
+Sources of the field names: REST reference CustomJobSpec and HyperparameterTuningJob (google-cloud-aiplatform 2.7.0).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Literal
+
+from vertexrig.typed import Scalar, option
+
+NAME = (r"[a-z0-9][a-z0-9_-]{0,62}", "a name: lowercase letters, digits, - and _, at most 63, a letter or digit first")
+BUCKET = (r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?", "a bucket such as gs://my-bucket")
+
+Args = Mapping[str, Scalar | None] | tuple[str, ...]
+
+
+class _Value:
+    """Equality and repr for all the values below: generating them for each class would cost 10 ms at every start."""
+
+    def __eq__(self, other: object) -> bool:
+        return type(self) is type(other) and vars(self) == vars(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trainer(_Value):
+    """The training code that the jobs run."""
+
+    path: str = option("Folder with the trainer's setup.py, relative to the project file.", "trainer_pkg")
+    module: str = option("Module that `python -m` starts in each replica.", "trainer.task")
+    image: str = option(
+        "Image the trainer runs in: a short name such as tf-2.17 (the CPU, GPU or TPU image is chosen per pool), a full "
+        "image URI, or `custom` for `custom_image`.",
+        "tf-2.17",
+    )
+    custom_image: str = option("URI of your own image, used where image is `custom`.", "")
+    command: tuple[str, ...] = option("Entry point in a custom image; by default the image's own ENTRYPOINT.", ())
+    package_uris: tuple[str, ...] = option(
+        "Packages already uploaded (gs://…). By default the package that `vertexrig package` builds from `path`.", ()
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Container(_Value):
+    """A custom container to run instead of the trainer package (containerSpec)."""
+
+    image_uri: str = option("Image URI, usually in Artifact Registry.")
+    command: tuple[str, ...] = option("Replaces the image's ENTRYPOINT; then its CMD is ignored too.", ())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ReservationAffinity(_Value):
+    """Which Compute Engine reservation a machine uses."""
+
+    reservation_affinity_type: Literal["NO_RESERVATION", "ANY_RESERVATION", "SPECIFIC_RESERVATION"] = option(
+        "NO_RESERVATION, ANY_RESERVATION or SPECIFIC_RESERVATION."
+    )
+    key: str = option("compute.googleapis.com/reservation-name for SPECIFIC_RESERVATION.", "")
+    values: tuple[str, ...] = option("projects/P/zones/Z/reservations/NAME for SPECIFIC_RESERVATION.", ())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NfsMount(_Value):
+    """A network file share mounted under /mnt/nfs/."""
+
+    server: str = option("IP address of the NFS server.")
+    path: str = option("Exported directory on the server; starts with /.")
+    mount_point: str = option("Directory name under /mnt/nfs/.")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DnsPeeringConfig(_Value):
+    """A domain resolved in another network."""
+
+    domain: str = option("DNS name suffix, with a dot at its end.")
+    target_project: str = option("Project of the network that resolves it.")
+    target_network: str = option("Name of that network.")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class PscInterfaceConfig(_Value):
+    """Private Service Connect: how replicas reach your network."""
+
+    network_attachment: str = option("Name or full resource name of the network attachment.")
+    dns_peering_configs: tuple[DnsPeeringConfig, ...] = option("Domains to resolve in your network.", ())
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Machine(_Value):
+    """What one replica of a pool runs on. A role that names its own machine_type inherits no accelerator."""
+
+    machine_type: str | None = option("Machine type, such as n1-standard-8.", None)
+    accelerator_type: str | None = option("Accelerator type, such as NVIDIA_TESLA_T4 or TPU_V3.", None)
+    accelerator_count: int | None = option("Accelerators per replica.", None)
+    gpu_partition_size: str | None = option("Partition of a GPU (MIG), such as 1g.10gb.", None)
+    tpu_topology: str | None = option("Shape of a TPU slice (v5e and later), such as 2x2.", None)
+    replica_count: int | None = option("Replicas of the pool; pool 0 always has one.", None)
+    boot_disk_type: str | None = option("pd-ssd, pd-standard or hyperdisk-balanced.", None)
+    boot_disk_size_gb: int | None = option("Boot disk in GB, 100 to 64000.", None)
+    reservation_affinity: ReservationAffinity | None = option("Reservation to take the machine from.", None)
+    image: str | None = option("As trainer.image, for this pool.", None)
+    container: Container | None = option("Run this container in place of the trainer package.", None)
+    env: Mapping[str, Scalar] = option("Environment variables of the replicas.", factory=dict)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Role(Machine):
+    """A pool beside the chief's: what it has of its own; the rest is the job's."""
+
+    args: Args | None = option("Arguments of this pool's replicas, in place of the job's.", None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Job(Machine):
+    """A CustomJob: a topology plus machines, image, args, scheduling."""
+
+    topology: str = option("Name of the template: cpu, gpu, multi-worker, parameter-server, tpu, or your own.", "cpu")
+    args: Args = option(
+        "Arguments of the trainer: a mapping (each pair becomes --key=value; null makes a bare --key) or a list, as it stands.",
+        factory=dict,
+    )
+    module: str | None = option("As trainer.module, for this job.", None)
+    package_uris: tuple[str, ...] | None = option("As trainer.package_uris, for this job.", None)
+    worker: Role | None = option("Pool 1: workers.", None)
+    ps: Role | None = option("Pool 2: parameter servers. They take no accelerator unless given one here.", None)
+    reduction_server: Role | None = option("Pool 2: Reduction Server, for all-reduce over many GPU workers.", None)
+    evaluator: Role | None = option("Pool 3: evaluator.", None)
+    timeout: str | None = option(
+        "Longest running time, such as 3600s; per trial in a sweep. The service's default is 7 days.", None
+    )
+    strategy: Literal["STANDARD", "SPOT", "FLEX_START"] | None = option("Scheduling strategy.", None)
+    max_wait_duration: str | None = option("Longest wait for capacity with FLEX_START, such as 7200s.", None)
+    restart_job_on_worker_restart: bool | None = option("Restart the whole job when one worker restarts.", None)
+    disable_retries: bool | None = option("Do not retry on internal errors.", None)
+    network: str | None = option("VPC network to peer with: projects/NUMBER/global/networks/NAME.", None)
+    reserved_ip_ranges: tuple[str, ...] = option("Reserved ranges of that network to use.", ())
+    psc_interface_config: PscInterfaceConfig | None = option("Private Service Connect interface.", None)
+    service_account: str | None = option("Identity of the replicas; the project's by default.", None)
+    base_output_directory: str | None = option(
+        "Where AIP_MODEL_DIR and its like point; BUCKET/runs/NAME by default.", None
+    )
+    tensorboard: str | None = option("TensorBoard to upload to: projects/P/locations/R/tensorboards/ID.", None)
+    enable_web_access: bool | None = option("Allow a shell into the replicas.", None)
+    enable_dashboard_access: bool | None = option("Allow access to dashboards of the replicas.", None)
+    persistent_resource_id: str | None = option("Persistent resource to run on.", None)
+    nfs_mounts: tuple[NfsMount, ...] = option("NFS shares mounted in every replica.", ())
+    display_name: str | None = option("Name shown in the console; the job's name by default.", None)
+    labels: Mapping[str, str] = option("Labels of this job, added to the project's.", factory=dict)
+    kms_key_name: str | None = option("Cloud KMS key: projects/P/locations/R/keyRings/RING/cryptoKeys/KEY.", None)
+    silence: Mapping[str, str] = option("Findings to leave out for this job: id and the reason why.", factory=dict)
+    spec: Mapping[str, Any] = option(
+        "Any field of the API's CustomJobSpec, merged into the rendered YAML.", factory=dict
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class SafetyConfig(_Value):
+    """A metric that must stay on the safe side of a threshold."""
+
+    safety_threshold: float = option("The threshold.")
+    desired_min_safe_trials_fraction: float | None = option("Share of trials that should be safe, 0 to 1.", None)
+
+
+Goal = Literal["MAXIMIZE", "MINIMIZE"]
+ScaleType = Literal["UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"]
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Metric(_Value):
+    """A metric with more than a goal."""
+
+    goal: Goal = option("MAXIMIZE or MINIMIZE.")
+    safety_config: SafetyConfig | None = option("Makes it a safety metric.", None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class DoubleRange(_Value):
+    """A continuous range, both ends included."""
+
+    min_value: float = option("Smallest value.")
+    max_value: float = option("Largest value.")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class IntegerRange(_Value):
+    """A range of whole numbers, both ends included."""
+
+    min_value: int = option("Smallest value.")
+    max_value: int = option("Largest value.")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class NumberValues(_Value):
+    """Numbers, in increasing order."""
+
+    values: tuple[float, ...] = option("The values.")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class IntegerValues(_Value):
+    """Whole numbers."""
+
+    values: tuple[int, ...] = option("The values.")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TextValues(_Value):
+    """Texts."""
+
+    values: tuple[str, ...] = option("The values.")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Parameter(_Value):
+    """A parameter of a study; exactly one of the four value specs is given."""
+
+    double_value_spec: DoubleRange | None = option("A continuous range.", None)
+    integer_value_spec: IntegerRange | None = option("A range of whole numbers.", None)
+    discrete_value_spec: NumberValues | None = option("A list of numbers, increasing.", None)
+    categorical_value_spec: TextValues | None = option("A list of texts.", None)
+    scale_type: ScaleType | None = option("How the range is searched; not for categorical.", None)
+    conditional_parameter_specs: tuple[ConditionalParameter, ...] = option(
+        "Parameters that exist only while this one has certain values.", ()
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ParameterSpec(Parameter):
+    """A parameter that carries its own id, inside conditional_parameter_specs."""
+
+    parameter_id: str = option("Its name; the trainer gets --NAME=value.", "")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ConditionalParameter(_Value):
+    """A child parameter and the parent's values it exists for; exactly one of the three conditions is given."""
+
+    parameter_spec: ParameterSpec = option("The child.")
+    parent_discrete_values: NumberValues | None = option("Values of a discrete parent.", None)
+    parent_int_values: IntegerValues | None = option("Values of an integer parent.", None)
+    parent_categorical_values: TextValues | None = option("Values of a categorical parent.", None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ElapsedDuration(_Value):
+    """Automated stopping by median or decay curve."""
+
+    use_elapsed_duration: bool | None = option("Compare trials by time instead of by step.", None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class ConvexStopping(_Value):
+    """Automated stopping by a convex model of the curve."""
+
+    max_step_count: int | None = option("Steps at which a trial is complete.", None)
+    min_step_count: int | None = option("Steps before a trial may be stopped.", None)
+    min_measurement_count: int | None = option("Measurements before a trial may be stopped.", None)
+    learning_rate_parameter_name: str | None = option("Parameter that is the learning rate.", None)
+    use_elapsed_duration: bool | None = option("Compare trials by time instead of by step.", None)
+    update_all_stopped_trials: bool | None = option("Also update trials already stopped.", None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class TimeConstraint(_Value):
+    """A duration or an end time."""
+
+    max_duration: str | None = option("Duration such as 3600s.", None)
+    end_time: str | None = option("Time such as 2026-12-31T00:00:00Z.", None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class StudyStopping(_Value):
+    """When the whole study ends before max_trial_count."""
+
+    should_stop_asap: bool | None = option("Stop running trials as well.", None)
+    minimum_runtime_constraint: TimeConstraint | None = option("Not before.", None)
+    maximum_runtime_constraint: TimeConstraint | None = option("Not after.", None)
+    min_num_trials: int | None = option("At least so many trials.", None)
+    max_num_trials: int | None = option("At most so many trials.", None)
+    max_num_trials_no_progress: int | None = option("Stop after so many trials without a better one.", None)
+    max_duration_no_progress: str | None = option("Stop after so long without a better one.", None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Study(_Value):
+    """What a sweep searches for and where (StudySpec)."""
+
+    metrics: Mapping[str, Goal | Metric] = option("Metric ids and their goal: {accuracy: MAXIMIZE}.")
+    parameters: Mapping[str, Parameter] = option("Parameters by id.")
+    algorithm: Literal["ALGORITHM_UNSPECIFIED", "GRID_SEARCH", "RANDOM_SEARCH"] | None = option(
+        "GRID_SEARCH or RANDOM_SEARCH; Bayesian if not given.", None
+    )
+    measurement_selection_type: Literal["LAST_MEASUREMENT", "BEST_MEASUREMENT"] | None = option(
+        "Which measurement of a trial counts.", None
+    )
+    median_automated_stopping_spec: ElapsedDuration | None = option("Stop trials below the median.", None)
+    decay_curve_stopping_spec: ElapsedDuration | None = option("Stop trials by decay curve.", None)
+    convex_automated_stopping_spec: ConvexStopping | None = option("Stop trials by a convex model.", None)
+    study_stopping_config: StudyStopping | None = option("When the study ends early.", None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Sweep(_Value):
+    """A HyperparameterTuningJob over a job."""
+
+    job: str = option("The job each trial runs.")
+    topology: str = option("Name of the template: sweep, grid, or your own.", "sweep")
+    study: Study | None = option("The study; required unless the template makes it (grid).", None)
+    over: Mapping[str, tuple[Scalar, ...]] = option("Grid: the values to combine, by parameter.", factory=dict)
+    metrics: Mapping[str, Goal] = option("Grid: metric ids and their goal.", factory=dict)
+    max_trial_count: int | None = option("Trials in all; a grid runs every combination by default.", None)
+    parallel_trial_count: int = option("Trials at a time.", 1)
+    max_failed_trial_count: int | None = option("Failed trials after which the sweep fails.", None)
+    args: Args = option("Arguments in place of the job's of the same name; a list replaces all of them.", factory=dict)
+    display_name: str | None = option("Name shown in the console; the sweep's name by default.", None)
+    labels: Mapping[str, str] = option("Labels of this sweep, added to the project's and the job's.", factory=dict)
+    kms_key_name: str | None = option("Cloud KMS key; the job's by default.", None)
+    base_output_directory: str | None = option(
+        "BUCKET/runs/NAME by default; each trial gets a folder of its own.", None
+    )
+    silence: Mapping[str, str] = option("Findings to leave out for this sweep: id and the reason why.", factory=dict)
+    spec: Mapping[str, Any] = option(
+        "Any field of the API's HyperparameterTuningJob, merged into the YAML.", factory=dict
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class RetryConfig(_Value):
+    """How Cloud Scheduler retries a failed delivery."""
+
+    retry_count: int = option("Retries, 0 to 5.", 3)
+    min_backoff_duration: str = option("Shortest wait between tries.", "30s")
+    max_backoff_duration: str = option("Longest wait between tries.", "600s")
+    max_doublings: int = option("Times the wait doubles.", 3)
+    max_retry_duration: str | None = option("Give up after this long; no limit if not given.", None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Schedule(_Value):
+    """A cron line that runs a job or a sweep through the trigger."""
+
+    run: str = option("The job or sweep.")
+    cron: str = option("unix-cron line of five fields.")
+    time_zone: str = option("Name of the time zone database, such as Europe/Berlin.", "Etc/UTC")
+    description: str = option("Shown in the console.", "")
+    set: Mapping[str, Scalar] = option("Overrides sent with the request; the trigger must allow them.", factory=dict)
+    args: Mapping[str, Scalar] = option(
+        "Trainer arguments sent with the request; the trigger must allow them.", factory=dict
+    )
+    paused: bool = option("Keep it but do not run it.", False)
+    attempt_deadline: str = option("How long one delivery may take, 15s to 1800s.", "180s")
+    retry_config: RetryConfig = option("Retries of a failed delivery.", factory=RetryConfig)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Bound(_Value):
+    """What a caller of the trigger may set a key to."""
+
+    min: float | None = option("Smallest number.", None)
+    max: float | None = option("Largest number.", None)
+    choices: tuple[Scalar, ...] = option("The only values.", ())
+    pattern: str | None = option("Regular expression that the whole text must match.", None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Budget(_Value):
+    """What the trigger may start."""
+
+    usd_per_run: float | None = option("Estimated US dollars of one run, at most.", None)
+    usd_per_day: float | None = option("Estimated US dollars of a day's runs (UTC), at most.", None)
+    trials_per_run: int | None = option("Trials of one run, at most.", None)
+    trials_per_day: int | None = option("Trials of a day's runs (UTC), at most.", None)
+    live_jobs: int | None = option("Jobs that run or wait at one time, at most.", None)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Trigger(_Value):
+    """The Cloud Function that starts jobs and sweeps."""
+
+    function: str = option("Name of the function.", "vertexrig", pattern=NAME)
+    runtime: str = option("Runtime, python312 or newer.", "python312")
+    memory: str = option("Memory of an instance.", "512Mi")
+    timeout: str = option("Longest request.", "120s")
+    max_instances: int = option("Instances at most.", 3)
+    concurrency: int = option("Requests at one time in an instance.", 1)
+    service_account: str | None = option("Identity of the function.", None)
+    invoker_service_account: str | None = option("Identity Cloud Scheduler calls it with.", None)
+    uri: str | None = option("Its URL once deployed; schedules are sent there.", None)
+    allow: Mapping[str, Bound] = option("Keys a caller may override, and their bounds.", factory=dict)
+    allow_args: Mapping[str, Bound] = option("Trainer arguments a caller may set, and their bounds.", factory=dict)
+    budget: Budget = option("What it may start.", factory=Budget)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class LocalImage(_Value):
+    """What stands in for a container image on this machine when there is no container engine."""
+
+    path: str = option("Folder with the image's code, relative to the project file.")
+    command: tuple[str, ...] = option("Its entry point, run in that folder.")
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Local(_Value):
+    """How rehearsals run on this machine."""
+
+    slots: int | None = option("Replicas that may run at one time; a guess from the processors if not given.", None)
+    images: Mapping[str, LocalImage] = option("Stand-ins by image pattern (* matches anything).", factory=dict)
+    interpreters: Mapping[str, str] = option("Python interpreter by image pattern.", factory=dict)
+
+
+@dataclass(frozen=True, eq=False, repr=False)
+class Project(_Value):
+    """The whole project file."""
+
+    project: str = option("Google Cloud project id.")
+    region: str = option("Region of the jobs.", "us-central1")
+    bucket: str = option("Bucket for packages and outputs, in the same region.", "", pattern=BUCKET)
+    service_account: str | None = option("Identity of all jobs that name none.", None)
+    labels: Mapping[str, str] = option("Labels of all jobs and sweeps.", factory=dict)
+    trainer: Trainer = option("The training code.", factory=Trainer)
+    templates: str | None = option("Folder of your own templates; a file there replaces ours of the same name.", None)
+    catalog: str | None = option("YAML file that adds or corrects rows of the catalog.", None)
+    silence: Mapping[str, str] = option("Findings to leave out everywhere: id and the reason why.", factory=dict)
+    jobs: Mapping[str, Job] = option("Jobs by name.", factory=dict)
+    sweeps: Mapping[str, Sweep] = option("Sweeps by name.", factory=dict)
+    schedules: Mapping[str, Schedule] = option("Schedules by name.", factory=dict)
+    trigger: Trigger = option("The Cloud Function.", factory=Trigger)
+    local: Local = option("Rehearsals on this machine.", factory=Local)

@@ -1,0 +1,235 @@
+"""What a caller of the trigger may change about a job, and how the change is made.
+
+Two gates: the keys that may be named in `trigger.allow` at all are a table here (images, commands, service accounts,
+networks, and places to write are not in it), and of those a caller may set only the ones the project file allows, within
+its bounds. A value is put into the typed project as it came: it is never read as YAML, a template or a `${VARIABLE}`.
+"""
+
+from __future__ import annotations
+
+import dataclasses
+import re
+import typing
+from collections.abc import Mapping
+from dataclasses import dataclass, replace
+from types import UnionType
+from typing import Any, Union
+
+from vertexrig import typed as schema
+from vertexrig.errors import ConfigError, did_you_mean
+from vertexrig.project.config import Loaded
+from vertexrig.project.model import Bound, Job, Sweep
+from vertexrig.typed import Scalar
+
+_MACHINE = (
+    r"machine_type|accelerator_type|accelerator_count|tpu_topology|replica_count|boot_disk_type|boot_disk_size_gb"
+)
+_VALUE = r"double_value_spec\.(min|max)_value|integer_value_spec\.(min|max)_value|scale_type"
+SAFE = re.compile(
+    rf"""(?:(?:jobs|sweeps)\.[a-z0-9_-]+\.)?(?:
+    {_MACHINE}
+  | (?:worker|ps|reduction_server|evaluator)\.(?:{_MACHINE})
+  | timeout | strategy | max_wait_duration | restart_job_on_worker_restart | disable_retries | display_name
+  | labels\.(?!vertexrig)[a-z][a-z0-9_-]{{0,62}}
+  | max_trial_count | parallel_trial_count | max_failed_trial_count
+  | study\.(?:algorithm | measurement_selection_type | parameters\.[A-Za-z_][A-Za-z0-9_]*\.(?:{_VALUE}))
+    )""",
+    re.VERBOSE,
+)
+"""Keys that a project file may open to callers."""
+ARG = re.compile(r"[A-Za-z_][A-Za-z0-9_-]{0,99}")
+LONGEST_TEXT = 1024
+_DURATION = re.compile(r"[0-9]{1,9}(\.[0-9]{1,9})?s")
+_UNSET = object()
+
+
+@dataclass(frozen=True)
+class Refused:
+    """Why a value was not taken.
+
+    Args:
+        path: Where it stands in the request: `set.max_trial_count`.
+        message: The value, the rule and the choices.
+        allowed: False if the caller may not set this at all; True if only the value is wrong.
+    """
+
+    path: str
+    message: str
+    allowed: bool = True
+
+
+def check_rules(loaded: Loaded) -> None:
+    """Refuse a `trigger:` section that opens what must stay closed, or bounds that mean nothing.
+
+    Raises:
+        ConfigError: With the line of the key.
+    """
+    trigger = loaded.project.trigger
+    for key, bound in trigger.allow.items():
+        if not SAFE.fullmatch(key):
+            raise loaded.error(
+                f"callers can never set {key!r}: they may set machines, replica counts, timeout, trial counts, labels.X, "
+                "study.algorithm, and ranges of study.parameters.X",
+                *("trigger", "allow", key),
+            )
+        _check_bound(loaded, bound, ("trigger", "allow", key))
+    for key, bound in trigger.allow_args.items():
+        if not ARG.fullmatch(key):
+            raise loaded.error(f"{key!r} is no name of an argument", "trigger", "allow_args", key)
+        _check_bound(loaded, bound, ("trigger", "allow_args", key))
+    for name, schedule in loaded.project.schedules.items():
+        for refusal in check(loaded, schedule.run, schedule.set, schedule.args):
+            raise loaded.error(refusal.message, "schedules", name, *refusal.path.split(".", 1))
+
+
+def _check_bound(loaded: Loaded, bound: Bound, path: tuple[str, ...]) -> None:
+    if bound.min is not None and bound.max is not None and bound.min > bound.max:
+        raise loaded.error(f"min {bound.min:g} is above max {bound.max:g}", *path)
+    if bound.pattern is not None:
+        try:
+            re.compile(bound.pattern)
+        except re.error as error:
+            raise loaded.error(f"the pattern {bound.pattern!r} is no regular expression: {error}", *path) from None
+        if bound.min is not None or bound.max is not None:
+            raise loaded.error("a pattern is for text, min and max are for numbers: give one or the other", *path)
+
+
+def check(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping[str, Any]) -> list[Refused]:
+    """Every reason to refuse these overrides of job or sweep `run`; empty if they may be made."""
+    trigger = loaded.project.trigger
+    found: list[Refused] = []
+    for key, value in set_.items():
+        found += _check_one("set", key, value, trigger.allow)
+    for key, value in args.items():
+        found += _check_one("args", key, value, trigger.allow_args)
+        if isinstance(value, str) and "$(" in value:
+            message = "the text holds $(, which Vertex AI would replace with an environment variable"
+            found.append(Refused(f"args.{key}", message))
+    if args:
+        found += _fixed_args(loaded, run, args)
+    return found
+
+
+def _check_one(part: str, key: str, value: Any, allowed: Mapping[str, Bound]) -> list[Refused]:
+    path = f"{part}.{key[:100]}"
+    if key not in allowed:
+        choices = did_you_mean(key[:200], allowed) if allowed else "The project file opens none."
+        return [Refused(path, f"callers may not set {key[:100]!r}. {choices}", allowed=False)]
+    reason = _outside(value, allowed[key])
+    return [Refused(path, f"{schema.shown(value)} {reason}")] if reason else []
+
+
+def _outside(value: Any, bound: Bound) -> str:
+    """What is wrong with a value, "" if nothing is."""
+    if not isinstance(value, (str, int, float, bool)):
+        return f"is {schema.kind_of(value)}; text, a number or a boolean belongs here"
+    if isinstance(value, str) and (len(value) > LONGEST_TEXT or any(ord(one) < 32 or ord(one) == 127 for one in value)):
+        return f"has control characters or more than {LONGEST_TEXT} characters"
+    if bound.choices and not any(value == choice and _kind(value) == _kind(choice) for choice in bound.choices):
+        return f"is not one of {', '.join(schema.shown(choice) for choice in bound.choices)}"
+    if bound.min is not None or bound.max is not None:
+        number = _as_number(value)
+        if number is None:
+            return f"is {schema.kind_of(value)}; a number belongs here"
+        if bound.min is not None and number < bound.min:
+            return f"is below {bound.min:g}, the smallest allowed"
+        if bound.max is not None and number > bound.max:
+            return f"is above {bound.max:g}, the largest allowed"
+    if bound.pattern is not None and not (isinstance(value, str) and re.fullmatch(bound.pattern, value)):
+        return f"does not match {bound.pattern!r}"
+    return ""
+
+
+def _kind(value: Scalar) -> str:
+    return "number" if isinstance(value, (int, float)) and not isinstance(value, bool) else type(value).__name__
+
+
+def _as_number(value: Scalar) -> float | None:
+    """A number, or the seconds of a duration such as 3600s."""
+    if isinstance(value, str):
+        return float(value[:-1]) if _DURATION.fullmatch(value) else None
+    return None if isinstance(value, bool) else value
+
+
+def _fixed_args(loaded: Loaded, run: str, args: Mapping[str, Any]) -> list[Refused]:
+    """Arguments that the study of a sweep decides."""
+    sweep = loaded.project.sweeps.get(run)
+    searched = {*sweep.over, *(sweep.study.parameters if sweep.study else ())} if sweep else set()
+    return [Refused(f"args.{key}", f"the study of {run} decides {key!r}") for key in args if key in searched]
+
+
+def apply(loaded: Loaded, run: str, set_: Mapping[str, Scalar], args: Mapping[str, Scalar]) -> Loaded:
+    """The project with overrides made to job or sweep `run`. Check them first.
+
+    Raises:
+        ConfigError: A value has the wrong type for its key, or `run` has no such key. Its message begins with the path.
+    """
+    project: Any = loaded.project
+    group = "jobs" if run in loaded.project.jobs else "sweeps"
+    for key, value in set_.items():
+        path = key.split(".")
+        if path[0] not in ("jobs", "sweeps"):
+            path = [group, run, *path]
+        project = _put(project, path, value, key)
+    if args:
+        project = _put_args(project, group, run, args)
+    return replace(loaded, project=project)
+
+
+def _put(here: Any, path: list[str], value: Scalar, key: str, hint: Any = None) -> Any:
+    """A copy of the dataclass or mapping `here` with the value at `path`."""
+    name, rest = path[0], path[1:]
+    if isinstance(here, Mapping):
+        known: Any = here.get(name, _UNSET)
+        inner = typing.get_args(hint)[-1] if hint is not None else str
+        if rest and known is _UNSET:
+            raise ConfigError(f"set.{key}: there is no {name!r}. {did_you_mean(name, here)}")
+        return {**here, name: _put(known, rest, value, key, inner) if rest else _converted(inner, value, key)}
+    hints = schema.hints(type(here))
+    if name not in hints:
+        raise ConfigError(f"set.{key}: there is no key {name!r} here. {did_you_mean(name, hints, most=40)}")
+    inner, known = plain_hint(hints[name]), getattr(here, name)
+    if not rest:
+        return replace(here, **{name: _converted(hints[name], value, key)})
+    if known is None:
+        if not (isinstance(inner, type) and dataclasses.is_dataclass(inner)) or _required(inner):
+            raise ConfigError(f"set.{key}: the project file gives no {name} to change")
+        known = inner()
+    return replace(here, **{name: _put(known, rest, value, key, inner)})
+
+
+def _converted(hint: Any, value: Scalar, key: str) -> Any:
+    place = schema.Place(("set", key), lambda _: (None, None))
+    return schema.convert(hint, value, place)
+
+
+def plain_hint(hint: Any) -> Any:
+    """`X` of a type hint `X | None`; any other hint as it is."""
+    if typing.get_origin(hint) in (Union, UnionType):
+        parts = [part for part in typing.get_args(hint) if part is not type(None)]
+        return parts[0] if len(parts) == 1 else hint
+    return hint
+
+
+def _required(cls: Any) -> bool:
+    return any(
+        one.default is dataclasses.MISSING and one.default_factory is dataclasses.MISSING
+        for one in dataclasses.fields(cls)
+    )
+
+
+def _put_args(project: Any, group: str, run: str, args: Mapping[str, Scalar]) -> Any:
+    """The project with arguments over those of a job or sweep, in their form: mapping or list."""
+    rows: dict[str, Job | Sweep] = dict(getattr(project, group))
+    target = rows[run]
+    base = project.jobs[target.job].args if isinstance(target, Sweep) else target.args
+    if isinstance(base, Mapping):
+        merged: Any = {**(target.args if isinstance(target.args, Mapping) else {}), **args}
+    else:
+        from vertexrig.project.resolve import arguments
+
+        own = target.args if isinstance(target, Job) or target.args else base
+        kept = [one for one in own if one.split("=")[0] not in {f"--{key}" for key in args}]
+        merged = (*kept, *arguments(dict(args)))
+    rows[run] = replace(target, args=merged)
+    return replace(project, **{group: rows})

@@ -1,0 +1,320 @@
+"""A job or sweep of the project file with everything filled in: the plain values that the templates see.
+
+Defaults are inherited here, images are looked up, packages get their URI, arguments become a list. Nothing is read but
+the trainer's sources, whose hash is part of the package's name.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass, replace
+from typing import Any
+
+from vertexrig import spec
+from vertexrig.catalog import Catalog
+from vertexrig.errors import did_you_mean
+from vertexrig.project import model
+from vertexrig.project.config import Loaded
+from vertexrig.typed import Scalar
+
+ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
+
+_MACHINE_COMPANIONS = (
+    "accelerator_type",
+    "accelerator_count",
+    "gpu_partition_size",
+    "tpu_topology",
+    "reservation_affinity",
+)
+_INHERITED = ("boot_disk_type", "boot_disk_size_gb", "image", "container")
+REDUCTION_SERVER_MACHINE = "n1-highcpu-16"
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One worker pool, as the templates see it: the API's fields in snake_case.
+
+    Args:
+        role: chief, worker, ps, reduction_server or evaluator.
+        python: True for a Python package on a prebuilt image, False for a container.
+        image_uri: The executor image, or the container's image.
+        env: Pairs of name and text.
+    """
+
+    role: str
+    machine_type: str | None
+    accelerator_type: str | None
+    accelerator_count: int | None
+    gpu_partition_size: str | None
+    tpu_topology: str | None
+    reservation_affinity: model.ReservationAffinity | None
+    replica_count: int
+    boot_disk_type: str | None
+    boot_disk_size_gb: int | None
+    python: bool
+    image_uri: str
+    command: tuple[str, ...]
+    package_uris: tuple[str, ...]
+    python_module: str
+    args: tuple[str, ...]
+    env: tuple[tuple[str, str], ...]
+    nfs_mounts: tuple[model.NfsMount, ...]
+
+
+@dataclass(frozen=True)
+class View:
+    """What a template is rendered with.
+
+    Args:
+        name: The job's or sweep's name.
+        topology: The template of this resource; of the trial's job in `job.topology`.
+        job: The job with the project's defaults filled in.
+        pools: Pools by role; a role the project file does not name is None.
+        sweep: The sweep, None for a job.
+        study: The sweep's study, None for a job and for a sweep whose template makes it.
+    """
+
+    name: str
+    topology: str
+    job: model.Job
+    pools: Mapping[str, Pool | None]
+    display_name: str
+    labels: Mapping[str, str]
+    kms_key_name: str | None
+    sweep: model.Sweep | None = None
+    study: model.Study | None = None
+
+    @property
+    def kind(self) -> spec.Kind:
+        return "CustomJobSpec" if self.sweep is None else "HyperparameterTuningJob"
+
+
+PackageUri = Callable[[str | None], str]
+
+
+def resolve(loaded: Loaded, name: str, catalog: Catalog, package_uri: PackageUri) -> View:
+    """The view of a job or sweep.
+
+    Args:
+        loaded: The project.
+        name: A job or sweep of it.
+        catalog: For images and their hosts.
+        package_uri: Gives the URI of the trainer's package for a TensorFlow version such as "2.17" (None if unknown).
+
+    Raises:
+        UsageError: There is no such job or sweep.
+        ConfigError: A value cannot be resolved: an image that does not exist, a setting that is missing.
+    """
+    found = loaded.runnable(name)
+    project = loaded.project
+    sweep = found if isinstance(found, model.Sweep) else None
+    job_name = name if sweep is None else sweep.job
+    job = project.jobs[job_name]
+    if sweep is not None:
+        job = replace(job, args=_sweep_args(loaded, name, sweep, job))
+    output = (sweep.base_output_directory if sweep else None) or job.base_output_directory
+    if output is None and project.bucket:
+        output = f"{project.bucket.rstrip('/')}/runs/{name}"
+    job = replace(job, base_output_directory=output, service_account=job.service_account or project.service_account)
+    resolver = _Resolver(loaded, job_name, job, catalog, package_uri)
+    labels = {**project.labels, **job.labels, **(sweep.labels if sweep else {})}
+    return View(
+        name=name,
+        topology=sweep.topology if sweep else job.topology,
+        job=job,
+        pools=resolver.pools(),
+        display_name=(sweep.display_name if sweep else job.display_name) or name,
+        labels=labels,
+        kms_key_name=(sweep.kms_key_name if sweep else None) or job.kms_key_name,
+        sweep=sweep,
+        study=_study(sweep.study) if sweep and sweep.study else None,
+    )
+
+
+def arguments(args: model.Args) -> tuple[str, ...]:
+    """`args` of the project file as the program gets them: `--key=value` for each pair, a list as it stands."""
+    if not isinstance(args, Mapping):
+        return args
+    return tuple(f"--{key}" if value is None else f"--{key}={scalar_text(value)}" for key, value in args.items())
+
+
+def scalar_text(value: Scalar) -> str:
+    """A scalar as an argument or environment variable carries it: booleans as true and false, 1e-05 as 1e-05."""
+    if isinstance(value, bool):
+        return "true" if value else "false"
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _sweep_args(loaded: Loaded, name: str, sweep: model.Sweep, job: model.Job) -> model.Args:
+    """The job's arguments with the sweep's over them, less those the study decides."""
+    if not sweep.args:
+        merged: model.Args = job.args
+    elif isinstance(sweep.args, Mapping) and isinstance(job.args, Mapping):
+        merged = {**job.args, **sweep.args}
+    elif isinstance(sweep.args, Mapping):
+        raise loaded.error(
+            f"job {sweep.job!r} has a list of args, so the sweep's must be a list too", "sweeps", name, "args"
+        )
+    else:
+        merged = sweep.args
+    if not isinstance(merged, Mapping):
+        return merged
+    searched = {*sweep.over, *(_parameter_ids(sweep.study) if sweep.study else ())}
+    return {key: value for key, value in merged.items() if key not in searched}
+
+
+def _parameter_ids(study: model.Study) -> Iterator[str]:
+    for name, parameter in study.parameters.items():
+        yield name
+        pending = list(parameter.conditional_parameter_specs)
+        while pending:
+            child = pending.pop().parameter_spec
+            yield child.parameter_id
+            pending += child.conditional_parameter_specs
+
+
+def _study(study: model.Study) -> model.Study:
+    """The study with every metric written out."""
+    metrics = {
+        id: metric if isinstance(metric, model.Metric) else model.Metric(metric) for id, metric in study.metrics.items()
+    }
+    return replace(study, metrics=metrics)
+
+
+def grid_study(sweep: model.Sweep) -> tuple[model.Study, int]:
+    """The study of a grid sweep and its number of combinations: numbers become discrete, texts categorical."""
+    parameters = {}
+    for name, values in sweep.over.items():
+        if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+            numbers = tuple(sorted({value for value in values if not isinstance(value, str)}))
+            parameters[name] = model.Parameter(discrete_value_spec=model.NumberValues(numbers))
+        else:
+            texts = tuple(dict.fromkeys(scalar_text(value) for value in values))
+            parameters[name] = model.Parameter(categorical_value_spec=model.TextValues(texts))
+    specs = [spec.discrete_value_spec or spec.categorical_value_spec for spec in parameters.values()]
+    study = model.Study(metrics=sweep.metrics, parameters=parameters, algorithm="GRID_SEARCH")
+    return _study(study), math.prod(len(spec.values) for spec in specs if spec)
+
+
+@dataclass(frozen=True)
+class _Resolver:
+    """Fills in the pools of one job."""
+
+    loaded: Loaded
+    name: str
+    job: model.Job
+    catalog: Catalog
+    package_uri: PackageUri
+
+    def pools(self) -> dict[str, Pool | None]:
+        found: dict[str, Pool | None] = {"chief": self.pool("chief", self.job)}
+        for role in ROLES[1:]:
+            given: model.Role | None = getattr(self.job, role)
+            found[role] = None if given is None else self.pool(role, self.inherit(role, given))
+        return found
+
+    def inherit(self, role: str, given: model.Role) -> model.Role:
+        """A role's machine with what it takes from the job."""
+        job = self.job
+        values: dict[str, Any] = {}
+        if role == "reduction_server":
+            uri = f"{self.catalog.host_for_region(self.loaded.project.region)}/{self._reduction_server_path()}"
+            values["machine_type"] = given.machine_type or REDUCTION_SERVER_MACHINE
+            values["container"] = given.container or model.Container(image_uri=uri)
+            values["args"] = given.args or ()
+            return replace(given, **values)
+        if given.machine_type is None:
+            values["machine_type"] = job.machine_type
+            if role != "ps":  # a parameter server holds variables in memory; an accelerator there would idle
+                values |= {key: getattr(job, key) for key in _MACHINE_COMPANIONS if getattr(given, key) is None}
+        values |= {key: getattr(job, key) for key in _INHERITED if getattr(given, key) is None}
+        if given.container is None and given.image is not None:
+            values["container"] = None
+        values["env"] = {**job.env, **given.env}
+        values["args"] = job.args if given.args is None else given.args
+        return replace(given, **values)
+
+    def _reduction_server_path(self) -> str:
+        return self.catalog.limits.names("reduction_server.images")[0]
+
+    def pool(self, role: str, machine: model.Job | model.Role) -> Pool:
+        python, image_uri, tf_version = self.image(role, machine)
+        trainer, job = self.loaded.project.trainer, self.job
+        command: tuple[str, ...] = ()
+        if machine.container is not None:
+            command = machine.container.command
+        elif not python:
+            command = trainer.command
+        packages: tuple[str, ...] = ()
+        if python:
+            given = job.package_uris if job.package_uris is not None else trainer.package_uris
+            packages = given or (self.package_uri(tf_version),)
+        return Pool(
+            role=role,
+            machine_type=machine.machine_type,
+            accelerator_type=machine.accelerator_type,
+            accelerator_count=machine.accelerator_count,
+            gpu_partition_size=machine.gpu_partition_size,
+            tpu_topology=machine.tpu_topology,
+            reservation_affinity=machine.reservation_affinity,
+            replica_count=1 if machine.replica_count is None else machine.replica_count,
+            boot_disk_type=machine.boot_disk_type,
+            boot_disk_size_gb=machine.boot_disk_size_gb,
+            python=python,
+            image_uri=image_uri,
+            command=command,
+            package_uris=packages,
+            python_module=job.module or trainer.module,
+            args=arguments(machine.args or ()),
+            env=tuple((key, scalar_text(value)) for key, value in machine.env.items()),
+            nfs_mounts=job.nfs_mounts,
+        )
+
+    def image(self, role: str, machine: model.Machine) -> tuple[bool, str, str | None]:
+        """Whether the pool runs a Python package, its image, and the image's TensorFlow version."""
+        if machine.container is not None:
+            return False, machine.container.image_uri, None
+        trainer = self.loaded.project.trainer
+        name = machine.image or trainer.image
+        if name == "custom":
+            if not trainer.custom_image:
+                raise self.loaded.error("image is `custom`, so custom_image must name your image", "trainer")
+            return False, trainer.custom_image, None
+        if "/" in name:
+            known = self.catalog.image(name)
+            version = known.version if known is not None and known.framework == "tf" else None
+            return known is not None or "/vertex-ai/training/" in name, name, version
+        return self.short_image(role, machine, name)
+
+    def short_image(self, role: str, machine: model.Machine, name: str) -> tuple[bool, str, str | None]:
+        kind = self.image_kind(machine)
+        found = self.catalog.find_short(name, kind)
+        if found is None:
+            names = [short for short in self.catalog.short_names() if self.catalog.find_short(short, kind)]
+            choices = did_you_mean(name, names, most=30) if name not in self.catalog.short_names() else _listed(names)
+            path = ("jobs", self.name) if self.job.image else ("trainer", "image")
+            raise self.loaded.error(
+                f"job {self.name!r} ({role}): there is no prebuilt {kind} image {name!r}. {choices} "
+                "Or give a full image URI, or `custom`.",
+                *path,
+            )
+        version = found.version if found.framework == "tf" else None
+        return True, found.uri(self.catalog.host_for_region(self.loaded.project.region)), version
+
+    def image_kind(self, machine: model.Machine) -> str:
+        known = self.catalog.machines.get(machine.machine_type or "")
+        if (
+            machine.tpu_topology
+            or (machine.accelerator_type or "").startswith("TPU")
+            or (known is not None and known.tpu)
+        ):
+            return "tpu"
+        if machine.accelerator_type or (known is not None and known.accelerator_required):
+            return "gpu"
+        return "cpu"
+
+
+def _listed(names: list[str]) -> str:
+    return f"There is: {', '.join(names)}." if names else "There is none of that kind."

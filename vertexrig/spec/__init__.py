@@ -1,0 +1,8 @@
+"""What Vertex AI takes: job specs read strictly, in the shape of Google's own messages.
+
+In: YAML or JSON text, or plain data. Out: a `Document`, its worker pools, cluster, quota, and findings on what cannot be read.
+"""
+
+from vertexrig.spec.document import KINDS, READING_RULES, Document, Kind, Pool, ReadingRule, from_data, parse
+
+__all__ = ["KINDS", "READING_RULES", "Document", "Kind", "Pool", "ReadingRule", "from_data", "parse"]

@@ -1,0 +1,195 @@
+"""The cluster a CustomJobSpec makes: its replicas and roles, and what each of them finds in its environment.
+
+Pure functions, used to explain a job and to run one. The rules are those of the distributed-training, code-requirements
+and CustomJobSpec pages of the Vertex AI documentation as of 2026-08-22.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vertexrig.spec.document import Pool
+
+ROLES = ("chief", "worker", "ps", "evaluator")
+"""TF_CONFIG task types by the index of the worker pool (distributed-training page)."""
+
+DIRECTORIES = {
+    "AIP_MODEL_DIR": "model",
+    "AIP_CHECKPOINT_DIR": "checkpoints",
+    "AIP_TENSORBOARD_LOG_DIR": "logs",
+}
+"""Output variables and the folder of each below `baseOutputDirectory` (CustomJobSpec reference)."""
+
+Address = Callable[[int, int], str]
+"""Pool index and replica index to `host:port`."""
+
+
+@dataclass(frozen=True)
+class Replica:
+    """One process of a job.
+
+    Args:
+        name: `workerpool1-0`, as logs and error messages name it.
+        pool: Index of its worker pool.
+        index: Its index within the pool, from 0.
+        role: TF_CONFIG task type: chief, worker, ps or evaluator.
+        address: `host:port` its peers reach it at.
+    """
+
+    name: str
+    pool: int
+    index: int
+    role: str
+    address: str
+
+
+@dataclass(frozen=True)
+class Identity:
+    """What the service knows of a job beside its spec.
+
+    Args:
+        job_id: Numeric id.
+        project_number: Numeric project; the service gives the number, not the id.
+        region: Region the job runs in.
+        trial: Trial id of a tuning job's trial, "" otherwise.
+    """
+
+    job_id: str
+    project_number: str
+    region: str
+    trial: str = ""
+
+
+def cloud_address(token: str = "0123456789") -> Address:
+    """Addresses as the service forms them: `cmle-training-workerpool0-<token>-0:2222`."""
+    return lambda pool, index: f"cmle-training-workerpool{pool}-{token}-{index}:2222"
+
+
+def role(pool: int) -> str:
+    """The role of worker pool `pool`; pools past the fourth have none of their own and keep their pool's name."""
+    return ROLES[pool] if pool < len(ROLES) else f"workerpool{pool}"
+
+
+def replicas(pools: Iterable[Pool], address: Address | None = None) -> tuple[Replica, ...]:
+    """Every replica of a job, in the order of its pools; empty pools have none."""
+    address = address or cloud_address()
+    return tuple(
+        Replica(f"workerpool{pool.index}-{i}", pool.index, i, role(pool.index), address(pool.index, i))
+        for pool in pools
+        if not pool.empty
+        for i in range(pool.replica_count)
+    )
+
+
+def cluster_spec(
+    all_replicas: Sequence[Replica], one: Replica, job: Mapping[str, Any], trial: str = ""
+) -> dict[str, Any]:
+    """CLUSTER_SPEC of one replica; every replica of every job has it.
+
+    Args:
+        all_replicas: The job's replicas.
+        one: The replica it is for.
+        job: The CustomJobSpec, canonical.
+        trial: Trial id, "" outside tuning jobs.
+    """
+    cluster: dict[str, list[str]] = {}
+    for replica in all_replicas:
+        cluster.setdefault(f"workerpool{replica.pool}", []).append(replica.address)
+    task: dict[str, Any] = {"type": f"workerpool{one.pool}", "index": one.index}
+    if trial:
+        task["trial"] = trial
+    return {"cluster": cluster, "environment": "cloud", "task": task, "job": snake_keys(job)}
+
+
+def tf_config(
+    all_replicas: Sequence[Replica], one: Replica, job: Mapping[str, Any], trial: str = "", cloud: str = ""
+) -> dict[str, Any] | None:
+    """TF_CONFIG of one replica, None for a job of a single replica; its cluster never holds the evaluator.
+
+    Args:
+        all_replicas: The job's replicas.
+        one: The replica it is for.
+        job: The CustomJobSpec, canonical.
+        trial: Trial id, "" outside tuning jobs.
+        cloud: The service's internal id of the task.
+    """
+    if len(all_replicas) < 2:
+        return None
+    cluster: dict[str, list[str]] = {}
+    for replica in all_replicas:
+        if replica.role != "evaluator":
+            cluster.setdefault(replica.role, []).append(replica.address)
+    task: dict[str, Any] = {"type": one.role, "index": one.index, "cloud": cloud}
+    if trial:
+        task["trial"] = trial
+    return {"cluster": cluster, "environment": "cloud", "task": task, "job": snake_keys(job)}
+
+
+def output_directories(job: Mapping[str, Any], trial: str = "") -> dict[str, str]:
+    """AIP_MODEL_DIR and its kin as gs:// URIs with a trailing slash; none without a `baseOutputDirectory`."""
+    base = str((job.get("baseOutputDirectory") or {}).get("outputUriPrefix", ""))
+    if not base:
+        return {}
+    base = base if base.endswith("/") else base + "/"
+    base = f"{base}{trial}/" if trial else base
+    return {name: f"{base}{folder}/" for name, folder in DIRECTORIES.items()}
+
+
+def service_environment(
+    all_replicas: Sequence[Replica], one: Replica, job: Mapping[str, Any], identity: Identity
+) -> dict[str, str]:
+    """The variables the service sets on one replica, before the spec's own `env`."""
+    trial = identity.trial
+    variables = {
+        "CLUSTER_SPEC": json.dumps(cluster_spec(all_replicas, one, job, trial)),
+        "CLOUD_ML_JOB_ID": identity.job_id,
+        "CLOUD_ML_PROJECT_ID": identity.project_number,
+        "CLOUD_ML_REGION": identity.region,
+    }
+    config = tf_config(all_replicas, one, job, trial, cloud=f"{identity.job_id}-{one.name}")
+    if config is not None:
+        variables["TF_CONFIG"] = json.dumps(config)
+    if trial:
+        variables["CLOUD_ML_TRIAL_ID"] = trial
+    if job.get("tensorboard"):
+        variables["AIP_TENSORBOARD_RESOURCE_NAME"] = str(job["tensorboard"])
+    return variables | output_directories(job, trial)
+
+
+_REFERENCE = re.compile(r"\$(?:\$(?=\()|\(([A-Za-z_][A-Za-z0-9_]*)\))")
+
+
+def expand(text: str, variables: Mapping[str, str]) -> str:
+    """`$(NAME)` becomes the variable, or stays when there is none; `$$(NAME)` is the text `$(NAME)` (EnvVar page)."""
+
+    def value(match: re.Match[str]) -> str:
+        name = match.group(1)
+        return "$" if name is None else variables.get(name, match.group(0))
+
+    return _REFERENCE.sub(value, text)
+
+
+def own_environment(entries: Iterable[Mapping[str, Any]], service: Mapping[str, str]) -> dict[str, str]:
+    """The spec's `env` in order, each value expanded with the service's variables and the entries before it."""
+    own: dict[str, str] = {}
+    for entry in entries:
+        own[str(entry.get("name", ""))] = expand(str(entry.get("value", "")), {**service, **own})
+    own.pop("", None)
+    return own
+
+
+def snake_keys(value: Any) -> Any:
+    """Data with the keys of its messages in snake_case, as public logs show the spec inside a replica's variables."""
+    if isinstance(value, Mapping):
+        return {_snake(str(k)): v if k == "labels" else snake_keys(v) for k, v in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [snake_keys(item) for item in value]
+    return value
+
+
+def _snake(name: str) -> str:
+    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: "_" + match.group(1).lower(), name)

@@ -1,0 +1,228 @@
+"""Job specs, read strictly: YAML or JSON to canonical data in the shape of Google's own messages.
+
+The schema is google-cloud-aiplatform's (`vertexrig.spec.messages`). `gcloud ai custom-jobs create --config` sends unknown
+keys and enum values to the service as they stand, so this is the first reader that refuses them. What gcloud accepts
+and the service or SDK does not (a mapping where a list belongs) is accepted with a warning.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from functools import cached_property
+from typing import Any, Literal
+
+from vertexrig import yamltext
+from vertexrig.errors import nearest
+from vertexrig.finding import Finding
+from vertexrig.spec import messages, strict
+from vertexrig.spec.strict import READING_RULES, ReadingRule
+from vertexrig.typed import kind_of
+
+__all__ = ["KINDS", "READING_RULES", "Document", "Kind", "Pool", "ReadingRule", "from_data", "parse"]
+
+Kind = Literal["CustomJobSpec", "HyperparameterTuningJob"]
+KINDS: tuple[Kind, ...] = ("CustomJobSpec", "HyperparameterTuningJob")
+
+_LEGACY_KEYS = {"trainingInput", "training_input", "scaleTier", "masterType", "hyperparameters"}
+
+
+@dataclass(frozen=True)
+class Pool:
+    """One worker pool of a CustomJobSpec, with the fields that checks and runners read.
+
+    Args:
+        index: Its place; it decides the role (0 chief, 1 worker, 2 parameter server or Reduction Server, 3 evaluator).
+        path: `workerPoolSpecs[1]`, with `trialJobSpec.` in front in a HyperparameterTuningJob.
+        data: The pool's canonical data.
+    """
+
+    index: int
+    path: str
+    data: Mapping[str, Any]
+
+    @property
+    def _machine(self) -> Mapping[str, Any]:
+        return self.data.get("machineSpec") or {}
+
+    @property
+    def machine_type(self) -> str:
+        return str(self._machine.get("machineType", ""))
+
+    @property
+    def accelerator_type(self) -> str:
+        """The accelerator's enum name, "" if none."""
+        name = str(self._machine.get("acceleratorType", ""))
+        return "" if name == "ACCELERATOR_TYPE_UNSPECIFIED" else name
+
+    @property
+    def accelerator_count(self) -> int:
+        return int(self._machine.get("acceleratorCount", 0))
+
+    @property
+    def tpu_topology(self) -> str:
+        return str(self._machine.get("tpuTopology", ""))
+
+    @property
+    def replica_count(self) -> int:
+        """Replicas as written; 1 when a pool that is not empty leaves it out."""
+        return int(self.data.get("replicaCount", 0 if self.empty else 1))
+
+    @property
+    def container(self) -> Mapping[str, Any] | None:
+        return self.data.get("containerSpec")
+
+    @property
+    def python(self) -> Mapping[str, Any] | None:
+        return self.data.get("pythonPackageSpec")
+
+    @property
+    def program(self) -> Mapping[str, Any]:
+        """The container or Python package spec, whichever is there."""
+        return self.python or self.container or {}
+
+    @property
+    def program_path(self) -> str:
+        return f"{self.path}.{'pythonPackageSpec' if self.python is not None else 'containerSpec'}"
+
+    @property
+    def image(self) -> str:
+        if self.python is not None:
+            return str(self.python.get("executorImageUri", ""))
+        return str((self.container or {}).get("imageUri", ""))
+
+    @property
+    def module(self) -> str:
+        return str((self.python or {}).get("pythonModule", ""))
+
+    @property
+    def package_uris(self) -> list[str]:
+        return list((self.python or {}).get("packageUris", ()))
+
+    @property
+    def args(self) -> list[str]:
+        return list(self.program.get("args", ()))
+
+    @property
+    def env(self) -> list[Mapping[str, Any]]:
+        return list(self.program.get("env", ()))
+
+    @property
+    def empty(self) -> bool:
+        """True for a pool that only holds a place (`{}`)."""
+        return not self.data or (not self.program and not self._machine and not self.data.get("replicaCount"))
+
+
+@dataclass(frozen=True)
+class Document:
+    """A job spec as read.
+
+    Args:
+        kind: Which of the two resources it was taken for.
+        data: Canonical data: camelCase keys, enums as names, integers as int; what was refused is left out.
+        findings: What the strict reading refused or warns about.
+        file: The file's name as the user gave it, "" if it did not come from one.
+        lines: Line of each value by its canonical path.
+    """
+
+    kind: Kind
+    data: dict[str, Any]
+    findings: tuple[Finding, ...] = ()
+    file: str = ""
+    lines: Mapping[str, int] = field(default_factory=dict)
+
+    @property
+    def job(self) -> dict[str, Any]:
+        """The CustomJobSpec: the document itself, or a study's `trialJobSpec`."""
+        return self.data if self.kind == "CustomJobSpec" else self.data.get("trialJobSpec", {})
+
+    @property
+    def job_path(self) -> str:
+        return "" if self.kind == "CustomJobSpec" else "trialJobSpec."
+
+    @property
+    def study(self) -> dict[str, Any] | None:
+        return None if self.kind == "CustomJobSpec" else self.data.get("studySpec", {})
+
+    @cached_property
+    def pools(self) -> tuple[Pool, ...]:
+        pools = self.job.get("workerPoolSpecs", [])
+        return tuple(Pool(i, f"{self.job_path}workerPoolSpecs[{i}]", data) for i, data in enumerate(pools))
+
+    def line(self, path: str) -> int | None:
+        """The line of `path`, or of the nearest place around it that has one."""
+        while path:
+            if path in self.lines:
+                return self.lines[path]
+            path = path[: path.rfind("[")] if path.endswith("]") else path.rpartition(".")[0]
+        return self.lines.get("")
+
+    def message(self) -> Any:
+        """Google's message (`CustomJobSpec` or `HyperparameterTuningJob`, as protobuf)."""
+        return messages.to_message(self.kind, self.data)
+
+
+def parse(text: str, *, file: str = "", kind: Kind | None = None) -> Document:
+    """Read YAML or JSON text strictly; whatever is wrong with it comes back as findings.
+
+    Args:
+        text: One YAML document, as `gcloud ai custom-jobs|hp-tuning-jobs create --config` takes it.
+        file: Its name, for the findings.
+        kind: What to take it for; by default its keys decide.
+    """
+    try:
+        reading = yamltext.read(text)
+    except yamltext.YamlError as error:
+        finding = strict.finding("yaml-syntax", "", error.message, file=file, line=error.line)
+        return Document(kind or "CustomJobSpec", {}, (finding,), file)
+    return _from_reading(reading, file, kind)
+
+
+def from_data(data: Any, *, kind: Kind | None = None, file: str = "") -> Document:
+    """Like `parse`, for data that is already plain values (a REST body, a rendered job)."""
+    return _from_reading(yamltext.Reading(data), file, kind)
+
+
+def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None) -> Document:
+    data = reading.data
+    if not isinstance(data, dict):
+        what = "empty" if data is None else kind_of(data)
+        finding = strict.finding("yaml-syntax", "", f"the file is {what}; a job spec is a mapping", file=file, line=1)
+        return Document(kind or "CustomJobSpec", {}, (finding,), file)
+    walk = strict.Walk(reading, file)
+    prefix: yamltext.RawPath = ()
+    taken = kind or _sniff(data)
+    legacy = sorted(key for key in data if key in _LEGACY_KEYS)
+    if legacy:
+        walk.report(
+            "legacy-ai-platform",
+            (legacy[0],),
+            legacy[0],
+            f"{legacy[0]!r} belongs to AI Platform Training, which is retired; gcloud sends it to Vertex AI as it stands",
+            "write workerPoolSpecs (custom job) or studySpec and trialJobSpec (tuning job)",
+        )
+        return Document(taken, {}, tuple(walk.findings), file, walk.lines)
+    inner = next((key for key in ("jobSpec", "job_spec") if isinstance(data.get(key), dict)), None)
+    if taken == "CustomJobSpec" and inner:
+        walk.report(
+            "custom-job-wrapper",
+            (inner,),
+            inner,
+            f"the file is a CustomJob; gcloud --config takes a CustomJobSpec and would send it as {inner}.{inner}",
+            f"move what stands under {inner} to the top; give displayName and labels to gcloud as flags",
+        )
+        data, prefix = data[inner], (inner,)
+    canonical = walk.message(data, messages.message_class(taken).DESCRIPTOR, prefix, "")
+    walk.notes()
+    return Document(taken, canonical, tuple(walk.findings), file, walk.lines)
+
+
+def _sniff(data: Mapping[str, Any]) -> Kind:
+    study = {"studySpec", "study_spec", "trialJobSpec", "trial_job_spec", "maxTrialCount", "max_trial_count"}
+    if study & data.keys():
+        return "HyperparameterTuningJob"
+    if "workerPoolSpecs" in data or "jobSpec" in data:
+        return "CustomJobSpec"
+    # A file with a typo in its first key still says by its other keys what it is.
+    near = [nearest(str(key), study) for key in data]
+    return "HyperparameterTuningJob" if any(near) else "CustomJobSpec"

@@ -1,0 +1,132 @@
+"""The quota a job draws: which metric, and how much of it, against what a new project has by default.
+
+Every replica of every trial that runs at once draws its own share: replicas × accelerators × parallel trials.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+from vertexrig.catalog import Catalog, Machine
+from vertexrig.spec.document import Document, Pool
+from vertexrig.spec.pools import machine_path, parallel_trials, running, strategy
+
+
+@dataclass(frozen=True)
+class Draw:
+    """What a job takes of one quota while all its replicas and parallel trials run.
+
+    Args:
+        item: What draws it: accelerators, machine families or boot disk types, joined by " and ".
+        metric: The full metric name, `aiplatform.googleapis.com/custom_model_training_nvidia_t4_gpus`; "" if no source
+            names it.
+        amount: How much, in `unit`.
+        unit: "vCPUs", "GPUs", "TPU cores", "TPU chips" or "GB".
+        default: What a new project has in the region; None if that is not documented.
+        sum: How the amount comes about: `2 replicas × 4 × 2 parallel trials`.
+        path: The place in the spec that first draws it.
+        preemptible: It is the quota of SPOT and FLEX_START, whose defaults are not documented.
+    """
+
+    item: str
+    metric: str
+    amount: int
+    unit: str
+    default: int | None
+    sum: str
+    path: str
+    preemptible: bool = False
+
+
+@dataclass(frozen=True)
+class _Part:
+    """What one pool draws of one quota: `each` per replica."""
+
+    item: str
+    each: int
+    unit: str
+    pool: Pool
+    path: str
+
+
+def draws(document: Document, catalog: Catalog, region: str = "") -> list[Draw]:
+    """What a job draws of each quota; nothing if it runs on a persistent resource.
+
+    Args:
+        document: The job spec. A study draws for `parallelTrialCount` trials at once.
+        catalog: Machines, quotas and their defaults.
+        region: Where the defaults are looked up, "" if it is not known.
+    """
+    if document.job.get("persistentResourceId"):
+        return []
+    how = strategy(document)
+    preemptible = how in catalog.limits.names("scheduling.preemptible_strategies")
+    groups: dict[str, list[_Part]] = {}
+    for pool in running(document):
+        for part in _parts(pool, catalog):
+            row = catalog.quota(part.item)
+            groups.setdefault(row.key if row else part.item, []).append(part)
+    trials = parallel_trials(document)
+    found = []
+    for parts in groups.values():
+        items = list(dict.fromkeys(part.item for part in parts))
+        disk = parts[0].unit == "GB"  # disks have no preemptible quota
+        default = None if preemptible and not disk else catalog.default_quota(region, items[0])
+        found.append(
+            Draw(
+                " and ".join(items),
+                catalog.quota_metric(items[0], "STANDARD" if disk else how) or "",
+                sum(part.each * part.pool.replica_count for part in parts) * trials,
+                parts[0].unit,
+                default,
+                _sum(parts, trials),
+                parts[0].path,
+                preemptible and not disk,
+            )
+        )
+    return found
+
+
+def _sum(parts: list[_Part], trials: int) -> str:
+    terms = []
+    for part in parts:
+        count = part.pool.replica_count
+        terms.append(f"{count} {'replica' if count == 1 else 'replicas'} × {part.each}")
+    text = " + ".join(terms)
+    if trials > 1:
+        text = f"({text}) × {trials} parallel trials" if len(terms) > 1 else f"{text} × {trials} parallel trials"
+    return text
+
+
+def _parts(pool: Pool, catalog: Catalog) -> Iterator[_Part]:
+    if pool.replica_count < 1:
+        return
+    machine = catalog.machines.get(pool.machine_type)
+    accelerator = _accelerator(pool, machine, catalog)
+    if accelerator is not None:
+        yield accelerator
+    if machine is None or (accelerator is not None and accelerator.unit.startswith("TPU")):
+        return
+    family = catalog.quota(machine.family)
+    if family is not None and machine.vcpus and machine.family not in catalog.limits.names("quota.unlimited_cpus"):
+        yield _Part(machine.family, machine.vcpus, family.unit, pool, machine_path(pool, "machineType"))
+    disk = pool.data.get("diskSpec") or {}
+    kind = str(disk.get("bootDiskType") or catalog.default_boot_disk(machine.name))
+    size = int(disk.get("bootDiskSizeGb") or catalog.limits.integer("boot_disk.default_gb"))
+    row = catalog.quota(kind)
+    if row is not None and row.unit == "GB" and size > 0:
+        yield _Part(kind, size, row.unit, pool, f"{pool.path}.diskSpec" if disk else pool.path)
+
+
+def _accelerator(pool: Pool, machine: Machine | None, catalog: Catalog) -> _Part | None:
+    if machine is not None and machine.tpu:
+        topology = machine.tpu_topologies.get(pool.tpu_topology)
+        path = machine_path(pool, "tpuTopology")
+        return _Part(machine.tpu, topology.chips, "TPU chips", pool, path) if topology is not None else None
+    name = catalog.regional_name(pool.machine_type, pool.accelerator_type, pool.accelerator_count)
+    if not name or pool.accelerator_count < 1:
+        return None
+    row = catalog.accelerators.get(name)
+    unit = "TPU cores" if row is not None and row.kind == "tpu" else "GPUs"
+    return _Part(name, pool.accelerator_count, unit, pool, machine_path(pool, "acceleratorType"))

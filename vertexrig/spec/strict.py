@@ -1,0 +1,318 @@
+"""The strict reading: plain data beside Google's message descriptors, one pass, nothing unknown let through.
+
+`Walk.message` returns canonical data and collects what it refuses or warns about. `vertexrig.spec.document` is the door to it.
+"""
+
+from __future__ import annotations
+
+import math
+import re
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+from vertexrig import yamltext
+from vertexrig.errors import did_you_mean, nearest
+from vertexrig.finding import Finding, Severity
+from vertexrig.typed import kind_of, shown
+
+_GCLOUD = "gcloud 528.0.0, run offline 2026-11-20"
+_SCHEMA = "google-cloud-aiplatform 2.7.0 messages, 2026-11-20"
+
+
+@dataclass(frozen=True)
+class ReadingRule:
+    """A rule of the strict reading, for the list of checks: id, severity, one sentence, source."""
+
+    id: str
+    severity: Severity
+    summary: str
+    source: str
+
+
+READING_RULES = (
+    ReadingRule("yaml-syntax", Severity.ERROR, "The file is one YAML mapping.", _GCLOUD),
+    ReadingRule("yaml-duplicate-key", Severity.ERROR, "No key stands twice in one mapping.", _GCLOUD),
+    ReadingRule("yaml-two-readings", Severity.WARNING, "Every scalar means the same to all YAML readers.", _GCLOUD),
+    ReadingRule("unknown-field", Severity.ERROR, "Every key is a field of the API.", _SCHEMA),
+    ReadingRule("unknown-enum-value", Severity.ERROR, "Every enum value is one the API has.", _SCHEMA),
+    ReadingRule("wrong-type", Severity.ERROR, "Every value has its field's type.", _SCHEMA),
+    ReadingRule("one-of", Severity.ERROR, "At most one of the alternatives of a union is set.", _SCHEMA),
+    ReadingRule("snake-case-key", Severity.WARNING, "Keys are written in camelCase.", _GCLOUD),
+    ReadingRule("not-a-list", Severity.WARNING, "A repeated field is written as a list.", _GCLOUD),
+    ReadingRule("custom-job-wrapper", Severity.ERROR, "A CustomJobSpec is not wrapped in a CustomJob.", _GCLOUD),
+    ReadingRule("legacy-ai-platform", Severity.ERROR, "The file is not for the retired AI Platform Training.", _GCLOUD),
+)
+_SEVERITY = {rule.id: rule.severity for rule in READING_RULES}
+_SOURCE = {rule.id: rule.source for rule in READING_RULES}
+
+_DURATION = re.compile(r"-?[0-9]+(\.[0-9]{1,9})?s")
+_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[-+][0-9]{2}:[0-9]{2})")
+_WRAPPERS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
+# google.protobuf.descriptor.FieldDescriptor.TYPE_*: the numbers are protobuf's wire contract
+_DOUBLE, _FLOAT, _BOOL, _STRING, _MESSAGE, _BYTES, _ENUM = 1, 2, 8, 9, 11, 12, 14
+_INTEGERS = {3: 64, 4: 64, 5: 32, 6: 64, 7: 32, 13: 32, 15: 32, 16: 64, 17: 32, 18: 64}
+_UNSIGNED = {4, 6, 7, 13}
+
+
+def finding(rule: str, path: str, message: str, fix: str = "", *, file: str = "", line: int | None = None) -> Finding:
+    return Finding(rule, _SEVERITY[rule], path, message, fix, _SOURCE[rule], file, line)
+
+
+@dataclass(frozen=True)
+class _Field:
+    """What the walk needs of a protobuf field descriptor, looked up once."""
+
+    name: str
+    json_name: str
+    type: int
+    repeated: bool
+    is_map: bool
+    oneof: str
+    message: Any
+    enum: Any
+
+
+@cache
+def _fields(full_name: str, descriptor: Any) -> tuple[dict[str, _Field], tuple[str, ...]]:
+    """Fields by JSON name and by proto name; and the JSON names alone, for suggestions."""
+    by_name: dict[str, _Field] = {}
+    names = []
+    for raw in descriptor.fields:
+        repeated = raw.is_repeated if hasattr(raw, "is_repeated") else raw.label == 3
+        message = raw.message_type
+        is_map = bool(message is not None and message.GetOptions().map_entry)
+        union = raw.containing_oneof
+        real_union = union is not None and not union.name.startswith("_")  # "_x" holds a proto3 optional
+        entry = _Field(
+            raw.name,
+            raw.json_name,
+            raw.type,
+            repeated,
+            is_map,
+            union.name if real_union else "",
+            message,
+            raw.enum_type,
+        )
+        by_name[raw.json_name] = by_name[raw.name] = entry
+        names.append(raw.json_name)
+    return by_name, tuple(names)
+
+
+_DROP = object()
+
+
+class Walk:
+    """One pass over data beside its message descriptor: canonical values, findings, lines."""
+
+    def __init__(self, reading: yamltext.Reading, file: str) -> None:
+        self.reading, self.file = reading, file
+        self.findings: list[Finding] = []
+        self.lines: dict[str, int] = {}
+        self.canonical: dict[yamltext.RawPath, str] = {}
+
+    def report(self, rule: str, raw: yamltext.RawPath, path: str, message: str, fix: str = "") -> None:
+        line = self.reading.lines.get(raw)
+        self.findings.append(finding(rule, path, message, fix, file=self.file, line=line))
+
+    def notes(self) -> None:
+        for note in self.reading.notes:
+            path = self.canonical.get(note.path, ".".join(str(part) for part in note.path))
+            fix = (
+                "keep one of them"
+                if note.kind == "duplicate-key"
+                else 'quote it if it is text, or write it as "1.0e-4", true or false'
+            )
+            noted = finding(f"yaml-{note.kind}", path, note.message, fix, file=self.file, line=note.line)
+            self.findings.append(noted)
+
+    def message(self, data: Any, descriptor: Any, raw: yamltext.RawPath, path: str) -> dict[str, Any]:
+        line = self.reading.lines.get(raw)
+        if line is not None:
+            self.lines[path] = line
+        fields, names = _fields(descriptor.full_name, descriptor)
+        result: dict[str, Any] = {}
+        unions: dict[str, str] = {}
+        for key, value in data.items():
+            key = str(key)
+            field_ = fields.get(key)
+            here = f"{path}.{key}" if path else key
+            if field_ is None:
+                choices = did_you_mean(key, names, most=20)
+                best = nearest(key, names)
+                self.report(
+                    "unknown-field",
+                    (*raw, key),
+                    here,
+                    f"{descriptor.name} has no field {key!r}. {choices}",
+                    f"write {best}" if best else "",
+                )
+                continue
+            here = f"{path}.{field_.json_name}" if path else field_.json_name
+            if key != field_.json_name:
+                self.report(
+                    "snake-case-key",
+                    (*raw, key),
+                    here,
+                    f"{key!r} is the SDK's spelling; gcloud's tuning jobs refuse it",
+                    f"write {field_.json_name}",
+                )
+            if value is None:
+                continue
+            canonical = self.field(value, field_, (*raw, key), here)
+            if canonical is _DROP:
+                continue
+            if field_.oneof:
+                if field_.oneof in unions:
+                    self.report(
+                        "one-of",
+                        (*raw, key),
+                        here,
+                        f"{unions[field_.oneof]} and {field_.json_name} are alternatives: only one can be set",
+                        f"remove {unions[field_.oneof]} or {field_.json_name}",
+                    )
+                    continue
+                unions[field_.oneof] = field_.json_name
+            result[field_.json_name] = canonical
+        return result
+
+    def field(self, value: Any, field_: _Field, raw: yamltext.RawPath, path: str) -> Any:
+        line = self.reading.lines.get(raw)
+        if line is not None:
+            self.lines[path] = line
+        self.canonical[raw] = path
+        if field_.is_map:
+            return self.map(value, field_, raw, path)
+        if not field_.repeated:
+            return self.single(value, field_, raw, path)
+        if not isinstance(value, list):
+            self.report(
+                "not-a-list",
+                raw,
+                path,
+                f"a list belongs here; gcloud makes a list of {kind_of(value)}, the SDK and REST refuse it",
+                "write it as a list, one item after a dash",
+            )
+            items = [self.single(value, field_, raw, f"{path}[0]")]
+        else:
+            items = [self.single(item, field_, (*raw, i), f"{path}[{i}]") for i, item in enumerate(value)]
+        if field_.type == _MESSAGE:  # a refused pool still keeps its place: its index is its role
+            return [{} if item is _DROP else item for item in items]
+        return [item for item in items if item is not _DROP]
+
+    def map(self, value: Any, field_: _Field, raw: yamltext.RawPath, path: str) -> Any:
+        if not isinstance(value, dict):
+            return self.wrong(value, "a mapping", raw, path)
+        (_, value_field) = field_.message.fields[0], field_.message.fields_by_name["value"]
+        entry = _Field(
+            "value", "value", value_field.type, False, False, "", value_field.message_type, value_field.enum_type
+        )
+        found = {str(k): self.single(v, entry, (*raw, k), f"{path}.{k}") for k, v in value.items()}
+        return {k: v for k, v in found.items() if v is not _DROP}
+
+    def single(self, value: Any, field_: _Field, raw: yamltext.RawPath, path: str) -> Any:
+        line = self.reading.lines.get(raw)
+        if line is not None:
+            self.lines[path] = line
+        self.canonical[raw] = path
+        if field_.type == _MESSAGE:
+            name = field_.message.full_name
+            if name.startswith("google.protobuf."):
+                return self.well_known(value, name.removeprefix("google.protobuf."), raw, path)
+            if not isinstance(value, dict):
+                return self.wrong(value, f"a mapping ({field_.message.name})", raw, path)
+            return self.message(value, field_.message, raw, path)
+        if field_.type == _ENUM:
+            return self.enum(value, field_.enum, raw, path)
+        if field_.type in _INTEGERS:
+            return self.integer(value, field_.type, raw, path)
+        if field_.type in (_DOUBLE, _FLOAT):
+            return self.number(value, raw, path)
+        if field_.type == _BOOL:
+            return value if isinstance(value, bool) else self.wrong(value, "true or false", raw, path)
+        return self.text(value, raw, path)
+
+    def wrong(self, value: Any, wanted: str, raw: yamltext.RawPath, path: str, fix: str = "") -> Any:
+        self.report("wrong-type", raw, path, f"{shown(value)} is {kind_of(value)}; {wanted} belongs here", fix)
+        return _DROP
+
+    def text(self, value: Any, raw: yamltext.RawPath, path: str) -> Any:
+        if isinstance(value, str):
+            if any("\ud800" <= char <= "\udfff" for char in value):
+                return self.wrong(value, "valid Unicode text", raw, path)
+            return value
+        fix = "" if isinstance(value, (dict, list)) else "put it in quotes"
+        return self.wrong(value, "text", raw, path, fix)
+
+    def enum(self, value: Any, descriptor: Any, raw: yamltext.RawPath, path: str) -> Any:
+        names = list(descriptor.values_by_name)
+        if isinstance(value, str) and value in descriptor.values_by_name:
+            return value
+        if isinstance(value, int) and not isinstance(value, bool):
+            known = descriptor.values_by_number.get(value)
+            if known is not None:
+                return known.name
+        best = nearest(str(value), names)
+        self.report(
+            "unknown-enum-value",
+            raw,
+            path,
+            f"{shown(value)} is no {descriptor.name}. {did_you_mean(str(value), names, most=30)}",
+            f"write {best}" if best else "",
+        )
+        return _DROP
+
+    def integer(self, value: Any, kind: int, raw: yamltext.RawPath, path: str) -> Any:
+        number: int | None = None
+        if isinstance(value, int) and not isinstance(value, bool):
+            number = value
+        elif isinstance(value, str) and re.fullmatch(r"-?[0-9]{1,20}", value):
+            number = int(value)  # int64 travels as text in JSON
+        if number is None:
+            return self.wrong(value, "a whole number", raw, path)
+        bits = _INTEGERS[kind]
+        low, high = (0, 2**bits - 1) if kind in _UNSIGNED else (-(2 ** (bits - 1)), 2 ** (bits - 1) - 1)
+        if not low <= number <= high:
+            return self.wrong(value, f"a whole number from {low} to {high}", raw, path)
+        return number
+
+    def number(self, value: Any, raw: yamltext.RawPath, path: str) -> Any:
+        if isinstance(value, (int, float)) and not isinstance(value, bool):
+            try:
+                number = float(value)
+            except OverflowError:
+                return self.wrong(value, "a number", raw, path)
+            if math.isfinite(number):
+                return value
+            return self.wrong(value, "a finite number", raw, path)
+        return self.wrong(value, "a number", raw, path, "write it without quotes" if isinstance(value, str) else "")
+
+    def well_known(self, value: Any, name: str, raw: yamltext.RawPath, path: str) -> Any:
+        if name == "Duration":
+            if isinstance(value, str) and _DURATION.fullmatch(value) and abs(float(value[:-1])) <= 315_576_000_000:
+                return value
+            return self.wrong(
+                value,
+                "a duration: seconds and an s, such as 3600s,",
+                raw,
+                path,
+                f"write {value}s" if isinstance(value, int) and not isinstance(value, bool) else "",
+            )
+        if name == "Timestamp":
+            if isinstance(value, str) and _TIMESTAMP.fullmatch(value):
+                return value
+            return self.wrong(value, "a time such as 2026-01-31T12:00:00Z", raw, path)
+        for wrapper in _WRAPPERS:
+            if name == f"{wrapper}Value":
+                types = {
+                    "Double": _DOUBLE,
+                    "Float": _FLOAT,
+                    "Int64": 3,
+                    "UInt64": 4,
+                    "Int32": 5,
+                    "UInt32": 13,
+                    "Bool": _BOOL,
+                }
+                inner = _Field("value", "value", types.get(wrapper, _STRING), False, False, "", None, None)
+                return self.single(value, inner, raw, path)
+        return value  # Struct, Value, ListValue, Any: any JSON

@@ -1,0 +1,112 @@
+"""How jobs stand and what they found, as text and as a Markdown page."""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator
+from typing import Any
+
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.vertex import TUNING, Job, Vertex
+from vertexrig.submit import trials
+from vertexrig.text import shown
+
+POLL_S = 5.0
+
+
+def follow(vertex: Vertex, name: str, *, poll_s: float = POLL_S, patience_s: float = 600.0) -> Iterator[Job]:
+    """A job each time its state or its trials change, until it has ended.
+
+    A failing service is asked again, for `patience_s` at most: the job goes on without us (tfx issue 5870).
+
+    Args:
+        vertex: Where it is.
+        name: Its resource name.
+        poll_s: Seconds between questions.
+        patience_s: Seconds of failures after which to give up.
+
+    Raises:
+        RestError: The service failed for too long.
+    """
+    before: Any = None
+    failing_since: float | None = None
+    while True:
+        try:
+            job = vertex.get(name)
+            failing_since = None
+        except RestError as error:
+            failing_since = failing_since or time.monotonic()
+            if not error.passing or time.monotonic() - failing_since > patience_s:
+                raise
+            job = None
+        if job is not None:
+            now = (job.state, progress(job))
+            if now != before:
+                before = now
+                yield job
+            if job.ended:
+                return
+        time.sleep(poll_s)
+
+
+def cancel(vertex: Vertex, name: str, *, wait: Callable[[Job], None] | None = None, poll_s: float = POLL_S) -> Job:
+    """Cancel a job and wait until it has ended.
+
+    Args:
+        vertex: Where it is.
+        name: Its resource name.
+        wait: Called with the job each time its state changes.
+        poll_s: Seconds between questions.
+    """
+    vertex.cancel(name)
+    last = Job({"name": name})
+    for last in follow(vertex, name, poll_s=poll_s):
+        if wait is not None:
+            wait(last)
+    return last
+
+
+def progress(job: Job) -> str:
+    """Trials by state, "" for a custom job."""
+    if job.collection != TUNING:
+        return ""
+    states = [str(trial.get("state", "")) for trial in job.data.get("trials") or []]
+    counts = ", ".join(f"{states.count(state)} {state.lower()}" for state in dict.fromkeys(states))
+    return f"{counts or 'no trial yet'} of {job.data.get('maxTrialCount', '?')}"
+
+
+def line(job: Job) -> str:
+    """A job in one line."""
+    more = progress(job)
+    return f"{job.state.removeprefix('JOB_STATE_')}{f'  ({more})' if more else ''}"
+
+
+def page(job: Job, console: str) -> str:
+    """A job as a Markdown page: how it went, and for a sweep its best trials and a table of all."""
+    rows = [("name", f"`{job.name}`"), ("state", job.state.removeprefix("JOB_STATE_")), ("console", console)]
+    rows += [(key, str(job.data[field])) for key, field in _TIMES.items() if job.data.get(field)]
+    rows += (
+        [("labels", ", ".join(f"`{key}={value}`" for key, value in sorted(job.labels.items())))] if job.labels else []
+    )
+    lines = [f"# {job.display_name}", "", *(f"- {name}: {value}" for name, value in rows)]
+    if job.error:
+        lines += ["", "```", job.error.strip(), "```"]
+    if job.collection == TUNING:
+        lines += ["", "## Trials", "", *markdown(trials.table(job.data))]
+    return "\n".join(lines) + "\n"
+
+
+def markdown(rows: list[dict[str, Any]]) -> list[str]:
+    """Rows as a Markdown table."""
+    if not rows:
+        return ["none"]
+    names = list(rows[0])
+    body = ["| " + " | ".join(_cell(row.get(name)) for name in names) + " |" for row in rows]
+    return ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names), *body]
+
+
+def _cell(value: Any) -> str:
+    return shown(value).replace("|", "\\|").replace("\n", " ")
+
+
+_TIMES = {"created": "createTime", "started": "startTime", "ended": "endTime"}

@@ -1,0 +1,384 @@
+"""From a request to exactly one job: render, check, budget, claim, create, record. Shared by the CLI and the trigger."""
+
+from __future__ import annotations
+
+import json
+import uuid
+from collections.abc import Iterable, Mapping
+from dataclasses import asdict, dataclass, field
+from datetime import datetime, timezone
+from functools import cached_property
+from typing import Any
+
+from vertexrig.catalog import Catalog
+from vertexrig.checks.workspace import Prepared, Workspace
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import COLLECTIONS, Job, Vertex, job_body
+from vertexrig.errors import ConfigError, FindingsError, UsageError
+from vertexrig.explain.estimate import Estimate, estimate
+from vertexrig.project import overrides
+from vertexrig.project.config import Loaded
+from vertexrig.project.model import Budget
+from vertexrig.render.renderer import Renderer
+from vertexrig.submit import budget
+from vertexrig.submit.claims import LABEL, LEASE_S, Claims, Existing, Key, Taken, digest
+from vertexrig.typed import Scalar
+
+RUN_LABEL = "vertexrig_run"
+LATEST = "packages/latest"
+
+
+class NoPackageError(UsageError):
+    """No trainer package was uploaded for the image of a triggered run."""
+
+
+class UnsureError(RestError):
+    """A create call failed in a way that leaves open whether there is a job; the next delivery finds out."""
+
+
+@dataclass(frozen=True)
+class Request:
+    """What a caller asks for.
+
+    Args:
+        run: A job or sweep of the project file.
+        set: Overrides of its keys.
+        args: Overrides of its trainer's arguments.
+    """
+
+    run: str
+    set: Mapping[str, Scalar] = field(default_factory=dict)
+    args: Mapping[str, Scalar] = field(default_factory=dict)
+
+    @property
+    def digest(self) -> str:
+        """The same for requests that ask for the same."""
+        return digest({"run": self.run, "set": dict(self.set), "args": dict(self.args)})
+
+
+@dataclass(frozen=True)
+class Submitted:
+    """A job that was made, or, with `duplicate`, had been made before for the same request.
+
+    Args:
+        run: The job or sweep of the project file.
+        name: Resource name; "" for a dry run.
+        kind: `CustomJob` or `HyperparameterTuningJob`.
+        state: JobState by name; "" for a dry run.
+        console: Its page in the console.
+        labels: Its labels.
+        estimate: See `estimate_data`.
+        packages: URIs of the trainer's packages.
+        claim: The claim's id.
+        duplicate: It had been made before.
+    """
+
+    run: str
+    name: str
+    kind: str
+    state: str
+    console: str
+    labels: Mapping[str, str]
+    estimate: Mapping[str, Any]
+    packages: tuple[str, ...]
+    claim: str
+    duplicate: bool = False
+
+
+class UploadedRenderer(Renderer):
+    """A renderer whose trainer packages are the last ones uploaded, not those of a folder at hand.
+
+    Args:
+        loaded: The project.
+        catalog: The catalog.
+        storage: The bucket of the packages.
+        shared: A renderer of the same templates, whose compiled templates are used.
+    """
+
+    def __init__(self, loaded: Loaded, catalog: Catalog, storage: Storage, shared: Renderer | None = None) -> None:
+        super().__init__(loaded, catalog)
+        self.storage = storage
+        if shared is not None:
+            self.environment, self._used = shared.environment, shared._used
+
+    def package_uri(self, tf_version: str | None) -> str:
+        if tf_version not in self.packages:
+            found = self.storage.read_json(pointer(self.loaded, tf_version))
+            uri = found.get("uri") if found else None
+            if not isinstance(uri, str) or not uri.startswith("gs://"):
+                version = f"TensorFlow {tf_version}" if tf_version else "its image"
+                raise NoPackageError(
+                    f"no trainer package for {version} was uploaded: `vertexrig function package` uploads it"
+                )
+            self.packages[tf_version] = uri
+        return self.packages[tf_version]
+
+
+class UploadedWorkspace(Workspace):
+    """A project as the trigger sees it: no trainer's folder, packages from the bucket.
+
+    Args:
+        loaded: The project.
+        storage: The bucket of the packages.
+        shared: A workspace of the same project before overrides, whose catalog and templates are used.
+    """
+
+    def __init__(self, loaded: Loaded, storage: Storage, shared: UploadedWorkspace | None = None) -> None:
+        super().__init__(loaded)
+        self.storage, self.shared = storage, shared
+        if shared is not None:
+            self.catalog = shared.catalog
+
+    @cached_property
+    def renderer(self) -> Renderer:
+        return UploadedRenderer(self.loaded, self.catalog, self.storage, self.shared.renderer if self.shared else None)
+
+
+def pointer(loaded: Loaded, tf_version: str | None) -> str:
+    """The object that names the last package uploaded for images of a TensorFlow version."""
+    return f"{LATEST}/{loaded.project.trainer.module}-tf-{tf_version or 'any'}.json"
+
+
+class Submitter:
+    """Makes jobs of one project.
+
+    Args:
+        workspace: The project; `prepare` renders requests on it.
+        vertex: Where jobs are made.
+        storage: The bucket of claims, ledger and packages.
+        claims: By default, those of `storage`.
+        limits: In place of the project's budget.
+    """
+
+    def __init__(
+        self,
+        workspace: Workspace,
+        vertex: Vertex,
+        storage: Storage,
+        *,
+        claims: Claims | None = None,
+        limits: Budget | None = None,
+    ) -> None:
+        self.workspace, self.vertex, self.storage = workspace, vertex, storage
+        self.claims = claims or Claims(storage)
+        self.limits = limits if limits is not None else workspace.loaded.project.trigger.budget
+        self.ledger = budget.Ledger(storage, vertex, self.limits, lease_s=min(LEASE_S, self.claims.lease_s))
+
+    def prepare(self, request: Request) -> Prepared:
+        """The request rendered and checked, with its overrides. Whether they are allowed is checked elsewhere.
+
+        Raises:
+            ConfigError: An override does not fit its key.
+            NoPackageError: No package was uploaded.
+        """
+        loaded = overrides.apply(self.workspace.loaded, request.run, request.set, request.args)
+        if not isinstance(self.workspace, UploadedWorkspace):
+            return self.workspace.prepare(request.run)
+        return UploadedWorkspace(loaded, self.storage, self.workspace).prepare(request.run)
+
+    def estimate(self, prepared: Prepared) -> Estimate:
+        """The price of a run.
+
+        Raises:
+            OverBudgetError: It is over a limit for one run.
+        """
+        price = estimate(prepared.document, self.workspace.catalog)
+        budget.check_run(self.limits, price)
+        return price
+
+    def dry_run(self, prepared: Prepared) -> Submitted:
+        """What `submit` would make, without making it.
+
+        Raises:
+            FindingsError: The checks found an error.
+            OverBudgetError: It is over a limit for one run.
+        """
+        _must_be_ok(prepared)
+        return self._submitted(prepared, self.estimate(prepared), None, "", {})
+
+    def submit(self, prepared: Prepared, key: Key, body: str) -> Submitted:
+        """Make the job of a request, or find the one that was made for it.
+
+        Args:
+            prepared: The rendered request.
+            key: What the request is told by.
+            body: Digest of what is asked for.
+
+        Raises:
+            FindingsError: The checks found an error.
+            OverBudgetError: It is over budget.
+            OtherBodyError: The key belongs to another request.
+            InProgressError: Another delivery is at work.
+            UnsureError: Whether there is a job is not known yet.
+            RestError: Cloud Storage or Vertex AI failed; no job was made.
+        """
+        _must_be_ok(prepared)
+        price = self.estimate(prepared)
+        collection = COLLECTIONS[prepared.document.kind]
+
+        def find(claim: str) -> Job | None:
+            return self.vertex.find(LABEL, claim, collection)
+
+        def record(job: Job) -> Mapping[str, Any]:
+            return asdict(self._submitted(prepared, price, job, job.labels.get(LABEL, ""), job.labels))
+
+        outcome = self.claims.take(key, body, prepared.rendered.view.name, find, record)
+        if isinstance(outcome, Existing):
+            return self._existing(outcome)
+        return self._make(prepared, price, key, outcome, collection)
+
+    def _make(self, prepared: Prepared, price: Estimate, key: Key, taken: Taken, collection: str) -> Submitted:
+        claim = taken.claim
+        try:
+            self.ledger.reserve(claim.id, price)
+            if taken.late:
+                raise RestError("claiming took too long; nothing was started", retry_after=5.0)
+        except (budget.OverBudgetError, RestError):
+            self._release(key, taken)
+            raise
+        view = prepared.rendered.view
+        labels = {**view.labels, LABEL: claim.id, RUN_LABEL: view.name}
+        body = job_body(
+            prepared.document.kind, prepared.document.data,
+            display_name=view.display_name, labels=labels, kms_key_name=view.kms_key_name,
+        )  # fmt: skip
+        try:
+            job = self.vertex.create(collection, body)
+        except RestError as error:
+            job = self._after_failure(key, taken, collection, error)
+        made = self._submitted(prepared, price, job, claim.id, labels)
+        try:
+            recorded = self.claims.record(key, claim, asdict(made))
+        except RestError:
+            return made  # the job carries the label: the next delivery finds it and records it
+        if recorded.job.get("name") not in (made.name, None):
+            self.vertex.cancel(made.name)  # we were taken for dead, and another delivery made the job
+            return self._existing(Existing(recorded))
+        return made
+
+    def _after_failure(self, key: Key, taken: Taken, collection: str, error: RestError) -> Job:
+        """The job that a failed create call made all the same; if none, the claim is kept or given up, and it raises."""
+        if not error.unsure:
+            self._release(key, taken)
+            raise error
+        try:
+            found = self.vertex.find(LABEL, taken.claim.id, collection)
+        except RestError:
+            found = None
+        if found is None:  # it may yet appear: the claim stays until its lease is out
+            raise UnsureError(
+                str(error), status=error.status, unsure=True, retry_after=self.claims.lease_s + 1.0, reason=error.reason
+            ) from None
+        return found
+
+    def _release(self, key: Key, taken: Taken) -> None:
+        try:
+            self.ledger.cancel(taken.claim.id)
+            self.claims.release(key, taken.claim)
+        except RestError:
+            pass  # its lease runs out
+
+    def _existing(self, existing: Existing) -> Submitted:
+        record = existing.claim.job
+        job = existing.found
+        if job is None:
+            try:
+                job = self.vertex.get(str(record.get("name", "")))
+            except RestError:
+                job = None  # the record says enough
+        text = {name: str(record.get(name, "")) for name in ("run", "name", "kind", "state", "console", "claim")}
+        if job is not None:
+            text["state"] = job.state
+        return Submitted(
+            **text,
+            labels=dict(record.get("labels") or {}),
+            estimate=dict(record.get("estimate") or {}),
+            packages=tuple(record.get("packages") or ()),
+            duplicate=True,
+        )
+
+    def _submitted(
+        self, prepared: Prepared, price: Estimate, job: Job | None, claim: str, labels: Mapping[str, str]
+    ) -> Submitted:
+        view = prepared.rendered.view
+        packages = dict.fromkeys(uri for pool in prepared.document.pools for uri in pool.package_uris)
+        kind = "CustomJob" if view.sweep is None else "HyperparameterTuningJob"
+        return Submitted(
+            run=view.name,
+            name=job.name if job else "",
+            kind=kind,
+            state=job.state if job else "",
+            console=self.vertex.console(job.name) if job else "",
+            labels=dict(labels or view.labels),
+            estimate=estimate_data(price),
+            packages=tuple(packages),
+            claim=claim,
+        )
+
+
+def estimate_data(price: Estimate) -> dict[str, Any]:
+    """An estimate as plain data: US dollars, rounded to cents, with the arithmetic."""
+    return {
+        "usd_at_most": round(price.usd_at_most, 2),
+        "usd_per_hour": round(price.usd_per_hour, 4),
+        "complete": price.complete,
+        "timeout_s": price.timeout_s,
+        "trials": price.trials,
+        "arithmetic": budget.arithmetic(price),
+    }
+
+
+def fresh_key() -> Key:
+    """A key for a request that is meant to be new, such as one typed at a terminal."""
+    return Key("request", f"cli-{uuid.uuid4().hex}")
+
+
+def request_key(request_id: str) -> Key:
+    """The key of a request with an id of its own."""
+    return Key("request", request_id)
+
+
+def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage) -> list[str]:
+    """Build and upload the trainer packages that jobs or sweeps need, and make them the ones triggered runs use.
+
+    Args:
+        workspace: The project, with its trainer's folder.
+        names: Jobs and sweeps.
+        storage: The project's bucket.
+
+    Returns:
+        URIs of all packages, new or there already.
+    """
+    from vertexrig import package
+
+    wanted: set[str] = set()
+    for name in names:
+        view = workspace.renderer.render(name).view
+        wanted |= {uri for pool in view.pools.values() if pool is not None for uri in pool.package_uris}
+    trainer = workspace.loaded.project.trainer
+    done = []
+    for tf_version, uri in workspace.renderer.packages.items():
+        if uri not in wanted:
+            continue
+        object_name = f"packages/{uri.rsplit('/', 1)[-1]}"
+        if not storage.exists(object_name):
+            folder, out = workspace.loaded.path(trainer.path), workspace.loaded.path("build/packages")
+            built = package.build(folder, out, tf_version=tf_version, module=trainer.module)
+            storage.write(object_name, built.path.read_bytes(), generation=0, content_type="application/gzip")
+        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        row = {"uri": uri, "tf_version": tf_version, "module": trainer.module, "uploaded": now}
+        storage.write(pointer(workspace.loaded, tf_version), json.dumps(row, indent=1).encode())
+        done.append(uri)
+    return done
+
+
+def _must_be_ok(prepared: Prepared) -> None:
+    if not prepared.ok:
+        raise FindingsError(f"{prepared.rendered.view.name} would fail: `vertexrig check` says why")
+
+
+__all__ = [
+    "ConfigError", "NoPackageError", "Request", "Submitted", "Submitter", "UnsureError", "UploadedWorkspace",
+    "estimate_data", "fresh_key", "request_key", "upload_packages",
+]  # fmt: skip
