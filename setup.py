@@ -3,7 +3,7 @@
 import re
 from pathlib import Path
 
-from setuptools import setup
+from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
 
@@ -13,6 +13,9 @@ SUBMIT = [
     "urllib3>=2.2",
     "google-cloud-storage>=2.16",
     "google-cloud-scheduler>=2.13",
+    "croniter>=3.0",
+    "cron-descriptor>=1.4",
+    "tzdata",
 ]
 TRIGGER = ["functions-framework>=3.5", *SUBMIT]
 LOCAL = [
@@ -20,8 +23,8 @@ LOCAL = [
     "uvicorn>=0.29",
     "httpx>=0.27",
     "optuna>=4.0",
-    "croniter>=3.0",
     "google-crc32c>=1.5",
+    "croniter>=3.0",
     "tzdata",
 ]
 TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib", "tensorboard"]
@@ -53,26 +56,7 @@ setup(
     long_description_content_type="text/markdown",
     license="Apache-2.0",
     python_requires=">=3.10",
-    packages=[
-        "vertexrig",
-        "vertexrig.catalog",
-        "vertexrig.checks",
-        "vertexrig.cli",
-        "vertexrig.trigger",
-        "vertexrig.local",
-        "vertexrig.local.app",
-        "vertexrig.local.jobs",
-        "vertexrig.local.logs",
-        "vertexrig.local.runner",
-        "vertexrig.local.scheduler",
-        "vertexrig.local.storage",
-        "vertexrig.local.jobs.store",
-        "vertexrig.local.study",
-        "vertexrig.package",
-        "vertexrig.functions",
-        "vertexrig.templates",
-        "vertexrig.package.source",
-    ],
+    packages=[*find_packages(include=["vertexrig", "vertexrig.*"]), "vertexrig.functions", "vertexrig.templates"],
     package_dir={"vertexrig.templates": "templates", "vertexrig.functions": "functions"},
     package_data={
         "vertexrig": ["py.typed", "starter.yaml"],

@@ -8,6 +8,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
+from hypothesis import settings
 
 from tests.tools import need
 
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from vertexrig.local.server import Running
 
 HERE = Path(__file__).parent
+
+# a loaded machine is not a failure: no test is judged by how long it took
+settings.register_profile("vertexrig", deadline=None)
+settings.load_profile("vertexrig")
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:

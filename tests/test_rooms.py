@@ -1,15 +1,14 @@
-"""The rooms keep their doors: who may import whom, held against the source itself."""
+"""The rooms keep their doors: one ordered list of layers, held against the source itself."""
 
 from __future__ import annotations
 
 import ast
 from pathlib import Path
 
-import pytest
-
 from tests.tools import REPOSITORY
+from tools.rooms import LAYERS, House
 
-SOURCES = sorted((REPOSITORY / "vertexrig").rglob("*.py"))
+HOUSE = House(REPOSITORY / "vertexrig")
 TRAINER = sorted((REPOSITORY / "trainer_pkg").rglob("*.py"))
 GOOGLE_CLIENTS = ("google.cloud.aiplatform", "google.cloud.storage", "google.cloud.scheduler", "google.auth")
 
@@ -22,8 +21,6 @@ def imports(file: Path) -> set[str]:
             found |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
             found |= {node.module, *(f"{node.module}.{alias.name}" for alias in node.names)}
-        elif isinstance(node, ast.ImportFrom) and node.level:
-            found.add("." * node.level)
     return found
 
 
@@ -37,88 +34,66 @@ def offenders(files: list[Path], *forbidden: str) -> dict[str, list[str]]:
     return found
 
 
-def room(name: str) -> list[Path]:
-    folder = REPOSITORY / "vertexrig" / name
-    return [file for file in SOURCES if folder in file.parents or file == folder.with_suffix(".py")]
+SOURCES = [module.file for module in HOUSE.modules.values()]
 
 
-def outside(*names: str) -> list[Path]:
-    inside = {file for name in names for file in room(name)}
-    return [file for file in SOURCES if file not in inside]
+def test_every_room_has_a_layer() -> None:
+    """A new room cannot be forgotten in the list of layers."""
+    assert {name.partition(".")[0] for name in HOUSE.rooms} == {
+        room for layer in LAYERS for room in layer if room and "." not in room
+    }
 
 
-@pytest.mark.parametrize(
-    ("files", "forbidden"),
-    [
-        (room("catalog"), ("vertexrig.checks", "vertexrig.render.renderer", "vertexrig.cli", "vertexrig.local", "vertexrig.project.config")),
-        (room("checks"), ("vertexrig.render.renderer", "vertexrig.project.resolve", "vertexrig.cli", "vertexrig.local", "jinja2")),
-        (room("local"), ("vertexrig.cli",)),
-        (room("spec"), ("vertexrig.checks", "vertexrig.catalog", "vertexrig.render.renderer", "vertexrig.project.config")),
-        (room("config"), ("vertexrig.render.renderer", "vertexrig.checks", "vertexrig.spec.document", "vertexrig.cli")),
-        (room("render"), ("vertexrig.checks", "vertexrig.cli", "vertexrig.local")),
-        (room("cluster"), ("vertexrig.local", "vertexrig.cli", "vertexrig.checks")),
-        ([file for file in SOURCES if file not in room("cli") and file.name != "__main__.py"], ("vertexrig.cli",)),
-        (outside("trigger", "cli", "doctor"), ("vertexrig.trigger",)),
-        (SOURCES, ("tensorflow", "tf_keras", "keras", "trainer")),
-        (TRAINER, ("vertexrig",)),
-    ],
-    ids=["catalog", "checks", "local", "spec", "config", "render", "cluster", "cli is on top", "trigger is above submit", "no tensorflow", "trainer"],
-)  # fmt: skip
-def test_a_room_keeps_its_door(files: list[Path], forbidden: tuple[str, ...]) -> None:
-    """No module of a room imports what the design keeps out of it."""
-    assert files
-    assert offenders(files, *forbidden) == {}
-
-
-def test_only_one_module_per_google_service() -> None:
-    """Google's clients are imported by vertex.py, storage.py and scheduler.py alone, their sign-in by rest.py below
-    the first two, and the messages by messages.py."""
-    names = ("vertex", "storage", "scheduler", "rest", "messages")
-    allowed = {f"vertexrig/{name}.py" for name in names}
-    assert {file for file in offenders(SOURCES, *GOOGLE_CLIENTS) if file not in allowed} == set()
+def test_imports_run_down() -> None:
+    """No module imports from a layer above its own, in the tool and inside the local Vertex."""
+    assert HOUSE.upward() == []
+    assert HOUSE.upward_in_local() == []
 
 
 def test_imports_have_no_cycles() -> None:
-    """Modules import one way: at import time no module waits for itself."""
-    names = {
-        ".".join(file.relative_to(REPOSITORY).with_suffix("").parts).removesuffix(".__init__"): file for file in SOURCES
-    }
-
-    def at_top(file: Path) -> set[str]:
-        found = set()
-        for node in ast.parse(file.read_text(encoding="utf-8")).body:
-            if isinstance(node, ast.Import):
-                found |= {alias.name for alias in node.names}
-            elif isinstance(node, ast.ImportFrom) and node.module:
-                below = {f"{node.module}.{alias.name}" for alias in node.names}
-                found |= below & names.keys() or {node.module}
-        return found & names.keys()
-
-    graph = {name: at_top(file) - {name} for name, file in names.items()}
-    done: set[str] = set()
-
-    def visit(name: str, path: tuple[str, ...]) -> None:
-        assert name not in path, " -> ".join((*path[path.index(name) :], name))
-        if name not in done:
-            for other in graph[name]:
-                visit(other, (*path, name))
-            done.add(name)
-
-    for name in graph:
-        visit(name, ())
+    """No two modules import each other, not even inside functions."""
+    assert HOUSE.cycles() == []
 
 
-@pytest.mark.parametrize("file", SOURCES, ids=lambda file: str(file.relative_to(REPOSITORY)))
-def test_modules_stay_small(file: Path) -> None:
-    """No module of the tool grows over 500 lines."""
-    assert len(file.read_text(encoding="utf-8").splitlines()) <= 500
+def test_the_house_stays_small() -> None:
+    """Few modules beside the rooms, few rooms, short chains of imports, no class name twice."""
+    assert len(HOUSE.flat) <= 8
+    assert len(HOUSE.rooms) <= 20
+    assert HOUSE.depth() <= 10, " -> ".join(HOUSE.chain())
+    assert HOUSE.repeated_classes() == {}
+
+
+def test_modules_stay_small() -> None:
+    """No module grows over 500 lines."""
+    assert {name: module.lines for name, module in HOUSE.modules.items() if module.lines > 500} == {}
+
+
+def test_only_the_command_line_uses_the_local_vertex() -> None:
+    """The trigger and everything below it run without the local Vertex's libraries."""
+    assert [
+        name
+        for name, others in HOUSE.graph.items()
+        if not name.startswith(("local", "cli")) and any(o.startswith("local") for o in others)
+    ] == []
+
+
+def test_the_tool_and_the_trainer_know_nothing_of_each_other() -> None:
+    """`vertexrig` imports neither TensorFlow nor the trainer, and the trainer nothing of `vertexrig`."""
+    assert offenders(SOURCES, "tensorflow", "tf_keras", "keras", "trainer") == {}
+    assert offenders(TRAINER, "vertexrig") == {}
+
+
+def test_only_the_cloud_room_talks_to_google() -> None:
+    """Google's clients are imported in `cloud/` alone, and its messages by `spec/messages.py`."""
+    outside = [file for file in SOURCES if file.parent.name != "cloud" and file.name != "messages.py"]
+    assert offenders(outside, *GOOGLE_CLIENTS) == {}
 
 
 def test_print_only_in_the_cli() -> None:
     """Only the command line prints; everything else returns values or raises."""
     bad = []
     for file in SOURCES:
-        if file in room("cli") or "import_probe" in file.name:
+        if file.parent.name == "cli" or "import_probe" in file.name:
             continue
         tree = ast.parse(file.read_text(encoding="utf-8"))
         calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call) and isinstance(node.func, ast.Name)]

@@ -15,23 +15,24 @@ import pytest
 
 from tests import clouds, functions, tools
 from tests.local.jobkit import sdist
+from vertexrig.cloud import cron
 from vertexrig.cloud.scheduler import Scheduler
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.local import server
 from vertexrig.local.runner import RunOptions
 from vertexrig.project import config
-from vertexrig.trigger import cron, schedules, stage
+from vertexrig.trigger import schedules, stage
 
 WORDS = [
-    ("0 3 * * 1", "at 03:00 on Monday"),
-    ("30 6 * * *", "every day at 06:30"),
+    ("0 3 * * 1", "at 03:00, only on Monday"),
+    ("30 6 * * *", "at 06:30"),
     ("0 0,12 * * *", "at 00:00 and 12:00"),
     ("*/15 * * * *", "every 15 minutes"),
-    ("0 */6 * * *", "at minute 0 of every 6 hours"),
-    ("5 9-17 * * mon-fri", "at minute 5 of hour 9 to 17 on Monday to Friday"),
-    ("0 4 1 */3 *", "at 04:00 on day 1 of the month every 3 months"),
-    ("0 4 1,15 * 0", "at 04:00 on day 1 and 15 of the month or on Sunday"),
-    ("0 4 1 jan *", "at 04:00 on day 1 of the month in January"),
+    ("0 */6 * * *", "every 6 hours"),
+    ("5 9-17 * * mon-fri", "at 5 minutes past the hour, between 09:00 and 17:59, Monday through Friday"),
+    ("0 4 1 */3 *", "at 04:00, on day 1 of the month, every 3 months"),
+    ("0 4 1,15 * 0", "at 04:00, on day 1 and 15 of the month, or on Sunday"),
+    ("0 4 1 jan *", "at 04:00, on day 1 of the month, only in January"),
     ("* * * * *", "every minute"),
 ]
 
@@ -39,7 +40,7 @@ WORDS = [
 @pytest.mark.parametrize("line, words", WORDS)
 def test_cron_in_words(line: str, words: str) -> None:
     """A cron line is said in words, and it has a next run."""
-    assert cron.explain(line) == words and len(cron.next_runs(line, "UTC", 2)) == 2
+    assert cron.words(line) == words and len(cron.next_runs(line, "UTC", 2)) == 2
 
 
 def test_next_runs_in_the_schedule_s_own_zone() -> None:
@@ -97,7 +98,7 @@ def test_plan_and_apply(here: server.Running, tmp_path: Path, gcloud: str) -> No
         and job["attemptDeadline"] == "180s"
         and job["retryConfig"]["retryCount"] == 3
     )
-    assert job["description"] == "sweep: at 03:00 on Monday" and rows["rig-weekly"]["state"] == "PAUSED"
+    assert job["description"] == "sweep: at 03:00, only on Monday" and rows["rig-weekly"]["state"] == "PAUSED"
     token = job["httpTarget"]["oidcToken"]
     assert token == {
         "serviceAccountEmail": "rig-invoker@my-project.iam.gserviceaccount.com",
@@ -130,7 +131,7 @@ def test_plan_and_apply(here: server.Running, tmp_path: Path, gcloud: str) -> No
 
 WRONG = [
     ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * *"}}}, "has 4 fields"),
-    ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * * *", "time_zone": "Mars"}}}, "'Mars' is no time zone"),
+    ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * * *", "time_zone": "Mars"}}}, "'Mars' is not a time zone"),
     ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * * *", "set": {"image": "x"}}}}, "may not set 'image'"),
     ({"schedules": {"x": {"run": "sweep", "cron": "0 3 * * *", "set": {"max_trial_count": 99}}}}, "above 50"),
     ({"trigger": {}, "schedules": {"x": {"run": "cpu", "cron": "0 3 * * *"}}}, "URL is needed"),

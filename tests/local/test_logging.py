@@ -22,8 +22,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from vertexrig import times
 from vertexrig.local.http import ApiError, LoopbackGuard
-from vertexrig.local.logs import COVERAGE, Line, LogStore, routes, times
+from vertexrig.local.logs import COVERAGE, Line, LogStore, routes
 from vertexrig.local.logs.query import bounds, matches, parse
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -176,8 +177,8 @@ def test_bounds_never_lose_an_entry(kinds: list[str], data: st.DataObject) -> No
 @given(st.datetimes(datetime(1970, 1, 1), datetime(2200, 1, 1)))
 def test_times_go_and_come_back(moment: datetime) -> None:
     """A time written as text is read as itself, and text sorts as time does."""
-    ns = times.of_datetime(moment.replace(tzinfo=timezone.utc))
-    assert times.nanoseconds(times.text(ns)) == ns and times.text(ns) < times.text(ns + 1)
+    ns = times.nanoseconds_of(moment.replace(tzinfo=timezone.utc))
+    assert times.nanoseconds(times.rfc3339_ns(ns)) == ns and times.rfc3339_ns(ns) < times.rfc3339_ns(ns + 1)
 
 
 def test_lines_come_back_in_order(tmp_path: Path) -> None:

@@ -13,7 +13,7 @@ import pytest
 
 from vertexrig.errors import ConfigError
 from vertexrig.local.study import Engine, Measurement, StudyExhausted, Trial, TrialState
-from vertexrig.local.study.trial import from_timestamp, to_timestamp
+from vertexrig.times import rfc3339, seconds_since_1970
 
 X = {"parameterId": "x", "doubleValueSpec": {"minValue": -5, "maxValue": 5}}
 Y = {"parameterId": "y", "doubleValueSpec": {"minValue": 0.0001, "maxValue": 1}, "scaleType": "UNIT_LOG_SCALE"}
@@ -201,9 +201,9 @@ def test_trials_are_listed_as_the_api_lists_them() -> None:
 
 def test_timestamps_go_there_and_back() -> None:
     """Also those with nanoseconds, without a fraction, and with an offset."""
-    assert from_timestamp(to_timestamp(1_790_000_000.25)) == 1_790_000_000.25
+    assert seconds_since_1970(rfc3339(1_790_000_000.25)) == 1_790_000_000.25
     for text in ("2026-01-31T12:00:00Z", "2026-01-31T12:00:00.000000999Z", "2026-01-31T13:00:00.0+01:00"):
-        assert from_timestamp(text) == 1769860800.0
+        assert seconds_since_1970(text) == 1769860800.0
 
 
 def with_curves(stopping: dict, curves: list[list[float]], current: list[float], gap: float = 1.0) -> bool:
@@ -300,7 +300,7 @@ def test_study_stopping_by_time() -> None:
     limits = {"maximumRuntimeConstraint": {"maxDuration": "60s"}, "minimumRuntimeConstraint": {"maxDuration": "90s"}}
     both = Engine(study(X, studyStoppingConfig=limits), clock=clock)
     absolute = Engine(
-        study(X, studyStoppingConfig={"maximumRuntimeConstraint": {"endTime": to_timestamp(clock.now + 60)}}),
+        study(X, studyStoppingConfig={"maximumRuntimeConstraint": {"endTime": rfc3339(clock.now + 60)}}),
         clock=clock,
     )
     idle = Engine(study(X, studyStoppingConfig={"maxDurationNoProgress": "30s"}), clock=clock)

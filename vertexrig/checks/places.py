@@ -23,8 +23,3 @@ def told(document: Document, path: str) -> bool:
             if finding.path in (place, "") or (near_miss and finding.path.rpartition(".")[0] == parent):
                 return True
     return False
-
-
-def seconds(duration: object) -> float | None:
-    """The length of a canonical duration such as "3600s", None if there is none."""
-    return float(duration[:-1]) if isinstance(duration, str) and duration.endswith("s") else None

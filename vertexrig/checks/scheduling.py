@@ -5,11 +5,12 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import seconds, told
+from vertexrig.checks.places import told
 from vertexrig.checks.sources import FLEX_DOC, PRACTICE, RESERVATION_DOC, REST, SPOT_DOC, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
 from vertexrig.spec.pools import has_gpu, job_part, machine_path, running, strategy, tpu_name
+from vertexrig.times import duration_seconds
 
 
 def _path(document: Document, key: str) -> str:
@@ -34,7 +35,7 @@ def timeout_unset(document: Document, context: Context) -> Iterator[Problem]:
 
 def timeout_positive(document: Document, context: Context) -> Iterator[Problem]:
     for key in ("timeout", "maxWaitDuration"):
-        length = seconds(job_part(document, "scheduling").get(key))
+        length = duration_seconds(job_part(document, "scheduling").get(key))
         if length is None:
             continue
         if length < 0:
@@ -46,7 +47,7 @@ def timeout_positive(document: Document, context: Context) -> Iterator[Problem]:
 
 def flex_timeout(document: Document, context: Context) -> Iterator[Problem]:
     most = context.catalog.limits.integer("scheduling.flex_start_max_timeout_s")
-    length = seconds(job_part(document, "scheduling").get("timeout"))
+    length = duration_seconds(job_part(document, "scheduling").get("timeout"))
     if strategy(document) == "FLEX_START" and length is not None and length > most:
         text = f"with FLEX_START a job runs at most {most // 86400} days; the timeout is {length / 86400:.3g} days"
         yield Problem(_path(document, "timeout"), text, f"write {most}s or less")
@@ -90,7 +91,7 @@ def flex_reservation(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def max_wait(document: Document, context: Context) -> Iterator[Problem]:
-    length = seconds(job_part(document, "scheduling").get("maxWaitDuration"))
+    length = duration_seconds(job_part(document, "scheduling").get("maxWaitDuration"))
     if length is None or length < 0:
         return
     path = _path(document, "maxWaitDuration")

@@ -14,6 +14,7 @@ from vertexrig.checks.sources import GCLOUD, REST, SDK, TUNING_DOC, join
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
+from vertexrig.times import duration_seconds
 
 _TRIALS_PER_PARAMETER = 10
 _STOPPING_SPECS = ("decayCurveStoppingSpec", "medianAutomatedStoppingSpec", "convexAutomatedStoppingSpec")
@@ -277,8 +278,7 @@ def measurement_selection(document: Document, context: Context) -> Iterator[Prob
 
 
 def _seconds(config: Mapping[str, Any], name: str) -> float | None:
-    text = config.get(name, {}).get("maxDuration")
-    return float(text[:-1]) if isinstance(text, str) else None
+    return duration_seconds(config.get(name, {}).get("maxDuration"))
 
 
 def _past(time: str, today: date) -> bool:

@@ -18,6 +18,7 @@ from vertexrig.package.source.model import TrainerSource
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Sweep
 from vertexrig.render.renderer import Rendered, Renderer
+from vertexrig.spec.names import snake
 
 GCLOUD_REFUSES = "pool-empty-gcloud"
 """The rule on what the API takes and gcloud does not."""
@@ -180,8 +181,8 @@ def _project_names(document: spec.Document, path: str) -> Iterator[str]:
         name, index = match[1], match[2]
         if name:
             here = here.get(name) if isinstance(here, dict) else None
-            snake = re.sub(r"(?<=[a-z0-9])([A-Z])", lambda m: f"_{m[1].lower()}", name)
-            yield _PROJECT_WORDS.get(snake, snake)
+            word = snake(name)
+            yield _PROJECT_WORDS.get(word, word)
             continue
         here = here[int(index)] if isinstance(here, list) and int(index) < len(here) else None
         if isinstance(here, dict):

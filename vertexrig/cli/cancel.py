@@ -8,6 +8,7 @@ import click
 
 from vertexrig.cli import options, remote
 from vertexrig.errors import UsageError
+from vertexrig.spec.states import short
 
 
 @click.command("cancel")
@@ -21,6 +22,6 @@ def command(job: str, file: Path | None, poll: float) -> None:
     vertex = remote.vertex(file)
     found = vertex.lookup(job)
     if found.ended:
-        raise UsageError(f"{found.display_name} has ended already: {found.state.removeprefix('JOB_STATE_')}")
+        raise UsageError(f"{found.display_name} has ended already: {short(found.state)}")
     report.cancel(vertex, found.name, wait=lambda one: click.echo(f"{one.id}  {report.line(one)}"), poll_s=poll)
     options.note("it costs nothing any more")

@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from vertexrig.cli import options, remote
+from vertexrig.spec.states import short
 
 
 @click.command("jobs")
@@ -19,7 +20,8 @@ from vertexrig.cli import options, remote
 @options.format_option("text", "json")
 def command(file: Path | None, all_: bool, live: bool, limit: int, format_: str) -> None:
     """List jobs and sweeps, the newest first; not the jobs of a sweep's trials."""
-    from vertexrig.cloud.vertex import CUSTOM, LIVE, TUNING
+    from vertexrig.cloud.vertex import CUSTOM, TUNING
+    from vertexrig.spec.states import LIVE
     from vertexrig.submit.claims import LABEL
 
     vertex = remote.vertex(file)
@@ -37,5 +39,5 @@ def command(file: Path | None, all_: bool, live: bool, limit: int, format_: str)
     if format_ == "json":
         click.echo(json.dumps({"jobs": [dict(job.data) for job in found]}, indent=2))
         return
-    rows = [(job.id, job.kind, job.display_name, job.state.removeprefix("JOB_STATE_"), job.data.get("createTime")) for job in found]  # fmt: skip
+    rows = [(job.id, job.kind, job.display_name, short(job.state), job.data.get("createTime")) for job in found]  # fmt: skip
     click.echo(options.table(("id", "kind", "name", "state", "created"), rows))

@@ -13,6 +13,7 @@ import click
 
 from vertexrig.cli import options
 from vertexrig.errors import JobFailedError
+from vertexrig.spec.states import short
 from vertexrig.text import shown
 
 if TYPE_CHECKING:
@@ -63,7 +64,7 @@ def command(
 
     watcher = Watcher(
         line=(lambda job, one: None) if quiet else line,
-        state=lambda state: options.note(f"{name}: {state.removeprefix('JOB_STATE_')}"),
+        state=lambda state: options.note(f"{name}: {short(state)}"),
         trial=trial,
     )
     control = Control()
@@ -116,7 +117,7 @@ def _plain(done: Rehearsal) -> dict[str, object]:
 
 
 def _text(done: Rehearsal) -> str:
-    rows = [("state", done.state.removeprefix("JOB_STATE_")), ("seconds", f"{done.seconds:.1f}")]
+    rows = [("state", short(done.state)), ("seconds", f"{done.seconds:.1f}")]
     rows += [(name, f"{value:.4f}") for name, value in done.metrics.items()]
     if done.model:
         rows.append(("model", str(done.model)))

@@ -7,6 +7,7 @@ from pathlib import Path
 from vertexrig.cloud.vertex import TUNING, Job, Vertex
 from vertexrig.errors import JobFailedError, UsageError
 from vertexrig.project import config
+from vertexrig.spec import states
 
 
 def vertex(file: Path | None) -> Vertex:
@@ -25,8 +26,8 @@ def sweep(file: Path | None, name: str) -> Job:
 
 def must_have_succeeded(job: Job) -> None:
     """Raise JobFailedError if a job that has ended did not succeed."""
-    if job.state != "JOB_STATE_SUCCEEDED":
+    if job.state != states.SUCCEEDED:
         lines = job.error.splitlines()
         raise JobFailedError(
-            f"{job.display_name} ended {job.state.removeprefix('JOB_STATE_')}: {lines[0] if lines else ''}".rstrip(": ")
+            f"{job.display_name} ended {states.short(job.state)}: {lines[0] if lines else ''}".rstrip(": ")
         )

@@ -78,14 +78,14 @@ def apply(file: Path | None) -> None:
 @options.format_option("text", "json")
 def list_(file: Path | None, count: int, format_: str) -> None:
     """Show the project file's schedules in words, with their next runs in their own time zone."""
-    from vertexrig.trigger import cron
+    from vertexrig.cloud import cron
 
     loaded = config.load(file)
     rows = []
     for name, one in loaded.project.schedules.items():
         try:
             runs = cron.next_runs(one.cron, one.time_zone, count)
-            words = cron.explain(one.cron)
+            words = cron.words(one.cron)
         except UsageError as error:
             raise loaded.error(str(error), "schedules", name, "cron") from None
         rows.append({"name": name, "run": one.run, "cron": one.cron, "time_zone": one.time_zone, "words": words,

@@ -1,7 +1,7 @@
-"""When a schedule fires: unix-cron in a time zone, and a part of the older English-like format.
+"""Cloud Scheduler's schedules: unix-cron in a time zone, and a part of the older English-like format.
 
-croniter (kept by the Pallets community) finds the next time. It accepts far more than Cloud Scheduler does (seconds,
-`@daily`, hashes), so the text is checked here first. In a night when clocks go back, a time that comes twice fires
+croniter (kept by the Pallets community) finds the next time and cron-descriptor says a line in words. croniter accepts
+far more than Cloud Scheduler does (seconds, `@daily`, hashes), so the text is checked here first. In a night when clocks go back, a time that comes twice fires
 twice; when they go forward, a time that is left out fires when the gap ends.
 """
 
@@ -12,7 +12,8 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from zoneinfo import ZoneInfo
 
-from vertexrig.local.http import ApiError, invalid
+from vertexrig import times
+from vertexrig.errors import UsageError
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
@@ -30,8 +31,12 @@ _EVERY = re.compile(r"every (\d{1,4}) (minutes|mins|hours)(?: synchronized)?")
 _AT = re.compile(r"every ([a-z]+(?:,[a-z]+)*) ([01]?\d|2[0-3]):([0-5]\d)")
 
 
+class ScheduleError(UsageError):
+    """A schedule or time zone that Cloud Scheduler does not take."""
+
+
 @dataclass(frozen=True)
-class Schedule:
+class Timetable:
     """A parsed schedule.
 
     Args:
@@ -59,17 +64,17 @@ def zone_of(name: str) -> tzinfo:
     """The time zone of a tz database name; "" and "utc" are UTC.
 
     Raises:
-        ApiError: 400 when there is none of that name.
+        ScheduleError: There is none of that name.
     """
     if name.lower() in ("", "utc"):
         return timezone.utc
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise _refused(f"{name[:80]!r} is no time zone of the tz database") from None
+        raise ScheduleError(f"{name[:80]!r} is not a time zone of the tz database") from None
 
 
-def parse(text: str, zone: str) -> Schedule:
+def parse(text: str, zone: str) -> Timetable:
     """Read a schedule.
 
     Args:
@@ -77,7 +82,7 @@ def parse(text: str, zone: str) -> Schedule:
         zone: A tz database name.
 
     Raises:
-        ApiError: 400 INVALID_ARGUMENT, naming the field.
+        ScheduleError: It is not a schedule; the message names the field.
     """
     where = zone_of(zone)
     words = " ".join(text.lower().split())
@@ -85,35 +90,73 @@ def parse(text: str, zone: str) -> Schedule:
         return _english(words, where)
     fields = words.split(" ")
     if len(fields) != 5:
-        raise _refused(f"{text[:80]!r} has {len(fields)} fields; unix-cron has 5 (minute hour day month weekday)")
+        raise ScheduleError(f"{text[:80]!r} has {len(fields)} fields; unix-cron has 5 (minute hour day month weekday)")
     for value, (name, low, high, names) in zip(fields, _FIELDS, strict=True):
         for item in value.split(","):
             _check_item(item, name, low, high, names)
-    schedule = Schedule(" ".join(fields), where)
+    schedule = Timetable(" ".join(fields), where)
     try:
-        schedule.after(datetime.now(timezone.utc))
+        schedule.after(times.now())
     except (ValueError, KeyError, OverflowError):
-        raise _refused(f"{text[:80]!r} names no date that ever comes") from None
+        raise ScheduleError(f"{text[:80]!r} names a date that never comes") from None
     return schedule
 
 
-def _english(words: str, zone: tzinfo) -> Schedule:
+def next_runs(text: str, zone: str, count: int = 5, *, after: datetime | None = None) -> list[datetime]:
+    """When a schedule fires next, in its own time zone.
+
+    Args:
+        text: The schedule, as for `parse`.
+        zone: A tz database name.
+        count: How many times.
+        after: From when on; now by default.
+
+    Raises:
+        ScheduleError: The schedule or the zone is wrong.
+    """
+    timetable = parse(text, zone)
+    moment, found = after or times.now(), []
+    for _ in range(count):
+        moment = timetable.after(moment)
+        found.append(moment.astimezone(timetable.zone))
+    return found
+
+
+def words(text: str) -> str:
+    """A schedule in words: `at 03:00, Monday through Friday`; one that is in words already stays.
+
+    Raises:
+        ScheduleError: It is not a schedule.
+    """
+    parse(text, "UTC")
+    if text.lower().startswith("every "):
+        return text
+    from cron_descriptor import CasingTypeEnum, Options, get_description
+
+    options = Options()
+    options.use_24hour_time_format, options.locale_code = True, "en_US"
+    options.casing_type = CasingTypeEnum.Sentence
+    said = str(get_description(" ".join(text.lower().split()), options))
+    return said[:1].lower() + said[1:]
+
+
+def _english(words: str, zone: tzinfo) -> Timetable:
     """The `every ...` formats."""
     match = _EVERY.fullmatch(words)
     if match:
         count = int(match.group(1))
         if count:
             unit = timedelta(hours=1) if match.group(2) == "hours" else timedelta(minutes=1)
-            return Schedule("", zone, count * unit)
+            return Timetable("", zone, count * unit)
     match = _AT.fullmatch(words)
     if match:
         days = match.group(1).split(",")
         numbers = [_day_number(day) for day in days]
         if days == ["day"] or None not in numbers:
             week = "*" if days == ["day"] else ",".join(map(str, numbers))
-            return Schedule(f"{int(match.group(3))} {int(match.group(2))} * * {week}", zone)
-    raise _refused(
-        f"{words[:80]!r} is not read by the local Vertex; it takes unix-cron, 'every N minutes', 'every N hours', "
+            return Timetable(f"{int(match.group(3))} {int(match.group(2))} * * {week}", zone)
+    raise ScheduleError(
+        f"{words[:80]!r} is not a schedule; write unix-cron, 'every N minutes', 'every N hours', "
         "'every day HH:MM' and 'every mon,thu HH:MM'"
     )
 
@@ -129,21 +172,17 @@ def _check_item(item: str, field: str, low: int, high: int, names: tuple[str, ..
     """One part of a comma list: `*`, `n`, `n-m`, each with `/step`."""
     match = _ITEM.fullmatch(item)
     if match is None:
-        raise _refused(f"{item[:40]!r} is no value of the field {field}")
+        raise ScheduleError(f"{item[:40]!r} is not a value of the field {field}")
     ends = [_number(end, low, names) for end in match.groups()[:2] if end is not None]
     if any(end is None or not low <= end <= high for end in ends):
-        raise _refused(f"{item[:40]!r} is outside {low}-{high}, the values of the field {field}")
+        raise ScheduleError(f"{item[:40]!r} is outside {low}-{high}, the values of the field {field}")
     if len(ends) == 2 and (ends[0] or 0) > (ends[1] or 0):
-        raise _refused(f"{item[:40]!r} of the field {field} runs backwards")
+        raise ScheduleError(f"{item[:40]!r} of the field {field} runs backwards")
     if match.group(3) is not None and not 1 <= int(match.group(3)) <= high:
-        raise _refused(f"the step of {item[:40]!r} of the field {field} is outside 1-{high}")
+        raise ScheduleError(f"the step of {item[:40]!r} of the field {field} is outside 1-{high}")
 
 
 def _number(text: str, low: int, names: tuple[str, ...]) -> int | None:
     if text in names:
         return names.index(text) + low
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
-
-
-def _refused(reason: str) -> ApiError:
-    return invalid(f"Schedule or timezone is invalid: {reason}.")

@@ -13,6 +13,7 @@ from typing import Any
 
 from vertexrig.cloud.rest import Answer, Rest, RestError
 from vertexrig.errors import UsageError
+from vertexrig.spec import states
 
 ENDPOINT_VARIABLE = "VERTEXRIG_AIPLATFORM"
 """Environment variable with the base URL of another server, such as a local Vertex."""
@@ -21,14 +22,6 @@ CUSTOM, TUNING = "customJobs", "hyperparameterTuningJobs"
 COLLECTIONS = {"CustomJobSpec": CUSTOM, "HyperparameterTuningJob": TUNING}
 KINDS = {CUSTOM: "CustomJob", TUNING: "HyperparameterTuningJob"}
 
-LIVE = ("JOB_STATE_QUEUED", "JOB_STATE_PENDING", "JOB_STATE_RUNNING")
-ENDED = (
-    "JOB_STATE_SUCCEEDED",
-    "JOB_STATE_FAILED",
-    "JOB_STATE_CANCELLED",
-    "JOB_STATE_EXPIRED",
-    "JOB_STATE_PARTIALLY_SUCCEEDED",
-)
 NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/(customJobs|hyperparameterTuningJobs)/([0-9]+)")
 
 
@@ -68,11 +61,11 @@ class Job:
     @property
     def state(self) -> str:
         """JobState by name."""
-        return str(self.data.get("state", "JOB_STATE_UNSPECIFIED"))
+        return str(self.data.get("state", states.UNSPECIFIED))
 
     @property
     def ended(self) -> bool:
-        return self.state in ENDED
+        return self.state in states.ENDED
 
     @property
     def labels(self) -> Mapping[str, str]:

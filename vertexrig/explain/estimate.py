@@ -13,6 +13,7 @@ from dataclasses import dataclass, replace
 from vertexrig.catalog import Catalog, LineItem, total
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import job_part, parallel_trials, running, strategy
+from vertexrig.times import duration_seconds
 
 _RESERVED = ("ANY_RESERVATION", "SPECIFIC_RESERVATION")
 
@@ -75,7 +76,7 @@ def estimate(document: Document, catalog: Catalog) -> Estimate:
     lines = _merged(line for pool in running(document) for line in _pool_lines(pool, how, catalog))
     usd, complete = total(lines)
     timeout = str(job_part(document, "scheduling").get("timeout", "0s"))
-    written = max(0.0, float(timeout.removesuffix("s")))  # the reading takes nothing but a number and an s
+    written = max(0.0, duration_seconds(timeout) or 0.0)
     trials = None if document.kind == "CustomJobSpec" else max(0, int(document.data.get("maxTrialCount", 0)))
     return Estimate(
         lines=lines,

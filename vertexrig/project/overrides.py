@@ -19,6 +19,7 @@ from vertexrig import typed as schema
 from vertexrig.errors import ConfigError, did_you_mean
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Bound, Job, Sweep
+from vertexrig.times import duration_seconds
 from vertexrig.typed import Scalar
 
 _MACHINE = (
@@ -147,7 +148,7 @@ def _kind(value: Scalar) -> str:
 def _as_number(value: Scalar) -> float | None:
     """A number, or the seconds of a duration such as 3600s."""
     if isinstance(value, str):
-        return float(value[:-1]) if _DURATION.fullmatch(value) else None
+        return duration_seconds(value)
     return None if isinstance(value, bool) else value
 
 

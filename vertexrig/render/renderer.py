@@ -26,6 +26,7 @@ from vertexrig.catalog import Catalog
 from vertexrig.errors import ConfigError, TemplateError, VertexrigError, did_you_mean
 from vertexrig.project import resolve
 from vertexrig.project.config import Loaded
+from vertexrig.spec.names import camel
 
 SUFFIX = ".yaml.j2"
 _SHARED = ("parts", "study")  # templates that are no topology of their own
@@ -358,7 +359,7 @@ def merge(base: Any, over: Any) -> Any:
     if isinstance(base, Mapping) and isinstance(over, Mapping):
         result = dict(base)
         for key, value in over.items():
-            name = _camel(str(key))
+            name = camel(str(key))
             if value is None:
                 result.pop(name, None)
             else:
@@ -374,11 +375,6 @@ def merge(base: Any, over: Any) -> Any:
         if isinstance(over, list)
         else over
     )
-
-
-def _camel(key: str) -> str:
-    head, *rest = key.split("_")
-    return head + "".join(part[:1].upper() + part[1:] for part in rest)
 
 
 def block(data: Any, indent: int = 0) -> list[str]:

@@ -13,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vertexrig.spec.document import Pool
+from vertexrig.spec.names import snake
 
 ROLES = ("chief", "worker", "ps", "evaluator")
 """TF_CONFIG task types by the index of the worker pool (distributed-training page)."""
@@ -185,11 +186,7 @@ def own_environment(entries: Iterable[Mapping[str, Any]], service: Mapping[str, 
 def snake_keys(value: Any) -> Any:
     """Data with the keys of its messages in snake_case, as public logs show the spec inside a replica's variables."""
     if isinstance(value, Mapping):
-        return {_snake(str(k)): v if k == "labels" else snake_keys(v) for k, v in value.items()}
+        return {snake(str(k)): v if k == "labels" else snake_keys(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [snake_keys(item) for item in value]
     return value
-
-
-def _snake(name: str) -> str:
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: "_" + match.group(1).lower(), name)

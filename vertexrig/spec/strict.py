@@ -14,6 +14,7 @@ from typing import Any
 from vertexrig import yamltext
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Finding, Severity
+from vertexrig.times import duration_seconds
 from vertexrig.typed import kind_of, shown
 
 _GCLOUD = "gcloud 528.0.0, run offline 2026-11-20"
@@ -46,7 +47,6 @@ READING_RULES = (
 _SEVERITY = {rule.id: rule.severity for rule in READING_RULES}
 _SOURCE = {rule.id: rule.source for rule in READING_RULES}
 
-_DURATION = re.compile(r"-?[0-9]+(\.[0-9]{1,9})?s")
 _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[-+][0-9]{2}:[0-9]{2})")
 _WRAPPERS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 # google.protobuf.descriptor.FieldDescriptor.TYPE_*: the numbers are protobuf's wire contract
@@ -289,7 +289,8 @@ class Walk:
 
     def well_known(self, value: Any, name: str, raw: yamltext.RawPath, path: str) -> Any:
         if name == "Duration":
-            if isinstance(value, str) and _DURATION.fullmatch(value) and abs(float(value[:-1])) <= 315_576_000_000:
+            seconds = duration_seconds(value)
+            if seconds is not None and abs(seconds) <= 315_576_000_000:
                 return value
             return self.wrong(
                 value,

@@ -10,13 +10,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 
+from vertexrig import times
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import KINDS, LIVE, Vertex
+from vertexrig.cloud.vertex import KINDS, Vertex
 from vertexrig.errors import VertexrigError
 from vertexrig.explain.estimate import Estimate
 from vertexrig.project.model import Budget
+from vertexrig.spec.states import LIVE
 from vertexrig.submit.claims import LABEL, LEASE_S
 
 FOLDER = "vertexrig/days"
@@ -124,7 +126,7 @@ class Ledger:
         """
         if not self.needed:
             return
-        day = datetime.now(timezone.utc).date().isoformat()
+        day = times.now().date().isoformat()
         cents = -int(-estimate.usd_at_most * 100 // 1)
         name = f"{FOLDER}/{day}/{claim}.{cents}.{trials_of(estimate)}"
         self.storage.write(name, b"", generation=0)
@@ -135,7 +137,7 @@ class Ledger:
     def cancel(self, claim: str) -> None:
         """Take a run whose job was certainly not made out of the ledger."""
         if self.needed:
-            day = datetime.now(timezone.utc).date()
+            day = times.now().date()
             for one in (day, day - timedelta(days=1)):  # it may have been midnight in between
                 for item in list(self.storage.list(f"{FOLDER}/{one.isoformat()}/{claim}.")):
                     self.storage.delete(item.name)
@@ -172,11 +174,11 @@ class Ledger:
             for kind in KINDS
             for job in self.vertex.list(kind, filter=f"labels.{LABEL}:* AND ({_LIVE_FILTER})")
         }
-        since = datetime.now(timezone.utc) - timedelta(seconds=self.lease_s)
+        since = times.now() - timedelta(seconds=self.lease_s)
         young = [entry for entry in before if _moment(entry.created) > since]
         if not young:
             return len(live), 0
-        recent = f'labels.{LABEL}:* AND create_time>"{(since - timedelta(minutes=5)).strftime("%Y-%m-%dT%H:%M:%SZ")}"'
+        recent = f'labels.{LABEL}:* AND create_time>"{times.rfc3339(since - timedelta(minutes=5), 0)}"'
         listed = {job.labels.get(LABEL) for kind in KINDS for job in self.vertex.list(kind, filter=recent)}
         return len(live), sum(entry.claim not in listed for entry in young)
 
@@ -187,6 +189,6 @@ def _runs(entries: list[Entry]) -> str:
 
 def _moment(text: str) -> datetime:
     try:
-        return datetime.strptime(text[:19], "%Y-%m-%dT%H:%M:%S").replace(tzinfo=timezone.utc)
+        return times.parse(text)
     except ValueError:
-        return datetime.now(timezone.utc)
+        return times.now()

@@ -8,6 +8,7 @@ from typing import Any
 
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import TUNING, Job, Vertex
+from vertexrig.spec.states import short
 from vertexrig.submit import trials
 from vertexrig.text import shown
 
@@ -78,12 +79,12 @@ def progress(job: Job) -> str:
 def line(job: Job) -> str:
     """A job in one line."""
     more = progress(job)
-    return f"{job.state.removeprefix('JOB_STATE_')}{f'  ({more})' if more else ''}"
+    return f"{short(job.state)}{f'  ({more})' if more else ''}"
 
 
 def page(job: Job, console: str) -> str:
     """A job as a Markdown page: how it went, and for a sweep its best trials and a table of all."""
-    rows = [("name", f"`{job.name}`"), ("state", job.state.removeprefix("JOB_STATE_")), ("console", console)]
+    rows = [("name", f"`{job.name}`"), ("state", short(job.state)), ("console", console)]
     rows += [(key, str(job.data[field])) for key, field in _TIMES.items() if job.data.get(field)]
     rows += (
         [("labels", ", ".join(f"`{key}={value}`" for key, value in sorted(job.labels.items())))] if job.labels else []

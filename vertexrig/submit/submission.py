@@ -6,10 +6,10 @@ import json
 import uuid
 from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from datetime import datetime, timezone
 from functools import cached_property
 from typing import Any
 
+from vertexrig import times
 from vertexrig.catalog import Catalog
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
@@ -366,7 +366,7 @@ def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage
             folder, out = workspace.loaded.path(trainer.path), workspace.loaded.path("build/packages")
             built = package.build(folder, out, tf_version=tf_version, module=trainer.module)
             storage.write(object_name, built.path.read_bytes(), generation=0, content_type="application/gzip")
-        now = datetime.now(timezone.utc).isoformat(timespec="seconds")
+        now = times.rfc3339(times.now(), 0)
         row = {"uri": uri, "tf_version": tf_version, "module": trainer.module, "uploaded": now}
         storage.write(pointer(workspace.loaded, tf_version), json.dumps(row, indent=1).encode())
         done.append(uri)

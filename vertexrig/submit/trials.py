@@ -8,7 +8,6 @@ infeasible never ranks.
 from __future__ import annotations
 
 import math
-import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -17,7 +16,9 @@ from vertexrig import spec as specs
 from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.local.study.objective import Objective
 from vertexrig.local.study.space import Dimension, Space, Value
-from vertexrig.local.study.trial import Measurement, from_timestamp
+from vertexrig.local.study.trial import Measurement
+from vertexrig.spec.names import camel_keys
+from vertexrig.times import seconds_since_1970
 
 # Trial.State in google-cloud-aiplatform 2.7.0, read 2026-11-20
 _STATES = ("STATE_UNSPECIFIED", "REQUESTED", "ACTIVE", "STOPPING", "SUCCEEDED", "INFEASIBLE")
@@ -57,7 +58,7 @@ def study_spec(job: Mapping[str, Any]) -> dict[str, Any]:
 def results(job: Mapping[str, Any]) -> tuple[TrialResult, ...]:
     """Every trial of the job, in the order listed."""
     space = Space(study_spec(job).get("parameters", ()))
-    return tuple(_result(_camel(row), space) for row in job.get("trials") or ())
+    return tuple(_result(camel_keys(row), space) for row in job.get("trials") or ())
 
 
 def best(job: Mapping[str, Any]) -> tuple[TrialResult, ...]:
@@ -335,12 +336,6 @@ def _result(row: Mapping[str, Any], space: Space) -> TrialResult:
     )
 
 
-def _camel(data: Any) -> Any:
-    if isinstance(data, Mapping):
-        return {re.sub(r"_([a-z])", lambda m: m[1].upper(), str(key)): _camel(value) for key, value in data.items()}
-    return [_camel(value) for value in data] if isinstance(data, (list, tuple)) else data
-
-
 def _plain(value: Any) -> Any:
     """A google.protobuf.Value as it is, also from libraries that keep its wrapper."""
     if isinstance(value, Mapping):
@@ -368,4 +363,4 @@ def _instant(when: Any) -> float:
         return float(when.timestamp())
     if not isinstance(when, str):
         raise TypeError(when)
-    return from_timestamp(when)
+    return seconds_since_1970(when)

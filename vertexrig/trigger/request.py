@@ -10,9 +10,10 @@ import math
 import re
 from collections.abc import Mapping
 from dataclasses import dataclass
-from datetime import datetime, timedelta, timezone
+from datetime import datetime, timedelta
 from typing import Any, NoReturn
 
+from vertexrig import times
 from vertexrig.errors import did_you_mean
 from vertexrig.project import overrides
 from vertexrig.project.config import Loaded
@@ -133,9 +134,9 @@ def key(asked: Asked, headers: Mapping[str, str], *, now: datetime | None = None
         return Key("request", asked.request_id)
     job, text = headers.get("x-cloudscheduler-jobname", ""), headers.get("x-cloudscheduler-scheduletime", "")
     if _SCHEDULER_JOB.fullmatch(job) and _SCHEDULER_TIME.fullmatch(text):
-        time = _moment(text)
-        if time is not None and time <= (now or datetime.now(timezone.utc)) + _EARLY:
-            when = time.astimezone(timezone.utc).strftime("%Y-%m-%dT%H:%M:%SZ")
+        time = times.nanoseconds(text)
+        if time is not None and time <= times.nanoseconds_of((now or times.now()) + _EARLY):
+            when = times.rfc3339(times.parse(text), 0)
             return Key("schedule", f"{job.rsplit('/', 1)[-1]} {when} {asked.request.digest}")
     return Key("body", asked.request.digest, WINDOW_S)
 
@@ -203,12 +204,3 @@ def _deeper(value: Any, levels: int) -> bool:
     if levels == 0:
         return True
     return any(_deeper(item, levels - 1) for item in (value.values() if isinstance(value, dict) else value))
-
-
-def _moment(text: str) -> datetime | None:
-    # Python 3.10 reads neither Z nor more than 6 digits of a second
-    plain = re.sub(r"\.\d+", "", text).replace("Z", "+00:00")
-    try:
-        return datetime.fromisoformat(plain)
-    except ValueError:
-        return None

@@ -11,11 +11,12 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from vertexrig.cloud import cron
 from vertexrig.errors import UsageError
 from vertexrig.project import overrides
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Schedule
-from vertexrig.trigger import cron, deploy
+from vertexrig.trigger import deploy
 
 OWNER = "X-Vertexrig-Function"
 Action = Literal["create", "update", "delete", "pause", "resume", "keep"]
@@ -60,7 +61,7 @@ def _job(loaded: Loaded, name: str, schedule: Schedule) -> dict[str, Any]:
     project, retry = loaded.project, schedule.retry_config
     try:
         cron.next_runs(schedule.cron, schedule.time_zone, 1)
-        words = cron.explain(schedule.cron)
+        words = cron.words(schedule.cron)
     except UsageError as error:
         raise loaded.error(str(error), "schedules", name, "cron") from None
     parts = {"run": schedule.run, "set": dict(schedule.set), "args": dict(schedule.args)}

@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
+from datetime import datetime
 from fnmatch import fnmatchcase
 from typing import Any
 
+from vertexrig import times
 from vertexrig.errors import did_you_mean
 from vertexrig.local.http import invalid
 
@@ -171,13 +172,7 @@ def _time(key: str, operator: str, value: str) -> Predicate:
 
 
 def _moment(text: str) -> datetime:
-    main, dot, rest = text.strip().replace("Z", "+00:00").partition(".")
-    if dot:  # Python 3.10 reads exactly 3 or 6 digits
-        digits = re.match(r"[0-9]*", rest)
-        assert digits is not None
-        main, rest = f"{main}.{digits.group()[:6]:0<6}", rest[digits.end() :]
     try:
-        when = datetime.fromisoformat(main + rest)
-    except ValueError:
-        raise invalid(f'Invalid filter: {text[:60]!r} is no time; write it as "2026-01-31T12:00:00Z".') from None
-    return when if when.tzinfo else when.replace(tzinfo=timezone.utc)
+        return times.parse(text)
+    except ValueError as error:
+        raise invalid(f"Invalid filter: {error}.") from None

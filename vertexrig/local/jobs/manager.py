@@ -14,7 +14,7 @@ from vertexrig.errors import VertexrigError
 from vertexrig.local.http import ApiError, not_found
 from vertexrig.local.jobs import resources, validation
 from vertexrig.local.jobs.queue import Queue
-from vertexrig.local.jobs.resources import CUSTOM_JOBS, TERMINAL, Json
+from vertexrig.local.jobs.resources import CUSTOM_JOBS, Json
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.jobs.store import Store, Stored
 from vertexrig.local.runner import Control, JobError, Line, run_job
@@ -22,14 +22,7 @@ from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.lines import SERVICE
 from vertexrig.local.runner.run import job_folder
 from vertexrig.spec.document import Document
-
-QUEUED, PENDING, RUNNING, CANCELLING = (
-    "JOB_STATE_QUEUED",
-    "JOB_STATE_PENDING",
-    "JOB_STATE_RUNNING",
-    "JOB_STATE_CANCELLING",
-)
-CANCELLED, FAILED = "JOB_STATE_CANCELLED", "JOB_STATE_FAILED"
+from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING
 
 
 class Sink(Protocol):
@@ -104,7 +97,7 @@ class Jobs:
     def cancel(self, name: str) -> None:
         """Begin to cancel a job; one that has ended stays as it is."""
         body = self._stored(name).body
-        if body["state"] in TERMINAL:
+        if body["state"] in ENDED:
             return
         if self.queue.withdraw(name):
             self._end(name, CANCELLED, JobError(rules.CANCELLED, "CANCELED"))
@@ -117,7 +110,7 @@ class Jobs:
     def delete(self, name: str) -> None:
         """Forget a job that has ended; 400 for one that has not."""
         body = self._stored(name).body
-        if body["state"] not in TERMINAL:
+        if body["state"] not in ENDED:
             message = f"CustomJob {name} is in state {body['state']} and cannot be deleted. Cancel it first."
             raise ApiError(400, message, status="FAILED_PRECONDITION")
         self.store.remove(name)
@@ -203,7 +196,7 @@ class Jobs:
 
     def _run_with(self, name: str, control: Control) -> None:
         stored = self.store.get(name)
-        if stored is None or stored.body["state"] in TERMINAL:
+        if stored is None or stored.body["state"] in ENDED:
             return
         if stored.body["state"] == CANCELLING:
             control.cancel()
@@ -227,7 +220,7 @@ class Jobs:
 
     def _to(self, name: str, state: str) -> None:
         def edit(body: Json, _: Json) -> bool:
-            if body["state"] == CANCELLING or body["state"] in TERMINAL:
+            if body["state"] == CANCELLING or body["state"] in ENDED:
                 return False
             return resources.move(body, state, running=RUNNING, ended=False)
 
@@ -238,7 +231,7 @@ class Jobs:
         status = {"code": error.code, "message": error.message} if error else None
 
         def edit(body: Json, _: Json) -> bool:
-            return body["state"] in TERMINAL or resources.move(body, state, running=RUNNING, ended=True, error=status)
+            return body["state"] in ENDED or resources.move(body, state, running=RUNNING, ended=True, error=status)
 
         self.store.change(name, edit)
         self._tell(name, state)
@@ -307,7 +300,7 @@ def quota_name(name: str) -> str:
 
 
 def _cancelling(body: Json) -> bool:
-    return body["state"] in TERMINAL or resources.move(body, CANCELLING, running=RUNNING, ended=False)
+    return body["state"] in ENDED or resources.move(body, CANCELLING, running=RUNNING, ended=False)
 
 
 def _replicas(job: Mapping[str, Any]) -> list[str]:

@@ -12,17 +12,12 @@ from typing import Any
 from vertexrig.local.http import ApiError, invalid, not_found
 from vertexrig.local.jobs import resources, validation
 from vertexrig.local.jobs.manager import Jobs, refuse_for_quota
-from vertexrig.local.jobs.resources import MODELS, PIPELINES, TERMINAL, Json
+from vertexrig.local.jobs.resources import MODELS, PIPELINES, Json
 from vertexrig.local.runner.environment import local_path
+from vertexrig.spec.states import ENDED, SUCCEEDED, of_pipeline
 
 CUSTOM_TASK = "custom_task_1.0.0.yaml"
-_STATES = {
-    "JOB_STATE_QUEUED": "PIPELINE_STATE_PENDING", "JOB_STATE_PENDING": "PIPELINE_STATE_PENDING",
-    "JOB_STATE_RUNNING": "PIPELINE_STATE_RUNNING", "JOB_STATE_SUCCEEDED": "PIPELINE_STATE_SUCCEEDED",
-    "JOB_STATE_FAILED": "PIPELINE_STATE_FAILED", "JOB_STATE_CANCELLING": "PIPELINE_STATE_CANCELLING",
-    "JOB_STATE_CANCELLED": "PIPELINE_STATE_CANCELLED",
-}  # fmt: skip
-_ENDED = frozenset({"PIPELINE_STATE_SUCCEEDED", "PIPELINE_STATE_FAILED", "PIPELINE_STATE_CANCELLED"})
+_ENDED = frozenset(map(of_pipeline, ENDED))
 _FIELDS = {
     "displayName", "trainingTaskDefinition", "trainingTaskInputs", "modelToUpload", "labels", "encryptionSpec",
     "modelId", "parentModel", "inputDataConfig",
@@ -114,14 +109,14 @@ class Pipelines:
         if not pipeline or stored is None:
             return
         error = stored.body.get("error")
-        if state == "JOB_STATE_SUCCEEDED":
+        if state == SUCCEEDED:
             error = self._upload(pipeline, stored.hidden["spec"])
             if error:
                 self._move(pipeline, "PIPELINE_STATE_FAILED", error)
                 return
-        if error and state in TERMINAL and error.get("code") != 1:
+        if error and state in ENDED and error.get("code") != 1:
             error = {**error, "message": f"Training failed with:\n{error['message']}"}
-        self._move(pipeline, _STATES[state], error if state in TERMINAL else None)
+        self._move(pipeline, of_pipeline(state), error if state in ENDED else None)
 
     def _move(self, pipeline: str, state: str, error: Mapping[str, Any] | None) -> None:
         def edit(body: Json, _: Json) -> bool:

@@ -5,9 +5,9 @@ from __future__ import annotations
 import re
 import zlib
 from collections.abc import Mapping
-from datetime import datetime, timezone
 from typing import Any
 
+from vertexrig import times
 from vertexrig.local.http import invalid
 from vertexrig.local.runner import new_job_id
 from vertexrig.spec import messages
@@ -17,7 +17,6 @@ Json = dict[str, Any]
 CUSTOM_JOBS, TUNING_JOBS = "customJobs", "hyperparameterTuningJobs"
 PIPELINES, MODELS, OPERATIONS = "trainingPipelines", "models", "operations"
 
-TERMINAL = frozenset({"JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED", "JOB_STATE_EXPIRED"})
 
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9:.-]{0,62}")
 _LOCATION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
@@ -25,12 +24,7 @@ _LOCATION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
 def now() -> str:
     """The present time in RFC 3339, in microseconds."""
-    return datetime.now(timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def seconds_of(time: str) -> float:
-    """Seconds since 1970 of a time of `now`."""
-    return datetime.strptime(time, "%Y-%m-%dT%H:%M:%S.%fZ").replace(tzinfo=timezone.utc).timestamp()
+    return times.rfc3339(times.now())
 
 
 def project_number(project: str) -> str:

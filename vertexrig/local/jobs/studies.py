@@ -13,12 +13,14 @@ from typing import Any
 from vertexrig.errors import VertexrigError
 from vertexrig.local.http import ApiError, not_found
 from vertexrig.local.jobs import resources, validation
-from vertexrig.local.jobs.manager import CANCELLED, CANCELLING, FAILED, PENDING, RUNNING, Jobs, refuse_for_quota
-from vertexrig.local.jobs.resources import TERMINAL, TUNING_JOBS, Json
+from vertexrig.local.jobs.manager import Jobs, refuse_for_quota
+from vertexrig.local.jobs.resources import TUNING_JOBS, Json
 from vertexrig.local.jobs.store import Stored, Trials
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.run import metric_file
 from vertexrig.local.study import Engine, Handle, Outcome, StudyRun, Trial
+from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, RUNNING, SUCCEEDED
+from vertexrig.times import seconds_since_1970
 
 _LOOK_EVERY = 0.2
 """Seconds between two looks at the metric files; the end of a trial is told at once."""
@@ -59,9 +61,9 @@ class _Executor:
         if stored is None:
             return Outcome(False, "The trial's CustomJob was deleted.")
         state = stored.body["state"]
-        if state not in TERMINAL:
+        if state not in ENDED:
             return None
-        return Outcome(state == "JOB_STATE_SUCCEEDED", str((stored.body.get("error") or {}).get("message", "")))
+        return Outcome(state == SUCCEEDED, str((stored.body.get("error") or {}).get("message", "")))
 
     def stop(self, handle: Handle) -> None:
         """Cancel a trial's job."""
@@ -151,7 +153,7 @@ class Studies:
 
     def cancel(self, name: str) -> None:
         """Begin to cancel a tuning job and its trials."""
-        if self._stored(name).body["state"] in TERMINAL:
+        if self._stored(name).body["state"] in ENDED:
             return
         self._move(name, CANCELLING)
         run = self._runs.get(name)
@@ -162,7 +164,7 @@ class Studies:
     def delete(self, name: str) -> None:
         """Forget a tuning job that has ended; its custom jobs stay."""
         body = self._stored(name).body
-        if body["state"] not in TERMINAL:
+        if body["state"] not in ENDED:
             message = (
                 f"HyperparameterTuningJob {name} is in state {body['state']} and cannot be deleted. Cancel it first."
             )
@@ -174,7 +176,7 @@ class Studies:
         thread = self._threads.get(name)
         if thread is not None:
             thread.join(timeout)
-        return bool(self._stored(name).body["state"] in TERMINAL)
+        return bool(self._stored(name).body["state"] in ENDED)
 
     # life of the server
 
@@ -203,7 +205,7 @@ class Studies:
 
     def _changed(self, name: str, state: str) -> None:
         """A custom job changed; wake its study if a trial has ended."""
-        if state in TERMINAL:
+        if state in ENDED:
             stored = self.store.get(name)
             study = str(stored.hidden.get("study", "")) if stored else ""
             if study:
@@ -254,7 +256,7 @@ class Studies:
         data, wake = stored.hidden["spec"], self._wakes[name]
         trials = _Told(self.store.trials(name), self.on_trial)
         settings = self.jobs.settings
-        created = resources.seconds_of(stored.body["createTime"])
+        created = seconds_since_1970(stored.body["createTime"])
         engine = Engine(
             data["studySpec"], seed=settings.seed, strict=settings.strict, trials=trials.load(), created=created
         )
@@ -279,9 +281,9 @@ class Studies:
 
     def _move(self, name: str, state: str, error: Mapping[str, Any] | None = None) -> None:
         def edit(body: Json, _: Json) -> bool:
-            if body["state"] in TERMINAL or (body["state"] == CANCELLING and state == RUNNING):
-                return body["state"] in TERMINAL
-            return resources.move(body, state, running=RUNNING, ended=state in TERMINAL, error=error)
+            if body["state"] in ENDED or (body["state"] == CANCELLING and state == RUNNING):
+                return body["state"] in ENDED
+            return resources.move(body, state, running=RUNNING, ended=state in ENDED, error=error)
 
         self.store.change(name, edit)
 

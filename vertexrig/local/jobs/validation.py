@@ -15,6 +15,7 @@ from vertexrig import spec
 from vertexrig.finding import Finding, Severity
 from vertexrig.local.http import ApiError, invalid
 from vertexrig.spec import messages
+from vertexrig.spec.names import snake
 
 Json = dict[str, Any]
 
@@ -31,11 +32,6 @@ _LABELS = (
     "be less than 64 characters in length, and must be less that 128 bytes in length when encoded in UTF-8."
 )
 _DISPLAY_NAME_LIMIT = 128
-
-
-def snake_path(path: str) -> str:
-    """A path in the service's spelling: `workerPoolSpecs[0].machineSpec` -> `worker_pool_specs[0].machine_spec`."""
-    return re.sub(r"(?<=[a-z0-9])([A-Z])", lambda match: "_" + match.group(1).lower(), path)
 
 
 def found_errors(problems: Iterable[tuple[str, str]]) -> ApiError:
@@ -136,15 +132,13 @@ def _refuse(
     if broken:
         raise _json_errors([_json_message(finding, json_path) for finding in broken], json_path)
     problems = [*_outer_problems(outer)]
-    problems += [(prefix + snake_path(f.path), f.message) for f in reading]
+    problems += [(prefix + snake(f.path), f.message) for f in reading]
     if checks and not reading:
         problems += [
-            (prefix + snake_path(f.path), f.message) for f in _checked(document, region) if f.severity is Severity.ERROR
+            (prefix + snake(f.path), f.message) for f in _checked(document, region) if f.severity is Severity.ERROR
         ]
     if not problems and not document.job.get("workerPoolSpecs"):
-        problems.append(
-            (f"{prefix}{snake_path(document.job_path)}worker_pool_specs", "Worker pool specs are required.")
-        )
+        problems.append((f"{prefix}{snake(document.job_path)}worker_pool_specs", "Worker pool specs are required."))
     if problems:
         raise found_errors(problems)
 
@@ -174,7 +168,7 @@ def _label_fits(key: str, value: str) -> bool:
 
 
 def _json_message(finding: Finding, json_path: str) -> str:
-    path = snake_path(finding.path)
+    path = snake(finding.path)
     holder, _, _ = path.rpartition(".")
     if finding.id == "unknown-field":
         name = finding.path.rpartition(".")[2]

@@ -14,7 +14,7 @@ from starlette.responses import JSONResponse, Response
 from vertexrig.local.http import Endpoint, Json, endpoint, in_thread, invalid, read_json
 from vertexrig.local.logs.query import SEVERITIES, parse
 from vertexrig.local.logs.store import LogStore
-from vertexrig.local.logs.times import nanoseconds
+from vertexrig.times import nanoseconds
 
 Values = Mapping[str, str]
 PAGE_LIMIT = 1000

@@ -12,7 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vertexrig.local.http import ApiError, invalid
-from vertexrig.local.logs.times import nanoseconds
+from vertexrig.times import nanoseconds
 
 SEVERITIES = {
     "DEFAULT": 0,

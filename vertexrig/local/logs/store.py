@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
+from vertexrig import times
 from vertexrig.local.http import Json
-from vertexrig.local.logs import times
 from vertexrig.local.logs.query import SEVERITIES, Node, bounds, matches
 from vertexrig.local.sqlite import Database
 
@@ -125,14 +125,21 @@ class LogStore:
     def _insert(self, body: Json, timestamp: datetime | int | None) -> None:
         """Store an entry under a new insertId, or its own. Called in a transaction."""
         now = time.time_ns()
-        when = now if timestamp is None else timestamp if isinstance(timestamp, int) else times.of_datetime(timestamp)
+        when = (
+            now if timestamp is None else timestamp if isinstance(timestamp, int) else times.nanoseconds_of(timestamp)
+        )
         labels = body["resource"].get("labels", {})
         connection = self.database.connection
         values = (when, str(labels.get("job_id", "")), str(labels.get("task_name", "")))
         cursor = connection.execute("INSERT INTO entries VALUES (NULL, ?, '', ?, ?, '')", values)
         # Fixed width, so that ids sort as text the way they were made: gcloud goes on after the last one it saw.
         insert_id = str(body.get("insertId") or f"{cursor.lastrowid:016d}")
-        full = {**body, "insertId": insert_id, "timestamp": times.text(when), "receiveTimestamp": times.text(now)}
+        full = {
+            **body,
+            "insertId": insert_id,
+            "timestamp": times.rfc3339_ns(when),
+            "receiveTimestamp": times.rfc3339_ns(now),
+        }
         text = json.dumps(full)
         connection.execute(
             "UPDATE entries SET insert_id = ?, entry = ? WHERE id = ?", (insert_id, text, cursor.lastrowid)

@@ -8,9 +8,10 @@ import time
 from collections.abc import Callable
 from contextlib import suppress
 from dataclasses import dataclass
-from datetime import datetime, timezone
 from pathlib import Path
 from typing import Any, TextIO
+
+from vertexrig import times
 
 SERVICE = "service"
 """Task name of the lines the service itself writes."""
@@ -43,7 +44,7 @@ class Line:
     @property
     def timestamp(self) -> str:
         """The time in RFC 3339, in microseconds."""
-        return datetime.fromtimestamp(self.time, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
+        return times.rfc3339(self.time)
 
 
 OnLine = Callable[[Line], None]

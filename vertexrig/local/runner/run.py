@@ -20,14 +20,8 @@ from vertexrig.local.runner.lines import SERVICE, Line, LogFiles, OnLine
 from vertexrig.local.runner.options import Control, RunOptions, new_job_id
 from vertexrig.local.runner.policy import Action
 from vertexrig.spec import cluster
+from vertexrig.spec.states import CANCELLED, CANCELLING, FAILED, PENDING, RUNNING, SUCCEEDED
 
-PENDING, RUNNING, SUCCEEDED, FAILED = (
-    "JOB_STATE_PENDING",
-    "JOB_STATE_RUNNING",
-    "JOB_STATE_SUCCEEDED",
-    "JOB_STATE_FAILED",
-)
-CANCELLING, CANCELLED = "JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED"
 SUSPENDED = "SUSPENDED"
 """Not a state of the service: the run was broken off by `Control.suspend` and can be taken up again."""
 

@@ -12,10 +12,10 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from vertexrig.local.http import ApiError, Endpoint, endpoint, invalid, not_found, query_int, read_json
-from vertexrig.local.scheduler.clock import text
 from vertexrig.local.scheduler.engine import Engine
 from vertexrig.local.scheduler.jobs import NAME, changed, complete, read
 from vertexrig.local.scheduler.store import Stored
+from vertexrig.times import rfc3339
 
 Values = Mapping[str, str]
 
@@ -46,7 +46,7 @@ class SchedulerApi:
                 f'Job name must be formatted: "{parent}/jobs/<JOB_ID>", where <JOB_ID> has 1 to 500 letters, digits, '
                 f"'-' and '_', not {name[:200]!r}."
             )
-        stored = Stored(complete({**job, "name": name}), "ENABLED", text(self.engine.clock.now()))
+        stored = Stored(complete({**job, "name": name}), "ENABLED", rfc3339(self.engine.clock.now(), None))
         if not self.store.insert(stored):
             raise ApiError(409, f"Job [{name}] already exists.")
         return JSONResponse(self.engine.plan(stored).resource())
@@ -76,7 +76,7 @@ class SchedulerApi:
         body = read(await read_json(request))
         old = self._stored(values)
         job = complete(changed(old.job, body, asked.get("updateMask") or asked.get("update_mask") or ""))
-        new = self.store.save(replace(old, job=job, updated=text(self.engine.clock.now())))
+        new = self.store.save(replace(old, job=job, updated=rfc3339(self.engine.clock.now(), None)))
         return JSONResponse(self.engine.plan(new).resource())
 
     async def delete(self, request: Request, values: Values) -> Response:

@@ -8,12 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from vertexrig.cloud.cron import parse
-from vertexrig.local.http import ApiError, Json
-from vertexrig.local.scheduler.clock import Clock, SystemClock, text
+from vertexrig.cloud.cron import ScheduleError, parse
+from vertexrig.local.clock import Clock, SystemClock
+from vertexrig.local.http import Json
 from vertexrig.local.scheduler.delivery import Options, Outcome, deliver
 from vertexrig.local.scheduler.jobs import seconds
 from vertexrig.local.scheduler.store import Attempt, JobStore, Stored
+from vertexrig.times import rfc3339
 
 
 def backoff(retry: Json, number: int) -> float:
@@ -93,12 +94,12 @@ class Engine:
     def _next(self, stored: Stored, after: datetime) -> datetime | None:
         try:
             due = parse(stored.job["schedule"], stored.job.get("timeZone", "")).after(after)
-        except ApiError:
+        except ScheduleError:
             # A time zone that this machine knew when the job was made, and no longer does.
             self.due.pop(stored.name, None)
             return None
         self.due[stored.name] = due
-        self.store.note(stored.name, scheduleTime=text(due))
+        self.store.note(stored.name, scheduleTime=rfc3339(due, None))
         return due
 
     def forget(self, name: str) -> None:
@@ -173,23 +174,23 @@ class Engine:
 
     async def _sleep(self, name: str, until: datetime, paused: bool) -> None:
         """Wait for a retry's time, or for the job to be paused or deleted."""
-        self.store.note(name, scheduleTime=text(until))
+        self.store.note(name, scheduleTime=rfc3339(until, None))
         while self.clock.now() < until and self._paused(name) == paused:
             # Its own event: the loop clears the shared one.
             await self.clock.wait(asyncio.Event(), min(until, self.clock.now() + timedelta(seconds=0.5)))
         following = self.due.get(name)
-        self.store.note(name, scheduleTime=text(following) if following else None)
+        self.store.note(name, scheduleTime=rfc3339(following, None) if following else None)
 
     async def _attempt(self, stored: Stored, schedule_time: datetime, number: int, duplicate: bool = False) -> Outcome:
         """One request, recorded in the job and in the attempts."""
-        started, when = text(self.clock.now()), text(schedule_time)
+        started, when = rfc3339(self.clock.now(), None), rfc3339(schedule_time, None)
         self.store.note(stored.name, lastAttemptTime=started)
         try:
             outcome = await deliver(stored.job, when, self.options)
         except Exception as error:  # one job's trouble must not stop the others
             outcome = Outcome(13, f"{type(error).__name__}: {error}", final=True)
         if self.store.get(stored.name) is not None:
-            ended = text(self.clock.now())
+            ended = rfc3339(self.clock.now(), None)
             a = Attempt(stored.name, when, number, duplicate, started, ended, outcome.code, outcome.message)
             self.store.record(a)
             status = {"code": outcome.code, "message": outcome.message} if outcome.code else {}

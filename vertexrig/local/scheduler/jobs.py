@@ -12,8 +12,10 @@ from collections.abc import Callable, Mapping
 from typing import Any
 from urllib.parse import urlsplit
 
-from vertexrig.cloud.cron import parse
+from vertexrig.cloud.cron import ScheduleError, parse
 from vertexrig.local.http import ApiError, Json, invalid
+from vertexrig.spec.names import camel
+from vertexrig.times import duration_seconds
 
 METHODS = ("HTTP_METHOD_UNSPECIFIED", "POST", "GET", "HEAD", "PUT", "DELETE", "PATCH", "OPTIONS")
 """HttpMethod by number: clients send names or numbers."""
@@ -35,7 +37,7 @@ DEFAULT_RETRY = {
 
 def seconds(duration: str) -> float:
     """A protobuf duration, already checked, in seconds."""
-    return float(duration[:-1])
+    return duration_seconds(duration) or 0.0
 
 
 def _text(value: Any, path: str) -> str:
@@ -156,7 +158,10 @@ def complete(job: Json) -> Json:
     target = job.get("httpTarget")
     if not job.get("schedule"):
         raise invalid("Job schedule is required.")
-    parse(job["schedule"], job.get("timeZone", ""))
+    try:
+        parse(job["schedule"], job.get("timeZone", ""))
+    except ScheduleError as error:
+        raise invalid(f"Schedule or timezone is invalid: {error}.") from None
     if len(job.get("description", "")) > TEXT_LIMIT:
         raise invalid(f"Job description has more than {TEXT_LIMIT} characters.")
     if not target:
@@ -217,9 +222,7 @@ def changed(old: Json, body: Json, mask: str) -> Json:
         body: The job of the request, read by `read`.
         mask: Comma-separated paths, camelCase or snake_case; empty means every field that `body` has.
     """
-    paths = [
-        re.sub(r"_([a-z])", lambda m: m.group(1).upper(), part.strip()) for part in mask.split(",") if part.strip()
-    ]
+    paths = [camel(part.strip()) for part in mask.split(",") if part.strip()]
     result: Json = dict(old)
     for path in paths or [key for key in body if key != "name"]:
         result = _replaced(result, body, path.split("."), path, "job")

@@ -8,10 +8,10 @@ from __future__ import annotations
 import base64
 import mimetypes
 from collections.abc import Callable, Mapping
-from datetime import datetime, timezone
 from typing import Any
 from urllib.parse import quote
 
+from vertexrig import times
 from vertexrig.local.http import Json, invalid
 from vertexrig.local.storage.records import Bucket, Object
 
@@ -120,8 +120,7 @@ def guess_type(name: str) -> str:
 
 def time_text(microseconds: int) -> str:
     """RFC 3339 with milliseconds, as Cloud Storage writes times."""
-    moment = datetime.fromtimestamp(microseconds / 1e6, tz=timezone.utc)
-    return moment.strftime("%Y-%m-%dT%H:%M:%S.") + f"{moment.microsecond // 1000:03d}Z"
+    return times.rfc3339(microseconds / 1e6, 3)
 
 
 def etag(*parts: int) -> str:

@@ -13,7 +13,9 @@ from typing import Any, Protocol
 from vertexrig.errors import VertexrigError
 from vertexrig.local.study.engine import Engine, StudyExhausted
 from vertexrig.local.study.metrics import MetricFile
-from vertexrig.local.study.trial import Trial, TrialState, from_timestamp
+from vertexrig.local.study.trial import Trial, TrialState
+from vertexrig.spec import states
+from vertexrig.times import seconds_since_1970
 
 CANCELLED = "The tuning job was cancelled."
 
@@ -151,12 +153,12 @@ class StudyRun:
             self._resume()
         for trial_id in list(self._running):
             self._look(trial_id)
-        if self._cancel.is_set() and (self._ending is None or self._ending.state != "JOB_STATE_FAILED"):
-            self._end(StudyResult("JOB_STATE_CANCELLED", CANCELLED), stop=True)
-        if self._running and (self._ending is None or self._ending.state == "JOB_STATE_SUCCEEDED"):
+        if self._cancel.is_set() and (self._ending is None or self._ending.state != states.FAILED):
+            self._end(StudyResult(states.CANCELLED, CANCELLED), stop=True)
+        if self._running and (self._ending is None or self._ending.state == states.SUCCEEDED):
             reason = self.engine.interrupted()
             if reason:
-                self._end(StudyResult("JOB_STATE_SUCCEEDED", reason), stop=True)
+                self._end(StudyResult(states.SUCCEEDED, reason), stop=True)
         while self._ending is None and len(self._running) < self.parallel:
             self._start_next()
         if self._ending is not None and not self._running:
@@ -176,7 +178,7 @@ class StudyRun:
     def _start_next(self) -> None:
         trials = self.engine.trials
         if len(trials) >= self.max_trial_count:
-            self._end(StudyResult("JOB_STATE_SUCCEEDED", f"All {len(trials)} trials are made."))
+            self._end(StudyResult(states.SUCCEEDED, f"All {len(trials)} trials are made."))
             return
         reason = self.engine.done()
         if reason is None:
@@ -191,7 +193,7 @@ class StudyRun:
                 self.store.save(trial.record())
                 self._start(trial)
                 return
-        self._end(StudyResult("JOB_STATE_SUCCEEDED", reason))
+        self._end(StudyResult(states.SUCCEEDED, reason))
 
     def _start(self, trial: Trial) -> None:
         try:
@@ -203,7 +205,7 @@ class StudyRun:
         trial.custom_job = handle.custom_job
         known = max((own.elapsed for own in trial.measurements), default=-1.0)
         metric_ids = [metric.id for metric in self.engine.objective.metrics]
-        started = from_timestamp(trial.start_time)
+        started = seconds_since_1970(trial.start_time)
         file = MetricFile(handle.metric_file, metric_ids, started=started, after=known, clock=self.engine.clock)
         self._running[trial.id] = (handle, file)
         self.store.save(trial.record())
@@ -266,4 +268,4 @@ class StudyRun:
             message = (
                 f"{failed} of {len(ended)} ended trials failed ({rule}). Trial {last.id}: {last.infeasible_reason}"
             )
-            self._end(StudyResult("JOB_STATE_FAILED", message), stop=True)
+            self._end(StudyResult(states.FAILED, message), stop=True)

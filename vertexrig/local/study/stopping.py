@@ -12,7 +12,8 @@ from statistics import NormalDist, fmean, median, stdev
 from typing import Any
 
 from vertexrig.local.study.objective import Metric
-from vertexrig.local.study.trial import Trial, TrialState, from_duration, from_timestamp
+from vertexrig.local.study.trial import Trial, TrialState
+from vertexrig.times import duration_seconds, seconds_since_1970
 
 Curve = list[tuple[float, float]]
 MEDIAN_LEAST_TRIALS = 3
@@ -139,11 +140,11 @@ def _no_progress(
         value = goal.sign * final.metrics[goal.id] if final and goal.id in final.metrics else -math.inf
         since += 1
         if value > best:
-            best, since, improved = value, 0, from_timestamp(trial.end_time)
+            best, since, improved = value, 0, seconds_since_1970(trial.end_time)
     many = int(config.get("maxNumTrialsNoProgress", 0))
     if many and since >= many:
         return f"studyStoppingConfig.maxNumTrialsNoProgress: {since} trials in a row brought no better {goal.id}"
-    long = from_duration(config.get("maxDurationNoProgress"))
+    long = duration_seconds(config.get("maxDurationNoProgress")) or 0.0
     if long and now - improved >= long:
         return f"studyStoppingConfig.maxDurationNoProgress: no better {goal.id} for {now - improved:.0f} s"
     return None
@@ -153,8 +154,8 @@ def _passed(constraint: Mapping[str, Any] | None, created: float, now: float, *,
     if not constraint:
         return unset
     if "endTime" in constraint:
-        return now >= from_timestamp(str(constraint["endTime"]))
-    return now - created >= from_duration(constraint.get("maxDuration"))
+        return now >= seconds_since_1970(str(constraint["endTime"]))
+    return now - created >= (duration_seconds(constraint.get("maxDuration")) or 0.0)
 
 
 def _at(points: Curve, x: float) -> float:

@@ -8,9 +8,10 @@ from __future__ import annotations
 from bisect import insort
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from datetime import datetime, timezone
 from enum import Enum
 from typing import Any
+
+from vertexrig import times
 
 
 class TrialState(str, Enum):
@@ -36,32 +37,6 @@ _NEXT = {
 }
 
 
-def to_timestamp(seconds: float) -> str:
-    """Seconds since 1970 as `2026-01-31T12:00:00.000000Z`."""
-    return datetime.fromtimestamp(seconds, timezone.utc).strftime("%Y-%m-%dT%H:%M:%S.%fZ")
-
-
-def from_timestamp(text: str) -> float:
-    """Seconds since 1970 of an RFC 3339 time; digits beyond microseconds are dropped."""
-    main, _, rest = text.replace("z", "Z").replace("Z", "+00:00").partition(".")
-    if rest:  # Python 3.10 reads exactly 3 or 6 digits
-        digits = rest[: len(rest) - len(rest.lstrip("0123456789"))]
-        main, rest = f"{main}.{digits[:6]:0<6}", rest[len(digits) :]
-    when = datetime.fromisoformat(main + rest)
-    return (when if when.tzinfo else when.replace(tzinfo=timezone.utc)).timestamp()
-
-
-def to_duration(seconds: float) -> str:
-    """Seconds as a protobuf duration with 0, 3 or 6 decimals, as protobuf prints it: `12.500s`."""
-    text = f"{seconds:.6f}"
-    return text.removesuffix("000").removesuffix(".000") + "s"
-
-
-def from_duration(text: Any) -> float:
-    """Seconds of a protobuf duration, `12.5s`."""
-    return float(str(text or "0s").removesuffix("s"))
-
-
 @dataclass(frozen=True)
 class Measurement:
     """What a trial reported at one point.
@@ -84,12 +59,12 @@ class Measurement:
     def to_dict(self) -> dict[str, Any]:
         """As REST lists it; int64 travels as text."""
         metrics = [{"metricId": name, "value": value} for name, value in self.metrics.items()]
-        return {"elapsedDuration": to_duration(self.elapsed), "stepCount": str(self.step), "metrics": metrics}
+        return {"elapsedDuration": times.duration(self.elapsed), "stepCount": str(self.step), "metrics": metrics}
 
     @classmethod
     def from_dict(cls, data: Mapping[str, Any]) -> Measurement:
         metrics = {str(row["metricId"]): float(row.get("value", 0.0)) for row in data.get("metrics", ())}
-        return cls(int(data.get("stepCount", 0)), from_duration(data.get("elapsedDuration")), metrics)
+        return cls(int(data.get("stepCount", 0)), times.duration_seconds(data.get("elapsedDuration")) or 0.0, metrics)
 
 
 @dataclass
@@ -136,9 +111,9 @@ class Trial:
             raise ValueError(f"trial {self.id} cannot go from {self.state.value} to {state.value}")
         self.state = state
         if state is TrialState.ACTIVE:
-            self.start_time = to_timestamp(at)
+            self.start_time = times.rfc3339(at)
         elif state.ended:
-            self.end_time = to_timestamp(at)
+            self.end_time = times.rfc3339(at)
 
     def add(self, measurements: Iterable[Measurement]) -> bool:
         """Take in measurements; True if any was new.

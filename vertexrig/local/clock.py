@@ -36,13 +36,3 @@ class SystemClock:
             await asyncio.wait_for(event.wait(), timeout=left)
         except asyncio.TimeoutError:
             return
-
-
-def text(moment: datetime) -> str:
-    """RFC 3339 in UTC, with microseconds only if there are any."""
-    return moment.astimezone(timezone.utc).replace(tzinfo=None).isoformat() + "Z"
-
-
-def read(value: str) -> datetime:
-    """The time of a text written by `text`."""
-    return datetime.fromisoformat(value.replace("Z", "+00:00"))

@@ -1,0 +1,264 @@
+"""Measures the structure of the tool's code: rooms, layers, import depth, cycles, repeated class names, lines.
+
+`python tools/rooms.py` prints the numbers that CONTRIBUTING shows; `tests/test_rooms.py` holds the rules.
+"""
+
+from __future__ import annotations
+
+import argparse
+import ast
+import sys
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+
+# From the lowest to the highest: a module imports from its own layer or from one below.
+LAYERS: tuple[tuple[str, ...], ...] = (
+    ("",),  # the modules beside the rooms, and the package's own __init__
+    ("catalog",),
+    ("spec",),
+    ("cloud",),
+    ("project",),
+    ("package", "package.source"),
+    ("render",),
+    ("checks",),
+    ("explain",),
+    ("submit",),
+    ("local",),
+    ("trigger",),
+    ("cli",),
+)
+# The same inside the local Vertex: a room there imports from its own line or from one above it in this list.
+LOCAL_LAYERS: tuple[tuple[str, ...], ...] = (
+    ("http", "sqlite", "clock", "hints"),
+    ("storage", "logs", "scheduler", "study", "runner"),
+    ("jobs",),
+    ("",),
+)
+
+
+@dataclass(frozen=True)
+class Module:
+    """One module of the tool.
+
+    Args:
+        name: Its dotted name without `vertexrig.`; "" for the package itself.
+        file: Where it is.
+        is_room: Whether it is the `__init__` of a folder.
+    """
+
+    name: str
+    file: Path
+    is_room: bool
+
+    @cached_property
+    def tree(self) -> ast.Module:
+        return ast.parse(self.file.read_text(encoding="utf-8"))
+
+    @property
+    def lines(self) -> int:
+        return len(self.file.read_text(encoding="utf-8").splitlines())
+
+    @property
+    def room(self) -> str:
+        """The first part of the name if it is in a folder, else ""."""
+        return self.name.partition(".")[0] if "." in self.name or self.is_room else ""
+
+
+class House:
+    """The modules of a package and what each imports.
+
+    Args:
+        folder: The package's folder.
+    """
+
+    def __init__(self, folder: Path) -> None:
+        self.package = folder.name
+        self.modules = {module.name: module for module in _modules(folder)}
+
+    def imported(self, module: Module, *, at_top_only: bool = False) -> set[str]:
+        """Names of the package's own modules that `module` imports, at its top or inside a function."""
+        nodes: Iterable[ast.AST] = module.tree.body if at_top_only else ast.walk(module.tree)
+        found: set[str] = set()
+        for node in nodes:
+            if isinstance(node, ast.Import):
+                found |= {name for alias in node.names if (name := self._own(alias.name)) is not None}
+            elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
+                below = {self._own(f"{node.module}.{alias.name}") for alias in node.names}
+                inner = {name for name in below if name is not None}
+                own = self._own(node.module)
+                found |= inner or ({own} if own is not None else set())
+        return found - {module.name}
+
+    def _own(self, dotted: str) -> str | None:
+        first, _, rest = dotted.partition(".")
+        return rest if first == self.package and rest in self.modules else None
+
+    @cached_property
+    def graph(self) -> dict[str, set[str]]:
+        """Every module with all it imports."""
+        return {name: self.imported(module) for name, module in self.modules.items()}
+
+    @property
+    def rooms(self) -> list[str]:
+        """Folders that hold modules."""
+        return sorted(module.name for module in self.modules.values() if module.is_room and module.name)
+
+    @property
+    def flat(self) -> list[str]:
+        """Modules beside the rooms."""
+        return sorted(module.file.name for module in self.modules.values() if not module.room)
+
+    def upward(self) -> list[str]:
+        """Imports that run up the list of layers."""
+        height = {room: level for level, rooms in enumerate(LAYERS) for room in rooms}
+        return [
+            f"{name or '__init__'} imports {other}"
+            for name, others in sorted(self.graph.items())
+            for other in sorted(others)
+            if name != "__main__" and height[self.modules[other].room] > height[self.modules[name].room]
+        ]
+
+    def upward_in_local(self) -> list[str]:
+        """Imports inside `local` that run up its own list of layers."""
+        height = {part: level for level, parts in enumerate(LOCAL_LAYERS) for part in parts}
+
+        def level(name: str) -> int:
+            part = name.split(".")[1] if name.count(".") else ""
+            return height.get(part, height[""])
+
+        return [
+            f"{name} imports {other}"
+            for name, others in sorted(self.graph.items())
+            for other in sorted(others)
+            if name.startswith("local") and other.startswith("local.") and level(other) > level(name)
+        ]
+
+    def cycles(self) -> list[list[str]]:
+        """Groups of modules that import each other, whether at the top or inside a function."""
+        return [sorted(group) for group in _components(self.graph) if len(group) > 1]
+
+    def depth(self) -> int:
+        """Modules in the longest chain of imports."""
+        group_of = {name: index for index, group in enumerate(_components(self.graph)) for name in group}
+        edges: dict[int, set[int]] = defaultdict(set)
+        for name, others in self.graph.items():
+            edges[group_of[name]] |= {group_of[other] for other in others} - {group_of[name]}
+        known: dict[int, int] = {}
+
+        def below(group: int) -> int:
+            if group not in known:
+                known[group] = 1 + max((below(other) for other in edges[group]), default=0)
+            return known[group]
+
+        return max(map(below, set(group_of.values())), default=0)
+
+    def chain(self) -> list[str]:
+        """One of the longest chains of imports, from its top."""
+        known: dict[str, list[str]] = {}
+
+        def longest(name: str, seen: frozenset[str]) -> list[str]:
+            if name not in known:
+                tails = [longest(other, seen | {name}) for other in self.graph[name] if other not in seen]
+                known[name] = [name, *max(tails, key=len, default=[])]
+            return known[name]
+
+        return max((longest(name, frozenset({name})) for name in self.modules), key=len, default=[])
+
+    def repeated_classes(self) -> dict[str, list[str]]:
+        """Class names that are defined in more than one module."""
+        places: dict[str, list[str]] = defaultdict(list)
+        for name, module in sorted(self.modules.items()):
+            for node in ast.walk(module.tree):
+                if isinstance(node, ast.ClassDef):
+                    places[node.name].append(name)
+        return {name: where for name, where in sorted(places.items()) if len(where) > 1}
+
+    def lines(self) -> Mapping[str, int]:
+        """Lines by room."""
+        counted: Counter[str] = Counter()
+        for module in self.modules.values():
+            counted[module.room] += module.lines
+        return counted
+
+
+def _modules(folder: Path) -> Iterable[Module]:
+    for file in sorted(folder.rglob("*.py")):
+        parts = file.relative_to(folder).with_suffix("").parts
+        is_room = parts[-1] == "__init__"
+        yield Module(".".join(parts[:-1] if is_room else parts), file, is_room)
+
+
+def _components(graph: Mapping[str, set[str]]) -> list[set[str]]:
+    """Strongly connected groups (Tarjan), each after the groups it imports."""
+    index: dict[str, int] = {}
+    low: dict[str, int] = {}
+    stack: list[str] = []
+    found: list[set[str]] = []
+
+    def visit(name: str) -> None:
+        index[name] = low[name] = len(index)
+        stack.append(name)
+        for other in graph[name]:
+            if other not in index:
+                visit(other)
+                low[name] = min(low[name], low[other])
+            elif other in stack:
+                low[name] = min(low[name], index[other])
+        if low[name] == index[name]:
+            group = set(stack[stack.index(name) :])
+            del stack[stack.index(name) :]
+            found.append(group)
+
+    for name in graph:
+        if name not in index:
+            visit(name)
+    return found
+
+
+def report(house: House) -> str:
+    """The numbers as text."""
+    lines = house.lines()
+    repeated = house.repeated_classes()
+    imports = sum(map(len, house.graph.values()))
+    rows = [
+        f"modules                {len(house.modules)}, with {imports} imports of each other",
+        f"rooms                  {len(house.rooms)}",
+        f"modules beside rooms   {len(house.flat)}",
+        f"import depth           {house.depth()}",
+        f"cycles                 {len(house.cycles())}",
+        f"upward imports         {len(house.upward()) + len(house.upward_in_local())}",
+        f"repeated class names   {len(repeated)}" + (f" ({', '.join(repeated)})" if repeated else ""),
+        f"lines                  {sum(lines.values()):,}",
+        *(
+            f"  {room or 'beside the rooms':<20} {lines[room]:>6,}"
+            for layer in LAYERS
+            for room in layer
+            if "." not in room
+        ),
+    ]
+    return "\n".join(rows)
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).resolve().parents[1] / "vertexrig")
+    parser.add_argument("--details", action="store_true", help="also name each offender and the longest chain")
+    options = parser.parse_args()
+    house = House(options.folder)
+    print(report(house))
+    if options.details:
+        for title, found in {
+            "upward": [*house.upward(), *house.upward_in_local()],
+            "cycles": [" <-> ".join(group) for group in house.cycles()],
+            "longest chain": [" -> ".join(house.chain())],
+            "repeated": [f"{name}: {', '.join(where)}" for name, where in house.repeated_classes().items()],
+        }.items():
+            print(f"\n{title}:", *found, sep="\n  ")
+    sys.exit(0)
+
+
+if __name__ == "__main__":
+    main()

@@ -1,0 +1,97 @@
+"""Times and durations as Google's APIs write them: RFC 3339 text and seconds with an `s`.
+
+Source of the forms: google.protobuf.Timestamp and Duration, JSON mapping (protobuf documentation, read 2026-11-21).
+"""
+
+from __future__ import annotations
+
+import calendar
+import re
+from datetime import datetime, timezone
+from typing import Any
+
+_RFC3339 = re.compile(
+    r"(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9})\d*)?)?(?:([Zz])|([+-])(\d\d):?(\d\d))?)?"
+)
+_DURATION = re.compile(r"-?\d{1,12}(?:\.\d{1,9})?s")
+_NS = 1_000_000_000
+
+
+def now() -> datetime:
+    """The present time, aware, in UTC."""
+    return datetime.now(timezone.utc)
+
+
+def nanoseconds(text: str) -> int | None:
+    """Nanoseconds since 1970 of an RFC 3339 time or date, None if it is neither. Without a zone it is read as UTC."""
+    match = _RFC3339.fullmatch(text.strip())
+    if match is None:
+        return None
+    year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
+    # a leap second is read as the first second of the next minute
+    try:
+        moment = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=timezone.utc)
+    except ValueError:
+        return None
+    seconds = calendar.timegm(moment.utctimetuple()) + max(0, second - 59)
+    if match[9]:
+        offset = int(match[10]) * 3600 + int(match[11]) * 60
+        seconds -= offset if match[9] == "+" else -offset
+    return seconds * _NS + int((match[7] or "").ljust(9, "0"))
+
+
+def nanoseconds_of(moment: datetime) -> int:
+    """Nanoseconds since 1970 of an aware datetime."""
+    return calendar.timegm(moment.utctimetuple()) * _NS + moment.microsecond * 1000
+
+
+def parse(text: str) -> datetime:
+    """An RFC 3339 time as an aware datetime in UTC; digits beyond microseconds are dropped.
+
+    Raises:
+        ValueError: It is not a time, or lies outside the years 1 to 9999.
+    """
+    found = nanoseconds(text)
+    if found is None:
+        raise ValueError(f"{text[:60]!r} is not a time such as 2026-01-31T12:00:00Z")
+    seconds, rest = divmod(found, _NS)
+    try:
+        return datetime.fromtimestamp(seconds, timezone.utc).replace(microsecond=rest // 1000)
+    except (OverflowError, OSError) as error:
+        raise ValueError(f"{text[:60]!r} is outside the years 1 to 9999") from error
+
+
+def seconds_since_1970(text: str) -> float:
+    """Seconds since 1970 of an RFC 3339 time, exact to the microsecond; ValueError if it is not one."""
+    return parse(text).timestamp()
+
+
+def rfc3339(when: datetime | float, digits: int | None = 6) -> str:
+    """A time as `2026-01-31T12:00:00.000000Z`.
+
+    Args:
+        when: An aware datetime, or seconds since 1970.
+        digits: Digits after the second: 0, 3, 6 or 9; None writes six, or none if they are all 0.
+    """
+    moment = datetime.fromtimestamp(when, timezone.utc) if isinstance(when, (int, float)) else when
+    moment = moment.astimezone(timezone.utc)
+    whole = f"{moment:%Y-%m-%dT%H:%M:%S}"
+    if digits == 0 or (digits is None and not moment.microsecond):
+        return f"{whole}Z"
+    return f"{whole}.{f'{moment.microsecond:06d}'.ljust(9, '0')[: digits or 6]}Z"
+
+
+def rfc3339_ns(nanoseconds_since_1970: int) -> str:
+    """A time with nine digits always, so that texts sort as times do: gcloud compares the timestamps of a log as text."""
+    seconds, rest = divmod(nanoseconds_since_1970, _NS)
+    return f"{datetime.fromtimestamp(seconds, timezone.utc):%Y-%m-%dT%H:%M:%S}.{rest:09d}Z"
+
+
+def duration_seconds(text: Any) -> float | None:
+    """Seconds of a duration such as `3600s` or `12.5s`; None for anything else."""
+    return float(text[:-1]) if isinstance(text, str) and _DURATION.fullmatch(text) else None
+
+
+def duration(seconds: float) -> str:
+    """Seconds as a protobuf duration with 0, 3 or 6 decimals, as protobuf prints it: `12.500s`."""
+    return f"{seconds:.6f}".removesuffix("000").removesuffix(".000") + "s"
