@@ -14,10 +14,10 @@ from typing import Any
 
 from vertexrig import spec as specs
 from vertexrig.errors import UsageError, did_you_mean
-from vertexrig.local.study.objective import Objective
-from vertexrig.local.study.space import Dimension, Space, Value
-from vertexrig.local.study.trial import Measurement
 from vertexrig.spec.names import camel_keys
+from vertexrig.spec.objective import Objective
+from vertexrig.spec.space import Dimension, Space, Value
+from vertexrig.spec.trial import Measurement
 from vertexrig.times import seconds_since_1970
 
 # Trial.State in google-cloud-aiplatform 2.7.0, read 2026-11-20

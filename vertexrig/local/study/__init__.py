@@ -7,8 +7,8 @@ Nothing here starts a process or a server: `StudyRun` is given an executor and a
 from vertexrig.local.study.engine import Engine, StudyExhausted
 from vertexrig.local.study.metrics import MetricFile
 from vertexrig.local.study.run import Executor, Handle, Outcome, Store, StudyResult, StudyRun
-from vertexrig.local.study.space import Dimension, Space
-from vertexrig.local.study.trial import Measurement, Trial, TrialState
+from vertexrig.spec.space import Dimension, Space
+from vertexrig.spec.trial import Measurement, Trial, TrialState
 
 __all__ = [
     "Dimension",

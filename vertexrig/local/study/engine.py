@@ -9,9 +9,9 @@ from typing import Any
 
 from vertexrig.errors import ConfigError, VertexrigError
 from vertexrig.local.study import sampling, stopping
-from vertexrig.local.study.objective import Objective
-from vertexrig.local.study.space import Parameter, Space
-from vertexrig.local.study.trial import Measurement, Trial, TrialState
+from vertexrig.spec.objective import Objective
+from vertexrig.spec.space import Parameter, Space
+from vertexrig.spec.trial import Measurement, Trial, TrialState
 
 _REDRAWS, _REDRAWS_LISTABLE = 10, 3
 _LISTABLE = 20_000  # up to this many combinations, those left are listed when drawing keeps hitting made ones

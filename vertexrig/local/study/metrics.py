@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from vertexrig.errors import did_you_mean, nearest
-from vertexrig.local.study.trial import Measurement
+from vertexrig.spec.trial import Measurement
 
 TAIL_BYTES = 1 << 20  # 100 entries take some 15 KB; more than this is not read
 _OTHER_KEYS = {"timestamp", "trial", "global_step", "checkpoint_path"}

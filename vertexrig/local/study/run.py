@@ -13,8 +13,8 @@ from typing import Any, Protocol
 from vertexrig.errors import VertexrigError
 from vertexrig.local.study.engine import Engine, StudyExhausted
 from vertexrig.local.study.metrics import MetricFile
-from vertexrig.local.study.trial import Trial, TrialState
 from vertexrig.spec import states
+from vertexrig.spec.trial import Trial, TrialState
 from vertexrig.times import seconds_since_1970
 
 CANCELLED = "The tuning job was cancelled."

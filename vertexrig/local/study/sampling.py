@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
-from vertexrig.local.study.space import LOG, REVERSE_LOG, Dimension, Parameter, Space, Value
+from vertexrig.spec.space import LOG, REVERSE_LOG, Dimension, Parameter, Space, Value
 
 if TYPE_CHECKING:
     import optuna

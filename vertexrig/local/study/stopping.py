@@ -11,8 +11,8 @@ from collections.abc import Callable, Mapping, Sequence
 from statistics import NormalDist, fmean, median, stdev
 from typing import Any
 
-from vertexrig.local.study.objective import Metric
-from vertexrig.local.study.trial import Trial, TrialState
+from vertexrig.spec.objective import Metric
+from vertexrig.spec.trial import Trial, TrialState
 from vertexrig.times import duration_seconds, seconds_since_1970
 
 Curve = list[tuple[float, float]]

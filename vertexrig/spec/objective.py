@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from vertexrig.errors import ConfigError
-from vertexrig.local.study.trial import Measurement
+from vertexrig.spec.trial import Measurement
 
 
 @dataclass(frozen=True)
