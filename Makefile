@@ -80,9 +80,9 @@ bench: $(READY) ## Ratios against real peers, one table
 	@$(VENV)/bin/python bench/run.py
 
 reference: $(READY) ## Generate the reference pages in docs/
-	@$(VENV)/bin/python -m vertexrig.reference > docs/project-file.md.new && mv docs/project-file.md.new docs/project-file.md
-	@$(VENV)/bin/python -m vertexrig.checks.reference > docs/checks.md.new && mv docs/checks.md.new docs/checks.md
-	@$(VENV)/bin/python -m vertexrig.local.coverage > docs/local-coverage.md.new && mv docs/local-coverage.md.new docs/local-coverage.md
+	@$(VENV)/bin/python -m tools.project_file_page > docs/project-file.md.new && mv docs/project-file.md.new docs/project-file.md
+	@$(VENV)/bin/python -m tools.checks_page > docs/checks.md.new && mv docs/checks.md.new docs/checks.md
+	@$(VENV)/bin/python -m tools.coverage_page > docs/local-coverage.md.new && mv docs/local-coverage.md.new docs/local-coverage.md
 
 wheel: $(READY) ## Build the tool's wheel into dist/
 	@$(VENV)/bin/python -m build --wheel --outdir dist

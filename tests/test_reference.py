@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from vertexrig import reference
+from tools import project_file_page as reference
 from vertexrig.checks.workspace import Workspace
 from vertexrig.project import config
 from vertexrig.project.model import Job, Parameter, Project, Trigger
@@ -19,7 +19,7 @@ EXAMPLES = re.findall(r"```yaml\n(project:.*?)```", TEXT, re.DOTALL)
 
 
 def test_page_is_up_to_date() -> None:
-    """docs/project-file.md is the page the code makes (`python -m vertexrig.reference > docs/project-file.md`)."""
+    """docs/project-file.md is the page the code makes (`python -m tools.project_file_page > docs/project-file.md`)."""
     assert reference.page() == TEXT
 
 

@@ -5,13 +5,14 @@ from __future__ import annotations
 import re
 from pathlib import Path
 
-from vertexrig.checks import RULES, all_rules, output, reference
+from tools import checks_page as reference
+from vertexrig.checks import RULES, all_rules, output
 
 PAGE = Path(__file__).parents[2] / output.DOCS
 
 
 def test_the_committed_page_is_current() -> None:
-    """docs/checks.md is what the rules say today; `python -m vertexrig.checks.reference > docs/checks.md` writes it."""
+    """docs/checks.md is what the rules say today; `python -m tools.checks_page > docs/checks.md` writes it."""
     assert PAGE.read_text(encoding="utf-8") == reference.page(RULES)
 
 

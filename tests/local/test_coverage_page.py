@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from vertexrig.local import coverage
+from tools import coverage_page as coverage
 from vertexrig.local.http import Coverage, Endpoint
 from vertexrig.local.jobs.coverage import COVERAGE as FIELDS
 from vertexrig.local.vertex import COVERAGE as VERTEX
@@ -22,7 +22,7 @@ OUTPUT_ONLY = {
 
 
 def test_the_committed_page_is_current() -> None:
-    """docs/local-coverage.md is what the tables say today; `python -m vertexrig.local.coverage` writes it."""
+    """docs/local-coverage.md is what the tables say today; `python -m tools.coverage_page` writes it."""
     assert PAGE.read_text(encoding="utf-8") == coverage.page()
 
 

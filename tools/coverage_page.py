@@ -1,6 +1,6 @@
 """The coverage page of the local Vertex, `docs/local-coverage.md`, made from the tables of its APIs.
 
-`python -m vertexrig.local.coverage > docs/local-coverage.md` writes it; a test holds the committed page against it.
+`python -m tools.coverage_page > docs/local-coverage.md` writes it; a test holds the committed page against it.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ SECTIONS: tuple[tuple[str, tuple[Coverage, ...]], ...] = (
 _HEAD = """\
 # What the local Vertex serves
 
-<!-- Made by `python -m vertexrig.local.coverage`; change the tables, not this page. -->
+<!-- Made by `python -m tools.coverage_page`; change the tables, not this page. -->
 
 **served**: as the service does it, as far as its clients can tell. **approximated**: it answers, and the note says what
 differs. **not served**: a method answers 404, a field has no effect or is refused. What is not listed is not served. Nothing here checks

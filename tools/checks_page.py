@@ -1,6 +1,6 @@
 """The reference page of the checks, `docs/checks.md`, made from the rules themselves.
 
-`python -m vertexrig.checks.reference > docs/checks.md` writes it; a test holds the committed page against it.
+`python -m tools.checks_page > docs/checks.md` writes it; a test holds the committed page against it.
 """
 
 from __future__ import annotations
@@ -16,7 +16,7 @@ from vertexrig.spec.document import READING_RULES
 _HEAD = """\
 # Checks
 
-<!-- Made by `python -m vertexrig.checks.reference`; change the rules, not this page. -->
+<!-- Made by `python -m tools.checks_page`; change the rules, not this page. -->
 
 `vertexrig check` finds the following. An **error** stops a launch, a **warning** costs or risks something, an **info**
 is good to know. The third column says what holds when nothing is found. A single finding may be milder than its rule.

@@ -1,6 +1,6 @@
 """The reference page of the project file, made from the dataclasses of `vertexrig.project.model`.
 
-`python -m vertexrig.reference > docs/project-file.md` writes it; a test holds that the page is up to date.
+`python -m tools.project_file_page > docs/project-file.md` writes it; a test holds that the page is up to date.
 """
 
 from __future__ import annotations
