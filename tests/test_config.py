@@ -82,17 +82,17 @@ def test_bad_files_are_one_clear_error(text: str, words: str) -> None:
 
 def test_variables_are_filled_in_with_their_fields_types() -> None:
     """${NAME} and ${NAME:-default} become what the field wants; $${ is a literal ${."""
-    text = "project: ${P}\nregion: ${R:-r1}\njobs: {c: {replica_count: '${N:-3}', args: {a: '$${x}', b: '${N}-${N}'}, machine_type: '${N}'}}"
+    text = "project: ${P}\nregion: ${R:-us-east1}\njobs: {c: {replica_count: '${N:-3}', args: {a: '$${x}', b: '${N}-${N}'}, machine_type: '${N}'}}"
     project = load(text, P="12", N="4").project
     job = project.jobs["c"]
-    assert (project.project, project.region) == ("12", "r1")
+    assert (project.project, project.region) == ("12", "us-east1")
     assert (job.replica_count, job.machine_type, job.args) == (4, "4", {"a": "${x}", "b": "4-4"})
 
 
 def test_a_variable_cannot_add_keys() -> None:
     """A variable's text is one value: it is never read as YAML structure where text belongs."""
-    project = load("project: '${P}'", P="x\nregion: evil").project
-    assert (project.project, project.region) == ("x\nregion: evil", "us-central1")
+    project = load("project: x\nservice_account: '${P}'", P="x\nregion: evil").project
+    assert (project.service_account, project.region) == ("x\nregion: evil", "us-central1")
 
 
 @pytest.mark.parametrize(
@@ -220,3 +220,13 @@ def test_any_override_is_taken_or_is_one_error(override: str, target: str | None
         load(BASE, override, target=target)
     except VertexrigError:
         pass
+
+
+@pytest.mark.parametrize(
+    "line", ['region: "evil.example:443/x?"', "region: us-central1.evil", "project: ../../x", 'project: "a/b"']
+)
+def test_a_project_file_cannot_choose_the_host(line: str) -> None:
+    """`region` and `project` become part of a host and a path, so they are names and nothing else."""
+    text = line if line.startswith("project") else f"project: x\n{line}"
+    with pytest.raises(ConfigError, match="such as"):
+        load(text)

@@ -12,10 +12,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+import requests
 
 from tests import clouds, services, tools
 from tests.services import Fault
-from vertexrig.cloud.rest import Rest, RestError, retry_after
+from vertexrig.cloud.rest import Rest, RestError, retry_after, takes_credentials
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import ConfigError, FindingsError
 from vertexrig.local import server
@@ -180,7 +181,7 @@ def test_a_refused_job_leaves_no_claim(here: server.Running, tmp_path: Path, mak
         submitter = clouds.submitter(short, tmp_path, data)
         with pytest.raises(RestError) as refused:
             run(submitter, "quota")
-        assert refused.value.status == 429 and not refused.value.unsure
+        assert refused.value.status == 429 and not refused.value.outcome_unknown
         assert not run(submitter, "quota").duplicate
         assert len(clouds.jobs(short)) == 1
 
@@ -309,7 +310,7 @@ def test_nothing_listens(here: server.Running, make: Make) -> None:
     """A service that cannot be reached at all was sent nothing, so nothing is claimed."""
     with pytest.raises(RestError, match="cannot be reached") as failed:
         run(make(url="http://127.0.0.1:9"), "nobody")
-    assert not failed.value.unsure
+    assert not failed.value.outcome_unknown
     assert not run(make(), "nobody").duplicate
 
 
@@ -343,6 +344,33 @@ def test_reads_are_repeated(bad: Callable[..., str]) -> None:
             rest.call(method, "/x")
     assert seen == ["GET", "GET", "GET", "POST"]
     assert retry_after("12") == 12.0 and retry_after("nonsense") is None and retry_after("") is None
+
+
+@pytest.mark.parametrize(
+    ("url", "universe", "sent"),
+    [
+        ("https://us-central1-aiplatform.googleapis.com/v1", "googleapis.com", True),
+        ("https://storage.googleapis.com", "googleapis.com", True),
+        ("http://storage.googleapis.com", "googleapis.com", False),
+        ("https://storage.googleapis.com.evil.example", "googleapis.com", False),
+        ("https://evilgoogleapis.com", "googleapis.com", False),
+        ("https://evil.example:443/?x=.googleapis.com", "googleapis.com", False),
+        ("https://user@evil.example#.googleapis.com", "googleapis.com", False),
+        ("https://us-aiplatform.apis-tpczero.goog", "apis-tpczero.goog", True),
+    ],
+)
+def test_tokens_go_to_google_over_https_alone(url: str, universe: str, sent: bool) -> None:
+    """A URL from the environment gets credentials only if it is https on a host of their own universe."""
+    assert takes_credentials(url, universe) is sent
+
+
+def test_another_host_is_called_without_credentials(
+    monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """A call to a host that is not Google's is anonymous, and the tool says so."""
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/nonexistent")
+    session = Rest("http://192.0.2.1", "Vertex AI").session
+    assert type(session) is requests.Session and "192.0.2.1" in caplog.text
 
 
 # --- the command ---

@@ -125,7 +125,7 @@ def test_an_answer_that_drips_has_an_end(monkeypatch: pytest.MonkeyPatch) -> Non
     """An answer is given up when it is not whole in time, however steadily its bytes come, and when it is too long."""
     with services.faulty(Fault(200, b"x" * 200, drip=READ_S / 10)) as url, pytest.raises(rest.RestError) as slow:
         rest.Rest(url, "a service").call("POST", "/")
-    assert "not whole" in str(slow.value) and slow.value.unsure
+    assert "not whole" in str(slow.value) and slow.value.outcome_unknown
     monkeypatch.setattr(rest, "LONGEST_ANSWER", 99)
     with services.faulty(Fault(200, b"x" * 200)) as url, pytest.raises(rest.RestError, match="longer than"):
         rest.Rest(url, "a service").call("POST", "/")

@@ -8,20 +8,22 @@ google-cloud-storage 3.17.1), and a function pays that at each cold start.
 from __future__ import annotations
 
 import json
-import random
+import logging
 import threading
 import time
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import urlsplit
 
 import requests
 import urllib3
 from requests.adapters import HTTPAdapter
+from urllib3.util import Retry
 
 from vertexrig.errors import ServiceError
+
+_LOG = logging.getLogger(__name__)
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 RETRIED = frozenset({408, 429, 500, 502, 503, 504})
@@ -29,6 +31,8 @@ CONNECT_S, READ_S, ANSWER_S = 5.0, 30.0, 30.0
 """Longest wait for a connection, for the next bytes of an answer, and for all of it, seconds."""
 REPEAT_WITHIN_S = 45.0
 """Seconds after the first try in which a call that may be repeated is tried again."""
+LONGEST_WAIT_S = 5.0
+"""Longest wait between two tries, also where a service asks for more."""
 POOL = 64
 LONGEST_ANSWER = 32 * 1024 * 1024
 
@@ -39,7 +43,7 @@ class RestError(ServiceError):
     Args:
         message: What the service said, in one line.
         status: Its HTTP status, if it answered.
-        unsure: The call may have taken effect all the same.
+        outcome_unknown: The call may have taken effect all the same.
         retry_after: Seconds after which the service asks to be called again.
         reason: The service's own word, such as RESOURCE_EXHAUSTED.
     """
@@ -49,16 +53,16 @@ class RestError(ServiceError):
         message: str,
         *,
         status: int | None = None,
-        unsure: bool = False,
+        outcome_unknown: bool = False,
         retry_after: float | None = None,
         reason: str = "",
     ) -> None:
-        self.unsure, self.retry_after, self.reason = unsure, retry_after, reason
+        self.outcome_unknown, self.retry_after, self.reason = outcome_unknown, retry_after, reason
         super().__init__(message, status=status)
 
     @property
-    def passing(self) -> bool:
-        """Whether the same call may go well later."""
+    def retryable(self) -> bool:
+        """Whether the same call may succeed later."""
         return self.status is None or self.status in RETRIED
 
 
@@ -82,11 +86,12 @@ class Rest:
         url: Its base, without a slash at the end.
         name: What to call it in messages.
         attempts: Tries of a call that may be repeated.
-        pause: Seconds before the second try; doubled for each further one, with a random part.
+        pause: Seconds before the third try, doubled for each further one; each has up to as much again, at random.
     """
 
     def __init__(self, url: str, name: str, *, attempts: int = 4, pause: float = 0.2) -> None:
-        self.url, self.name, self.attempts, self.pause = url.rstrip("/"), name, attempts, pause
+        self.url, self.name, self.attempts = url.rstrip("/"), name, attempts
+        self._backoff = Retry(total=attempts, backoff_factor=pause, backoff_jitter=pause, backoff_max=LONGEST_WAIT_S)
         self._lock = threading.Lock()
         self._session: requests.Session | None = None
 
@@ -129,16 +134,17 @@ class Rest:
         """
         again = self.attempts if (method == "GET" if repeat is None else repeat) else 1
         headers = {"Content-Type": content_type} if content_type else {}
-        until = time.monotonic() + REPEAT_WITHIN_S
+        # The deadline spans all tries, which urllib3's own loop cannot do; its Retry decides the waits between them.
+        until, backoff = time.monotonic() + REPEAT_WITHIN_S, self._backoff
         for attempt in range(1, again + 1):
             try:
                 return self._once(method, path, params, json, data, headers, raw)
             except RestError as error:
                 if missing and error.status == 404:
                     return None
-                wait = self.pause * 2 ** (attempt - 1) * (0.5 + random.random())
-                wait = min(max(wait, error.retry_after or 0.0), 5.0)
-                if attempt == again or not error.passing or time.monotonic() + wait > until:
+                backoff = backoff.increment(method, path)
+                wait = min(max(backoff.get_backoff_time(), error.retry_after or 0.0), LONGEST_WAIT_S)
+                if attempt == again or not error.retryable or time.monotonic() + wait > until:
                     raise
                 time.sleep(wait)
         raise AssertionError("not reached")
@@ -166,12 +172,12 @@ class Rest:
         except requests.exceptions.ConnectTimeout as error:
             raise RestError(f"{self.name} cannot be reached at {self.url}: {_reason(error)}") from None
         except requests.exceptions.ConnectionError as error:
-            # refused before anything was sent, or cut off in the middle
-            unsure = "NewConnectionError" not in repr(error)
+            # without a connection nothing was sent; cut off in the middle, the call may have taken effect
+            sent = not any(isinstance(one, urllib3.exceptions.NewConnectionError) for one in _chain(error))
             text = f"{self.name} cannot be reached at {self.url}: {_reason(error)}"
-            raise RestError(text, unsure=unsure) from None
+            raise RestError(text, outcome_unknown=sent) from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, _TooSlowError) as error:
-            raise RestError(f"{self.name} did not answer: {_line(error)}", unsure=True) from None
+            raise RestError(f"{self.name} did not answer: {_line(error)}", outcome_unknown=True) from None
         except Exception as error:
             if not type(error).__module__.startswith("google.auth"):
                 raise
@@ -188,7 +194,9 @@ class Rest:
         except (ValueError, RecursionError):
             data = None
         if not isinstance(data, dict):
-            raise RestError(f"{self.name} answered with something that is no JSON object", status=502, unsure=True)
+            raise RestError(
+                f"{self.name} answered with something other than a JSON object", status=502, outcome_unknown=True
+            )
         return Answer(data, answer.headers)
 
     def _refusal(self, answer: requests.Response, content: bytes) -> RestError:
@@ -201,7 +209,7 @@ class Rest:
         text = " ".join(message.split()) or f"HTTP {status}"
         # 429 and 4xx are answers to a request that was not carried out; a 5xx may come after it was
         return RestError(
-            f"{self.name}: {text}", status=status, unsure=status >= 500 or status == 408,
+            f"{self.name}: {text}", status=status, outcome_unknown=status >= 500 or status == 408,
             retry_after=retry_after(answer.headers.get("Retry-After", "")), reason=reason,
         )  # fmt: skip
 
@@ -229,12 +237,9 @@ def _whole(answer: requests.Response) -> bytes:
 
 def retry_after(text: str) -> float | None:
     """Seconds of a Retry-After header: a number or a date; None if it is neither."""
-    text = text.strip()
-    if text.isascii() and text.isdigit() and len(text) < 8:
-        return float(text)
     try:
-        return max(0.0, parsedate_to_datetime(text).timestamp() - time.time())
-    except (TypeError, ValueError, IndexError):
+        return Retry().parse_retry_after(text)
+    except urllib3.exceptions.InvalidHeader:
         return None
 
 
@@ -243,33 +248,57 @@ def is_loopback(url: str) -> bool:
     return urlsplit(url).hostname in ("127.0.0.1", "localhost", "::1")
 
 
+def takes_credentials(url: str, universe: str = "googleapis.com") -> bool:
+    """Whether a token may be sent to a URL: only over https, and only to a host of the credentials' own universe."""
+    parts = urlsplit(url)
+    host = parts.hostname or ""
+    return parts.scheme == "https" and (host == universe or host.endswith(f".{universe}"))
+
+
 def _session(url: str) -> requests.Session:
-    """A session: plain for a local Vertex, which must never see the user's token, else with default credentials."""
+    """A session: with default credentials for Google's hosts, anonymous for every other, such as a local Vertex."""
     session: requests.Session
     if is_loopback(url):
         session = requests.Session()
         session.trust_env = False
     else:
-        import google.auth
-        from google.auth.transport.requests import AuthorizedSession
-
-        credentials, _ = google.auth.default(scopes=[SCOPE])
-        session = AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
+        session = _signed_in(url) or requests.Session()
     adapter = HTTPAdapter(pool_connections=4, pool_maxsize=POOL)
     session.mount("https://", adapter)
     session.mount("http://", adapter)
     return session
 
 
-def _reason(error: BaseException) -> str:
-    """What the operating system said, below all that HTTP clients wrap around it; else what the error says."""
+def _signed_in(url: str) -> requests.Session | None:
+    """A session with the user's credentials; None for a host that must not see them."""
+    import google.auth
+    from google.auth.transport.requests import AuthorizedSession
+
+    if takes_credentials(url):
+        credentials, _ = google.auth.default(scopes=[SCOPE])
+        return AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
+    if urlsplit(url).scheme == "https":
+        credentials, _ = google.auth.default(scopes=[SCOPE])
+        if takes_credentials(url, str(getattr(credentials, "universe_domain", "") or "googleapis.com")):
+            return AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
+    _LOG.warning("%s is not a host of Google's over https: calls to it carry no credentials", urlsplit(url).netloc)
+    return None
+
+
+def _chain(error: BaseException) -> Iterator[BaseException]:
+    """An error and what HTTP clients wrapped in it, from the outside in."""
+    seen: set[int] = set()
     inner: BaseException | None = error
-    while inner is not None:
-        if isinstance(inner, OSError) and inner.strerror:
-            return inner.strerror
+    while inner is not None and id(inner) not in seen:
+        seen.add(id(inner))
+        yield inner
         wrapped = next((one for one in inner.args if isinstance(one, BaseException)), None)
         inner = wrapped or getattr(inner, "reason", None) or inner.__cause__ or inner.__context__
-    return _line(error)
+
+
+def _reason(error: BaseException) -> str:
+    """What the operating system said, below all that HTTP clients wrap around it; else what the error says."""
+    return next((one.strerror for one in _chain(error) if isinstance(one, OSError) and one.strerror), _line(error))
 
 
 def _line(error: BaseException) -> str:

@@ -10,6 +10,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from vertexrig.errors import ServiceError
+from vertexrig.spec.names import location
 
 ENDPOINT_VARIABLE = "VERTEXRIG_SCHEDULER"
 """Environment variable with the base URL of another server; with VERTEXRIG_LOCAL set, the local Vertex's."""
@@ -27,7 +28,7 @@ class Scheduler:
     def __init__(self, project: str, region: str, *, url: str | None = None) -> None:
         from google.cloud import scheduler_v1
 
-        self.parent = f"projects/{project}/locations/{region}"
+        self.parent = location(project, region)
         local = os.environ.get("VERTEXRIG_LOCAL")
         url = url or os.environ.get(ENDPOINT_VARIABLE) or (f"{local}/scheduler" if local else None)
         options: dict[str, Any] = {"transport": "rest"}

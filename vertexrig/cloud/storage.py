@@ -162,7 +162,7 @@ def _number(value: Any) -> int:
     try:
         return int(value)
     except (TypeError, ValueError):
-        raise RestError("Cloud Storage answered without a generation", status=502, unsure=True) from None
+        raise RestError("Cloud Storage answered without a generation", status=502, outcome_unknown=True) from None
 
 
 def _age(headers: Any) -> float:

@@ -14,9 +14,12 @@ from typing import Any
 from vertexrig.cloud.rest import Answer, Rest, RestError
 from vertexrig.errors import UsageError
 from vertexrig.spec import states
+from vertexrig.spec.names import location
 
 ENDPOINT_VARIABLE = "VERTEXRIG_AIPLATFORM"
 """Environment variable with the base URL of another server, such as a local Vertex."""
+UNIVERSE_VARIABLE = "GOOGLE_CLOUD_UNIVERSE_DOMAIN"
+"""Environment variable with the domain of another Google Cloud universe; Google's own libraries read the same one."""
 
 CUSTOM, TUNING = "customJobs", "hyperparameterTuningJobs"
 COLLECTIONS = {"CustomJobSpec": CUSTOM, "HyperparameterTuningJob": TUNING}
@@ -89,21 +92,21 @@ class Vertex:
     """
 
     def __init__(self, project: str, region: str, *, url: str | None = None) -> None:
-        self.project, self.region = project, region
-        base = url or os.environ.get(ENDPOINT_VARIABLE) or f"https://{region}-aiplatform.googleapis.com"
+        self.project, self.region, self.parent = project, region, location(project, region)
+        universe = os.environ.get(UNIVERSE_VARIABLE) or "googleapis.com"
+        base = url or os.environ.get(ENDPOINT_VARIABLE) or f"https://{region}-aiplatform.{universe}"
         self.rest = Rest(f"{base.rstrip('/')}/v1", "Vertex AI")
-        self.parent = f"projects/{project}/locations/{region}"
 
     def create(self, collection: str, body: Mapping[str, Any]) -> Job:
         """Create a job. It is tried once: the API has no request id, so a second try may make a second job.
 
         Raises:
-            RestError: It was refused, or (`unsure`) may have been created.
+            RestError: It was refused, or (`outcome_unknown`) may have been created.
         """
         answer = self.rest.call("POST", f"/{self.parent}/{collection}", json=body)
         job = Job(_object(answer))
         if not NAME.fullmatch(job.name):
-            raise RestError("Vertex AI answered a create without a job's name", status=502, unsure=True)
+            raise RestError("Vertex AI answered a create without a job's name", status=502, outcome_unknown=True)
         return job
 
     def get(self, name: str) -> Job | None:

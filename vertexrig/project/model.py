@@ -9,6 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from vertexrig.spec.names import PROJECT, REGION
 from vertexrig.typed import Scalar, option
 
 NAME = (r"[a-z0-9][a-z0-9_-]{0,62}", "a name: lowercase letters, digits, - and _, at most 63, a letter or digit first")
@@ -419,8 +420,8 @@ class Local(_Value):
 class Project(_Value):
     """The whole project file."""
 
-    project: str = option("Google Cloud project id.")
-    region: str = option("Region of the jobs.", "us-central1")
+    project: str = option("Google Cloud project id.", pattern=PROJECT)
+    region: str = option("Region of the jobs.", "us-central1", pattern=REGION)
     bucket: str = option("Bucket for packages and outputs, in the same region.", "", pattern=BUCKET)
     service_account: str | None = option("Identity of all jobs that name none.", None)
     labels: Mapping[str, str] = option("Labels of all jobs and sweeps.", factory=dict)

@@ -1,10 +1,19 @@
-"""Field names in the API's two spellings: camelCase in JSON, snake_case in protobuf and in the project file."""
+"""Names in requests: fields in the API's two spellings, and the projects and regions that hosts and paths are made of.
+
+Fields are camelCase in JSON, snake_case in protobuf and in the project file.
+"""
 
 from __future__ import annotations
 
 import re
 from collections.abc import Mapping
 from typing import Any
+
+from vertexrig.errors import ConfigError
+
+# (pattern of the whole text, what it is in words); they keep a project file from choosing the host a token is sent to
+PROJECT = (r"([a-z0-9.-]{1,63}:)?[a-z0-9][a-z0-9-]{0,62}", "a project id such as my-project")
+REGION = (r"[a-z]{2,20}(-[a-z]{2,20}){1,2}[0-9]{1,2}", "a region such as us-central1")
 
 
 def camel(name: str) -> str:
@@ -23,3 +32,15 @@ def camel_keys(data: Any) -> Any:
     if isinstance(data, Mapping):
         return {camel(str(key)): camel_keys(value) for key, value in data.items()}
     return [camel_keys(value) for value in data] if isinstance(data, (list, tuple)) else data
+
+
+def location(project: str, region: str) -> str:
+    """The parent of a region's resources, `projects/P/locations/R`.
+
+    Raises:
+        ConfigError: One of the two is not a name, so that it could lead to another host or path.
+    """
+    for value, (pattern, words) in ((project, PROJECT), (region, REGION)):
+        if not re.fullmatch(pattern, value):
+            raise ConfigError(f"{value[:80]!r} is not {words}")
+    return f"projects/{project}/locations/{region}"

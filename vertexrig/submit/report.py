@@ -37,7 +37,7 @@ def follow(vertex: Vertex, name: str, *, poll_s: float = POLL_S, patience_s: flo
             failing_since = None
         except RestError as error:
             failing_since = failing_since or time.monotonic()
-            if not error.passing or time.monotonic() - failing_since > patience_s:
+            if not error.retryable or time.monotonic() - failing_since > patience_s:
                 raise
             job = None
         if job is not None:

@@ -259,7 +259,7 @@ class Submitter:
 
     def _after_failure(self, key: Key, taken: Taken, collection: str, error: RestError) -> Job:
         """The job that a failed create call made all the same; if none, the claim is kept or given up, and it raises."""
-        if not error.unsure:
+        if not error.outcome_unknown:
             self._release(key, taken)
             raise error
         try:
@@ -268,7 +268,11 @@ class Submitter:
             found = None
         if found is None:  # it may yet appear: the claim stays until its lease is out
             raise UnsureError(
-                str(error), status=error.status, unsure=True, retry_after=self.claims.lease_s + 1.0, reason=error.reason
+                str(error),
+                status=error.status,
+                outcome_unknown=True,
+                retry_after=self.claims.lease_s + 1.0,
+                reason=error.reason,
             ) from None
         return found
 

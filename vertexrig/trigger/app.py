@@ -340,7 +340,7 @@ def _service_problem(error: RestError) -> Problem:
     wait = error.retry_after or _RETRY_S
     if error.status == 429:
         return Problem(429, "quota", f"{who} has no quota left for this; try later", retry_after=wait)
-    if error.passing:
+    if error.retryable:
         detail = f"{who} cannot be reached; nothing is lost or doubled by trying again"
         return Problem(503, "unavailable", detail, retry_after=wait)
     if error.status == 400:
