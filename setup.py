@@ -7,31 +7,40 @@ from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
 
+# What each extra lists is imported by the modules it serves, or tests/test_extras.py says what else needs it.
 SUBMIT = [
     "google-auth>=2.29",
     "requests>=2.31",
     "urllib3>=2.2",
-    "google-cloud-storage>=2.16",
     "google-cloud-scheduler>=2.13",
     "croniter>=3.0",
     "cron-descriptor>=1.4",
     "tzdata",
+    "google-api-core>=2.19",
+    "protobuf>=4.25",
 ]
 TRIGGER = ["functions-framework>=3.5", *SUBMIT]
 LOCAL = [
+    "anyio>=4.3",
     "starlette>=0.37",
     "uvicorn>=0.29",
     "httpx>=0.27",
     "optuna>=4.0",
     "google-crc32c>=1.5",
     "croniter>=3.0",
+    "cron-descriptor>=1.4",
+    "protobuf>=4.25",
     "tzdata",
 ]
 TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib", "tensorboard"]
+SDK = ["google-cloud-aiplatform>=1.60"]
 DEV = [
     *TRIGGER,
     *LOCAL,
     *TRAINER,
+    *SDK,
+    "google-cloud-storage>=2.16",
+    "grpcio>=1.62",
     'importlib_resources; python_version >= "3.11"',  # tensorflow-datasets imports it without saying so
     'tensorflow-datasets; python_version >= "3.11"',  # on 3.10 it holds protobuf back
     "pytest>=8",
@@ -60,19 +69,25 @@ setup(
     package_dir={"vertexrig.templates": "templates", "vertexrig.functions": "functions"},
     package_data={
         "vertexrig": ["py.typed", "starter.yaml"],
+        "vertexrig.spec": ["aiplatform_v1.binpb"],
         "vertexrig.catalog": ["data/*.json"],
         "vertexrig.functions": ["requirements.txt"],
         "vertexrig.templates": ["*.yaml.j2"],
     },
     install_requires=[
         "click>=8.1",
-        "google-cloud-aiplatform>=1.60",
         "jinja2>=3.1",
         "pyyaml>=6.0",
-        # package builds the trainer's sdist with the interpreter's own setuptools
-        "setuptools>=68",
-        "wheel>=0.40",
+        # package runs the trainer's setup.py with the interpreter's own setuptools, which makes wheels itself since 70.1
+        "setuptools>=70.1",
     ],
-    extras_require={"submit": SUBMIT, "local": LOCAL, "trigger": TRIGGER, "trainer": TRAINER, "dev": DEV},
+    extras_require={
+        "submit": SUBMIT,
+        "local": LOCAL,
+        "trigger": TRIGGER,
+        "trainer": TRAINER,
+        "sdk": SDK,
+        "dev": DEV,
+    },
     entry_points={"console_scripts": ["vertexrig = vertexrig.cli:main"]},
 )

@@ -18,6 +18,7 @@ from vertexrig.catalog import load
 from vertexrig.errors import ConfigError, TemplateError, UsageError, VertexrigError
 from vertexrig.project import config
 from vertexrig.render import renderer as render
+from vertexrig.spec import messages
 
 PROJECT = Path(__file__).parent / "golden" / "project.yaml"
 LOADED = config.load(PROJECT, environment={})
@@ -44,7 +45,7 @@ def test_rendered_jobs_read_strictly_and_alike_everywhere(name: str) -> None:
     rendered = RENDERER.render(name)
     document = spec.parse(rendered.text)
     assert document.findings == () and document.kind == rendered.kind
-    document.message()
+    messages.to_message(document.kind, document.data)
     assert yaml.safe_load(rendered.text) == yamltext.read(rendered.text).data
 
 

@@ -11,25 +11,13 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools import REPOSITORY
+from tests.tools import REPOSITORY, built_wheel
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel, built from a copy of what git tracks."""
-    copy = tmp_path_factory.mktemp("source")
-    for name in ("vertexrig", "templates", "functions", "setup.py", "pyproject.toml", "README.md", "LICENSE"):
-        source = REPOSITORY / name
-        if source.is_dir():
-            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, copy / name)
-    out = tmp_path_factory.mktemp("wheel")
-    subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(out), str(copy)],
-        check=True, capture_output=True, timeout=300,
-    )  # fmt: skip
-    return next(out.glob("*.whl"))
+    """The wheel of this checkout."""
+    return built_wheel(tmp_path_factory.mktemp("wheel"))
 
 
 def test_the_wheel_holds_the_tool_and_nothing_else(wheel: Path) -> None:

@@ -15,6 +15,7 @@ import click
 
 from vertexrig import __version__
 from vertexrig.errors import UsageError, VertexrigError, did_you_mean
+from vertexrig.extras import extra_of
 
 # verb -> (module of vertexrig.cli, one line of help); the module is imported when the verb is used
 VERBS = {
@@ -88,6 +89,12 @@ def run(args: Sequence[str] | None = None) -> int:
         return 2
     except VertexrigError as error:
         return _say(f"error: {error}", error.exit_code)
+    except ModuleNotFoundError as error:  # a verb whose extra is not installed
+        extra = extra_of(error.name or "")
+        if extra is None:
+            raise
+        advice = f'python -m pip install "vertexrig[{extra}]"'
+        return _say(f"error: the package {error.name} is not installed; run {advice}", UsageError.exit_code)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

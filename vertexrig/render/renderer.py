@@ -224,7 +224,7 @@ def shipped_templates() -> Path:
     try:
         return Path(str(resources.files("vertexrig.templates")))
     except ModuleNotFoundError:
-        return Path(__file__).resolve().parents[1] / "templates"
+        return Path(__file__).resolve().parents[2] / "templates"
 
 
 class _Refused(VertexrigError):

@@ -1,6 +1,6 @@
 """Job specs, read strictly: YAML or JSON to canonical data in the shape of Google's own messages.
 
-The schema is google-cloud-aiplatform's (`vertexrig.spec.messages`). `gcloud ai custom-jobs create --config` sends unknown
+The schema is google-cloud-aiplatform's (`vertexrig.spec.descriptors`). `gcloud ai custom-jobs create --config` sends unknown
 keys and enum values to the service as they stand, so this is the first reader that refuses them. What gcloud accepts
 and the service or SDK does not (a mapping where a list belongs) is accepted with a warning.
 """
@@ -15,7 +15,7 @@ from typing import Any, Literal
 from vertexrig import yamltext
 from vertexrig.errors import nearest
 from vertexrig.finding import Finding
-from vertexrig.spec import messages, strict
+from vertexrig.spec import descriptors, strict
 from vertexrig.spec.strict import READING_RULES, ReadingRule
 from vertexrig.typed import kind_of
 
@@ -157,10 +157,6 @@ class Document:
             path = path[: path.rfind("[")] if path.endswith("]") else path.rpartition(".")[0]
         return self.lines.get("")
 
-    def message(self) -> Any:
-        """Google's message (`CustomJobSpec` or `HyperparameterTuningJob`, as protobuf)."""
-        return messages.to_message(self.kind, self.data)
-
 
 def parse(text: str, *, file: str = "", kind: Kind | None = None) -> Document:
     """Read YAML or JSON text strictly; whatever is wrong with it comes back as findings.
@@ -212,7 +208,7 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None) -> Do
             f"move what stands under {inner} to the top; give displayName and labels to gcloud as flags",
         )
         data, prefix = data[inner], (inner,)
-    canonical = walk.message(data, messages.message_class(taken).DESCRIPTOR, prefix, "")
+    canonical = walk.message(data, descriptors.message(taken), prefix, "")
     walk.notes()
     return Document(taken, canonical, tuple(walk.findings), file, walk.lines)
 

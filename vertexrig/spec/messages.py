@@ -1,64 +1,57 @@
-"""Google's own job messages, loaded without the rest of google-cloud-aiplatform.
+"""Google's own messages as protobuf classes, made from the shipped descriptors (`vertexrig.spec.descriptors`).
 
-Importing `google.cloud.aiplatform_v1` runs every service client of the library (2.6 to 3.2 s and 188 MiB, measured
-2026-11-20 with compiled bytecode); the messages of a job alone take 0.05 to 0.1 s. The modules imported here are the
-library's own files, so a later full import in the same process finds and shares them.
+They live in a descriptor pool of their own: a program that also loads google-cloud-aiplatform, in whatever version, meets
+no second definition of a name. `pool()` has the services too, with the request and answer of each method. Rendering and
+checking need none of this; the local Vertex does, and it brings protobuf.
 """
 
 from __future__ import annotations
 
-import importlib
-import sys
-import types
-from functools import lru_cache
-from importlib.machinery import PathFinder
-from pathlib import Path
+from functools import cache
 from typing import Any
 
-_PACKAGE = "google.cloud.aiplatform_v1"
-_MODULES = ("custom_job", "hyperparameter_tuning_job")
+from vertexrig.spec import descriptors
+
+__all__ = ["from_message", "message_class", "pool", "to_message"]
 
 
-def _import_alone() -> dict[str, types.ModuleType]:
-    """Import the type modules under empty stand-ins for their two parent packages, then take the stand-ins away."""
-    import google.cloud  # a namespace package: costs nothing
+@cache
+def pool() -> Any:
+    """The `google.protobuf.descriptor_pool.DescriptorPool` of every message and service that is shipped."""
+    from google.protobuf.descriptor_pool import DescriptorPool
 
-    spec = PathFinder.find_spec(_PACKAGE, google.cloud.__path__)
-    if spec is None or not spec.submodule_search_locations:
-        raise ModuleNotFoundError(_PACKAGE)
-    folder = Path(next(iter(spec.submodule_search_locations)))
-    stand_ins = {_PACKAGE: folder, f"{_PACKAGE}.types": folder / "types"}
-    try:
-        for name, path in stand_ins.items():
-            module = types.ModuleType(name)
-            module.__path__ = [str(path)]
-            sys.modules[name] = module
-        return {name: importlib.import_module(f"{_PACKAGE}.types.{name}") for name in _MODULES}
-    finally:
-        for name in stand_ins:
-            sys.modules.pop(name, None)
+    made = DescriptorPool()
+    for file in descriptors.files():
+        made.AddSerializedFile(file)
+    return made
 
 
-@lru_cache(maxsize=1)
-def modules() -> dict[str, types.ModuleType]:
-    """The library's `custom_job` and `hyperparameter_tuning_job` type modules, by name."""
-    if _PACKAGE not in sys.modules:
-        try:
-            return _import_alone()
-        except (ImportError, AttributeError, OSError):
-            pass  # the library is laid out differently: import it whole
-    return {name: importlib.import_module(f"{_PACKAGE}.types.{name}") for name in _MODULES}
+@cache
+def message_class(name: str) -> Any:
+    """The protobuf class of a message; a name without a package is one of Vertex AI's: `CustomJob`.
+
+    Raises:
+        KeyError: There is no such message.
+    """
+    from google.protobuf import message_factory
+
+    return message_factory.GetMessageClass(pool().FindMessageTypeByName(descriptors.full_name(name)))
 
 
-@lru_cache(maxsize=8)
-def message_class(kind: str) -> Any:
-    """The protobuf class of a resource: `CustomJobSpec`, `CustomJob` or `HyperparameterTuningJob`."""
-    module = modules()["hyperparameter_tuning_job" if kind == "HyperparameterTuningJob" else "custom_job"]
-    return getattr(module, kind).pb()
+def to_message(name: str, data: dict[str, Any]) -> Any:
+    """The protobuf message of that name for canonical JSON `data`.
 
-
-def to_message(kind: str, data: dict[str, Any]) -> Any:
-    """The protobuf message of `kind` for canonical JSON `data`; unknown fields raise `google.protobuf` ParseError."""
+    Raises:
+        google.protobuf.json_format.ParseError: `data` has an unknown field or a value that does not fit.
+    """
     from google.protobuf import json_format
 
-    return json_format.ParseDict(data, message_class(kind)(), ignore_unknown_fields=False)
+    return json_format.ParseDict(data, message_class(name)(), ignore_unknown_fields=False, descriptor_pool=pool())
+
+
+def from_message(message: Any) -> dict[str, Any]:
+    """A message as REST writes it: camelCase keys, int64 as text, enums as names, fields that are not set left out."""
+    from google.protobuf import json_format
+
+    data: dict[str, Any] = json_format.MessageToDict(message, descriptor_pool=pool())
+    return data

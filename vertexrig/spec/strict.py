@@ -1,4 +1,4 @@
-"""The strict reading: plain data beside Google's message descriptors, one pass, nothing unknown let through.
+"""The strict reading: plain data beside the descriptors of Google's messages, one pass, nothing unknown let through.
 
 `Walk.message` returns canonical data and collects what it refuses or warns about. `vertexrig.spec.document` is the door to it.
 """
@@ -8,12 +8,12 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
-from functools import cache
 from typing import Any
 
 from vertexrig import yamltext
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Finding, Severity
+from vertexrig.spec.descriptors import Enum, Field, Message
 from vertexrig.times import duration_seconds
 from vertexrig.typed import kind_of, shown
 
@@ -50,53 +50,13 @@ _SOURCE = {rule.id: rule.source for rule in READING_RULES}
 _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[-+][0-9]{2}:[0-9]{2})")
 _WRAPPERS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 # google.protobuf.descriptor.FieldDescriptor.TYPE_*: the numbers are protobuf's wire contract
-_DOUBLE, _FLOAT, _BOOL, _STRING, _MESSAGE, _BYTES, _ENUM = 1, 2, 8, 9, 11, 12, 14
+_DOUBLE, _FLOAT, _BOOL, _STRING = 1, 2, 8, 9
 _INTEGERS = {3: 64, 4: 64, 5: 32, 6: 64, 7: 32, 13: 32, 15: 32, 16: 64, 17: 32, 18: 64}
 _UNSIGNED = {4, 6, 7, 13}
 
 
 def finding(rule: str, path: str, message: str, fix: str = "", *, file: str = "", line: int | None = None) -> Finding:
     return Finding(rule, _SEVERITY[rule], path, message, fix, _SOURCE[rule], file, line)
-
-
-@dataclass(frozen=True)
-class _Field:
-    """What the walk needs of a protobuf field descriptor, looked up once."""
-
-    name: str
-    json_name: str
-    type: int
-    repeated: bool
-    is_map: bool
-    oneof: str
-    message: Any
-    enum: Any
-
-
-@cache
-def _fields(full_name: str, descriptor: Any) -> tuple[dict[str, _Field], tuple[str, ...]]:
-    """Fields by JSON name and by proto name; and the JSON names alone, for suggestions."""
-    by_name: dict[str, _Field] = {}
-    names = []
-    for raw in descriptor.fields:
-        repeated = raw.is_repeated if hasattr(raw, "is_repeated") else raw.label == 3
-        message = raw.message_type
-        is_map = bool(message is not None and message.GetOptions().map_entry)
-        union = raw.containing_oneof
-        real_union = union is not None and not union.name.startswith("_")  # "_x" holds a proto3 optional
-        entry = _Field(
-            raw.name,
-            raw.json_name,
-            raw.type,
-            repeated,
-            is_map,
-            union.name if real_union else "",
-            message,
-            raw.enum_type,
-        )
-        by_name[raw.json_name] = by_name[raw.name] = entry
-        names.append(raw.json_name)
-    return by_name, tuple(names)
 
 
 _DROP = object()
@@ -126,25 +86,24 @@ class Walk:
             noted = finding(f"yaml-{note.kind}", path, note.message, fix, file=self.file, line=note.line)
             self.findings.append(noted)
 
-    def message(self, data: Any, descriptor: Any, raw: yamltext.RawPath, path: str) -> dict[str, Any]:
+    def message(self, data: Any, schema: Message, raw: yamltext.RawPath, path: str) -> dict[str, Any]:
         line = self.reading.lines.get(raw)
         if line is not None:
             self.lines[path] = line
-        fields, names = _fields(descriptor.full_name, descriptor)
         result: dict[str, Any] = {}
         unions: dict[str, str] = {}
         for key, value in data.items():
             key = str(key)
-            field_ = fields.get(key)
+            field_ = schema.by_name.get(key)
             here = f"{path}.{key}" if path else key
             if field_ is None:
-                choices = did_you_mean(key, names, most=20)
-                best = nearest(key, names)
+                choices = did_you_mean(key, schema.json_names, most=20)
+                best = nearest(key, schema.json_names)
                 self.report(
                     "unknown-field",
                     (*raw, key),
                     here,
-                    f"{descriptor.name} has no field {key!r}. {choices}",
+                    f"{schema.name} has no field {key!r}. {choices}",
                     f"write {best}" if best else "",
                 )
                 continue
@@ -176,13 +135,13 @@ class Walk:
             result[field_.json_name] = canonical
         return result
 
-    def field(self, value: Any, field_: _Field, raw: yamltext.RawPath, path: str) -> Any:
+    def field(self, value: Any, field_: Field, raw: yamltext.RawPath, path: str) -> Any:
         line = self.reading.lines.get(raw)
         if line is not None:
             self.lines[path] = line
         self.canonical[raw] = path
-        if field_.is_map:
-            return self.map(value, field_, raw, path)
+        if field_.message is not None and field_.message.map_entry:
+            return self.map(value, field_.message.by_name["value"], raw, path)
         if not field_.repeated:
             return self.single(value, field_, raw, path)
         if not isinstance(value, list):
@@ -196,33 +155,29 @@ class Walk:
             items = [self.single(value, field_, raw, f"{path}[0]")]
         else:
             items = [self.single(item, field_, (*raw, i), f"{path}[{i}]") for i, item in enumerate(value)]
-        if field_.type == _MESSAGE:  # a refused pool still keeps its place: its index is its role
+        if field_.message is not None:  # a refused pool still keeps its place: its index is its role
             return [{} if item is _DROP else item for item in items]
         return [item for item in items if item is not _DROP]
 
-    def map(self, value: Any, field_: _Field, raw: yamltext.RawPath, path: str) -> Any:
+    def map(self, value: Any, field_: Field, raw: yamltext.RawPath, path: str) -> Any:
         if not isinstance(value, dict):
             return self.wrong(value, "a mapping", raw, path)
-        (_, value_field) = field_.message.fields[0], field_.message.fields_by_name["value"]
-        entry = _Field(
-            "value", "value", value_field.type, False, False, "", value_field.message_type, value_field.enum_type
-        )
-        found = {str(k): self.single(v, entry, (*raw, k), f"{path}.{k}") for k, v in value.items()}
+        found = {str(k): self.single(v, field_, (*raw, k), f"{path}.{k}") for k, v in value.items()}
         return {k: v for k, v in found.items() if v is not _DROP}
 
-    def single(self, value: Any, field_: _Field, raw: yamltext.RawPath, path: str) -> Any:
+    def single(self, value: Any, field_: Field, raw: yamltext.RawPath, path: str) -> Any:
         line = self.reading.lines.get(raw)
         if line is not None:
             self.lines[path] = line
         self.canonical[raw] = path
-        if field_.type == _MESSAGE:
+        if field_.message is not None:
             name = field_.message.full_name
             if name.startswith("google.protobuf."):
                 return self.well_known(value, name.removeprefix("google.protobuf."), raw, path)
             if not isinstance(value, dict):
                 return self.wrong(value, f"a mapping ({field_.message.name})", raw, path)
             return self.message(value, field_.message, raw, path)
-        if field_.type == _ENUM:
+        if field_.enum is not None:
             return self.enum(value, field_.enum, raw, path)
         if field_.type in _INTEGERS:
             return self.integer(value, field_.type, raw, path)
@@ -244,20 +199,18 @@ class Walk:
         fix = "" if isinstance(value, (dict, list)) else "put it in quotes"
         return self.wrong(value, "text", raw, path, fix)
 
-    def enum(self, value: Any, descriptor: Any, raw: yamltext.RawPath, path: str) -> Any:
-        names = list(descriptor.values_by_name)
-        if isinstance(value, str) and value in descriptor.values_by_name:
+    def enum(self, value: Any, schema: Enum, raw: yamltext.RawPath, path: str) -> Any:
+        names = list(schema.numbers)
+        if isinstance(value, str) and value in schema.numbers:
             return value
-        if isinstance(value, int) and not isinstance(value, bool):
-            known = descriptor.values_by_number.get(value)
-            if known is not None:
-                return known.name
+        if isinstance(value, int) and not isinstance(value, bool) and value in schema.names:
+            return schema.names[value]
         best = nearest(str(value), names)
         self.report(
             "unknown-enum-value",
             raw,
             path,
-            f"{shown(value)} is no {descriptor.name}. {did_you_mean(str(value), names, most=30)}",
+            f"{shown(value)} is no {schema.name}. {did_you_mean(str(value), names, most=30)}",
             f"write {best}" if best else "",
         )
         return _DROP
@@ -314,6 +267,6 @@ class Walk:
                     "UInt32": 13,
                     "Bool": _BOOL,
                 }
-                inner = _Field("value", "value", types.get(wrapper, _STRING), False, False, "", None, None)
+                inner = Field("value", "value", types.get(wrapper, _STRING))
                 return self.single(value, inner, raw, path)
         return value  # Struct, Value, ListValue, Any: any JSON

@@ -21,6 +21,7 @@ from http import HTTPStatus
 from pathlib import Path
 from typing import Any
 
+from vertexrig import spec
 from vertexrig.checks.workspace import Prepared
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
@@ -28,6 +29,7 @@ from vertexrig.cloud.vertex import Job, Vertex, job_body
 from vertexrig.errors import ConfigError, TemplateError, UsageError, VertexrigError
 from vertexrig.finding import Severity
 from vertexrig.project import config, overrides
+from vertexrig.spec import descriptors
 from vertexrig.submit.budget import OverBudgetError
 from vertexrig.submit.claims import LABEL, Claims, InProgressError, Key, OtherBodyError
 from vertexrig.submit.submission import NoPackageError, Submitter, UploadedWorkspace
@@ -124,10 +126,9 @@ class Trigger:
         self.submitter = Submitter(UploadedWorkspace(loaded, storage), self.vertex, storage, claims=claims)
 
     def warm_up(self) -> None:
-        """Load what the first request would otherwise wait for: messages, templates, catalog."""
-        from vertexrig.spec import messages
-
-        messages.modules()
+        """Load what the first request would otherwise wait for: descriptors, templates, catalog."""
+        for kind in spec.KINDS:
+            descriptors.message(kind)
         renderer = self.submitter.workspace.renderer
         for name in renderer.topologies():
             renderer.environment.get_template(f"{name}.yaml.j2")

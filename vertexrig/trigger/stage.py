@@ -1,20 +1,14 @@
 """The function's folder: main.py, pinned requirements, the tool's source, templates and the project file, and no more.
 
-Of google-cloud-aiplatform only the message definitions of a job are taken (its type modules, unchanged): installing all of
-it brings some 40 packages, and the function needs none of its clients.
+Google's schema is in the tool's source as data (`vertexrig/spec/aiplatform_v1.binpb`), so nothing is installed for it.
 """
 
 from __future__ import annotations
 
-import json
-import os
 import re
 import shutil
-import subprocess
-import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 from vertexrig.errors import UsageError
@@ -24,15 +18,8 @@ from vertexrig.render.renderer import SUFFIX, shipped_templates
 
 FOLDER = "build/function"
 TOOL = Path(__file__).resolve().parents[1]  # the package vertexrig
-_MESSAGES = "google/cloud/aiplatform_v1"
+_MARK = ".vertexrig-function"
 _LEFT_OUT = {"cli", "local", "__pycache__"}
-_LIST_TYPES = """
-import json, sys
-from vertexrig.spec import messages
-messages.modules()
-prefix = "google.cloud.aiplatform_v1.types."
-print(json.dumps({name[len(prefix):]: module.__file__ for name, module in sys.modules.items() if name.startswith(prefix)}))
-"""
 _VARIABLE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
@@ -69,10 +56,10 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
     overrides.check_rules(loaded)
     source = _shipped_function()
     _empty(folder, loaded)
-    _messages(folder / _MESSAGES)  # first: it marks the folder as staged
+    (folder / _MARK).write_text("Made by `vertexrig function build`, which replaces this folder.\n", encoding="utf-8")
+    shutil.copytree(TOOL, folder / "vertexrig", ignore=lambda _, names: {name for name in names if _unwanted(name)})
     for name in ("main.py", "requirements.txt"):
         shutil.copyfile(source / name, folder / name)
-    shutil.copytree(TOOL, folder / "vertexrig", ignore=lambda _, names: {name for name in names if _unwanted(name)})
     _copy(shipped_templates().glob(f"*{SUFFIX}"), folder / "templates")
     text = loaded.file.read_text(encoding="utf-8")
     (folder / DEFAULT_NAME).write_text(text, encoding="utf-8")
@@ -92,7 +79,7 @@ def _empty(folder: Path, loaded: Loaded) -> None:
     """Make a new folder; one that is there goes only if it was staged, which no folder of a user's own looks like."""
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file: choose another folder")
-    if folder.exists() and any(folder.iterdir()) and not (folder / _MESSAGES).is_dir():
+    if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).is_file():
         raise UsageError(f"{folder} holds something that is no staged function: choose another folder, or empty it")
     if folder.resolve() in loaded.file.resolve().parents:
         raise UsageError(f"{folder} holds the project file: choose another folder")
@@ -106,10 +93,8 @@ def _unwanted(name: str) -> bool:
 
 def _shipped_function() -> Path:
     """The folder with main.py, in an installed tool and in a plain checkout."""
-    try:
-        found = Path(str(resources.files("vertexrig.functions")))
-    except ModuleNotFoundError:
-        found = TOOL.parent / "functions"
+    installed = TOOL / "functions"
+    found = installed if installed.is_dir() else TOOL.parent / "functions"
     if not (found / "main.py").is_file():
         raise UsageError(f"the function's main.py is not in {found}: install vertexrig from its repository")
     return found
@@ -133,25 +118,6 @@ def _inside(folder: Path, name: str) -> Path:
             f"{name} is not below the project file's folder, so the function cannot have it; move it there"
         )
     return target
-
-
-def _messages(folder: Path) -> None:
-    """Google's own definitions of the messages, in a package of the same name without the clients."""
-    environment = {**os.environ, "PYTHONPATH": str(TOOL.parent)}
-    done = subprocess.run(
-        [sys.executable, "-c", _LIST_TYPES], capture_output=True, text=True, env=environment, timeout=120
-    )
-    if done.returncode:
-        raise UsageError("google-cloud-aiplatform's messages cannot be read: is it installed?")
-    files: dict[str, str] = json.loads(done.stdout)
-    types = folder / "types"
-    types.mkdir(parents=True)
-    for package in (folder, types):
-        (package / "__init__.py").write_text(
-            '"""A part of google-cloud-aiplatform (Apache License 2.0): the messages of a job, unchanged."""\n'
-        )
-    for name, file in sorted(files.items()):
-        shutil.copyfile(file, types / f"{name}.py")
 
 
 def _copy(files: Iterable[Path], folder: Path) -> None:

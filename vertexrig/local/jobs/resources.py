@@ -62,10 +62,7 @@ def location_of(name: str) -> str:
 
 def rest_form(kind: str, data: Mapping[str, Any]) -> Json:
     """Canonical data as REST writes it: int64 as text, enums as names."""
-    from google.protobuf import json_format
-
-    result: Json = json_format.MessageToDict(messages.to_message(kind, dict(data)))
-    return result
+    return messages.from_message(messages.to_message(kind, dict(data)))
 
 
 def new_body(name: str, state: str, fields: Mapping[str, Any]) -> Json:

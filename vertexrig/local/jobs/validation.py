@@ -14,7 +14,7 @@ from typing import Any
 from vertexrig import spec
 from vertexrig.finding import Finding, Severity
 from vertexrig.local.http import ApiError, invalid
-from vertexrig.spec import messages
+from vertexrig.spec import descriptors, messages
 from vertexrig.spec.names import snake
 
 Json = dict[str, Any]
@@ -104,11 +104,7 @@ def _outer(body: Mapping[str, Any], kind: str, path: str, skip: tuple[str, ...])
     """The fields around the spec, by their JSON names, as strictly read as the rest."""
     from google.protobuf import json_format
 
-    names = {
-        name: field.json_name
-        for field in messages.message_class(kind).DESCRIPTOR.fields
-        for name in (field.name, field.json_name)
-    }
+    names = {name: field.json_name for name, field in descriptors.message(kind).by_name.items()}
     unknown = [key for key in body if key not in names]
     if unknown:
         raise _json_errors([f"Unknown name \"{key}\" at '{path}': Cannot find field." for key in unknown], path)
@@ -116,11 +112,10 @@ def _outer(body: Mapping[str, Any], kind: str, path: str, skip: tuple[str, ...])
         names[key]: value for key, value in body.items() if names[key] not in _OUTPUT_ONLY and names[key] not in skip
     }
     try:
-        message = json_format.ParseDict(own, messages.message_class(kind)())
+        message = messages.to_message(kind, own)
     except (json_format.ParseError, ValueError, TypeError) as error:
         raise invalid(f"Invalid JSON payload received. {error}") from None
-    result: Json = json_format.MessageToDict(message)
-    return {key: value for key, value in result.items() if key not in skip}
+    return {key: value for key, value in messages.from_message(message).items() if key not in skip}
 
 
 def _refuse(

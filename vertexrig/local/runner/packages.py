@@ -32,9 +32,11 @@ _READY = "ready.json"
 _PROBE = (
     "import json, os, sys; "
     "paths = [p for p in sys.path if os.path.basename(p) in ('site-packages', 'dist-packages')]; "
-    "has = lambda name: __import__('importlib.util').util.find_spec(name) is not None; "
-    "print(json.dumps({'paths': paths, 'pip': has('pip'), "
-    "'setuptools': has('setuptools') and has('wheel'), 'python': sys.executable}))"
+    "find = __import__('importlib.util').util.find_spec; tools = find('setuptools'); "
+    # since 70.1 setuptools makes wheels itself
+    "own = [f for f in (tools.submodule_search_locations if tools else ()) if os.path.exists(f + '/command/bdist_wheel.py')]; "
+    "print(json.dumps({'paths': paths, 'pip': find('pip') is not None, "
+    "'setuptools': bool(tools and (own or find('wheel'))), 'python': sys.executable}))"
 )
 _REQUIREMENTS = (
     "import json, sys; from importlib.metadata import distributions; "
@@ -56,7 +58,7 @@ class Interpreter:
         python: Its executable.
         site: Folders of installed packages it sees.
         pip: Whether it has pip.
-        setuptools: Whether it can build a package without downloading setuptools and wheel.
+        setuptools: Whether it can build a package without downloading anything: its setuptools makes wheels, or wheel is there.
     """
 
     python: str

@@ -123,7 +123,7 @@ async def deliver(job: Json, schedule_time: str, options: Options) -> Outcome:
 
 
 async def _send(job: Json, schedule_time: str, options: Options) -> Outcome:
-    import httpx  # comes with google-cloud-aiplatform; costs 100 ms, and only a job that fires needs it
+    import httpx  # costs 100 ms, and only a job that fires needs it
 
     async def check(request: Any) -> None:
         # Called for redirects too.

@@ -1,0 +1,179 @@
+"""What an installation brings: each extra exactly what its modules import, and the base what rendering needs."""
+
+from __future__ import annotations
+
+import os
+import re
+import subprocess
+import sys
+from functools import cache
+from importlib.metadata import packages_distributions
+from pathlib import Path
+
+import pytest
+
+from tests.test_rooms import imports
+from tests.tools import REPOSITORY, built_wheel
+from vertexrig import extras
+
+LOCAL = ("vertexrig/local", "vertexrig/cloud/cron.py")
+SUBMIT = ("vertexrig/cloud",)
+SERVED = {
+    "": ("vertexrig",),
+    "submit": SUBMIT,
+    "local": LOCAL,
+    "trigger": (*SUBMIT, "functions/main.py"),
+    "trainer": ("trainer_pkg",),
+    "sdk": ("examples",),
+    "dev": ("vertexrig", "functions", "trainer_pkg", "examples", "tests", "bench", "tools"),
+}
+"""Files and folders of each extra; "" is the base."""
+NOT_IMPORTED = {
+    "setuptools": "package runs the trainer's setup.py with it",
+    "tzdata": "zoneinfo reads it where the system has no time zones",
+    "tensorboard": "TensorFlow's summary writer, which the trainer uses, needs it",
+    "importlib-resources": "tensorflow-datasets imports it without saying so",
+    "pytest-xdist": "pytest -n", "schemathesis": "run as a program", "mypy": "run as a program", "ruff": "run as a program",
+    "build": "run as a program", "types-pyyaml": "mypy reads it", "types-protobuf": "mypy reads it",
+}  # fmt: skip
+COMES_WITH = {
+    "numpy": "tensorflow",
+    "tensorflow-datasets": "a trainer that names one of its data sets",
+    "markupsafe": "jinja2",
+}
+"""Imported, and not listed: what brings it holds the version."""
+
+
+def normalised(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+@cache
+def declared() -> dict[str, frozenset[str]]:
+    """The distributions that setup.py names, for the base and for each extra."""
+    from distutils.core import run_setup  # type: ignore[import-not-found,unused-ignore]
+
+    import setuptools  # noqa: F401 - brings distutils
+
+    before = Path.cwd()
+    os.chdir(REPOSITORY)
+    try:
+        made = run_setup("setup.py", stop_after="init")
+    finally:
+        os.chdir(before)
+    lists = {"": made.install_requires, **made.extras_require}
+    return {
+        extra: frozenset(normalised(re.match(r"[\w.-]+", one)[0]) for one in lines)  # type: ignore[index]
+        for extra, lines in lists.items()
+    }
+
+
+@cache
+def distributions(place: str) -> frozenset[str]:
+    """The distributions whose modules the Python files of a place import, nested imports too."""
+    root = REPOSITORY / place
+    files = [root] if root.is_file() else sorted(root.rglob("*.py"))
+    names = {name for file in files for name in imports(file)}
+    own = {"vertexrig", "tests", "trainer", "tools"}
+    by_module = {module: {normalised(one) for one in found} for module, found in packages_distributions().items()}
+    found = {
+        one
+        for name in names
+        if (top := name.split(".")[0]) not in own and top not in sys.stdlib_module_names and top != "google"
+        for one in by_module.get(top, ())
+    }
+    return frozenset(found | {one for prefix, one in GOOGLE.items() if any(name.startswith(prefix) for name in names)})
+
+
+# every library of Google's lives below one name, so the name's second part decides
+GOOGLE = {
+    "google.auth": "google-auth",
+    "google.api_core": "google-api-core",
+    "google.protobuf": "protobuf",
+    "google.cloud.scheduler": "google-cloud-scheduler",
+    "google.cloud.storage": "google-cloud-storage",
+    "google.cloud.aiplatform": "google-cloud-aiplatform",
+}
+
+
+@pytest.mark.parametrize("extra", SERVED)
+def test_an_extra_lists_what_its_modules_import(extra: str) -> None:
+    """Every distribution of an extra is imported by the modules it serves, or the table above says what else needs it."""
+    used = frozenset().union(*(distributions(place) for place in SERVED[extra]))
+    assert declared()[extra] - used - NOT_IMPORTED.keys() == set()
+
+
+@pytest.mark.parametrize("extra", ["submit", "local", "trigger", "trainer"])
+def test_what_modules_import_is_in_their_extra(extra: str) -> None:
+    """And the reverse: what they import comes with the base or with the extra, not with something else by chance."""
+    used = frozenset().union(*(distributions(place) for place in SERVED[extra]))
+    assert used - declared()[extra] - declared()[""] - COMES_WITH.keys() == set()
+
+
+def test_every_extra_has_its_row() -> None:
+    """The tables name the extras that setup.py has, and only what it names."""
+    assert declared().keys() == SERVED.keys()
+    assert NOT_IMPORTED.keys() <= frozenset().union(*declared().values())
+
+
+def test_the_message_about_a_missing_module_names_the_right_extra() -> None:
+    """Each module that an extra brings is known to the command line, under an extra that really brings it."""
+    by_module = {module: {normalised(one) for one in found} for module, found in packages_distributions().items()}
+    for module, extra in extras._EXTRA_BY_MODULE.items():
+        assert declared()[extra] & (by_module[module] if "." not in module else {GOOGLE[module]}), module
+    outside = (distributions("vertexrig") | distributions("functions/main.py")) - declared()[""]
+    known = {one for module in extras._EXTRA_BY_MODULE for one in by_module.get(module, ())} | {"protobuf"}
+    assert outside - known - COMES_WITH.keys() == set()
+
+
+@pytest.fixture(scope="module")
+def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The Python of an environment with the base installation of this checkout, and nothing else but pip."""
+    folder = tmp_path_factory.mktemp("clean")
+    subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
+    python = folder / "venv/bin/python"
+    wheel = built_wheel(folder)
+    pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
+    done = subprocess.run(
+        [*pip, "-c", str(REPOSITORY / "constraints.txt"), str(wheel)], capture_output=True, text=True, timeout=300
+    )
+    if done.returncode and not os.environ.get("CI"):
+        pytest.skip(f"no package registry can be reached: {done.stderr.strip().splitlines()[-1]}")
+    assert done.returncode == 0, done.stderr
+    return python
+
+
+def test_the_base_installation_is_small(clean: Path) -> None:
+    """At most 8 distributions and 20 MiB, without pip."""
+    site = next((clean.parents[1] / "lib").glob("python3*")) / "site-packages"
+    found = {normalised(folder.name.split("-")[0]) for folder in site.glob("*.dist-info")} - {"pip"}
+    assert found == declared()[""] | {"vertexrig", "markupsafe"} and len(found) <= 8
+    files = [file for file in site.rglob("*") if file.is_file() and file.relative_to(site).parts[0][:3] != "pip"]
+    assert sum(file.stat().st_size for file in files) <= 20 * 2**20
+
+
+def test_the_base_installation_works(clean: Path, tmp_path: Path) -> None:
+    """In it jobs are rendered, checked and explained, the trainer is packaged, the function staged; a verb that needs more
+    says in one line what to install."""
+    for name in ("vertexrig.yaml", "trainer_pkg"):
+        (tmp_path / name).symlink_to(REPOSITORY / name)
+
+    def run(*words: str) -> subprocess.CompletedProcess[str]:
+        return subprocess.run(
+            [str(clean), "-I", "-m", "vertexrig", *words], cwd=tmp_path, capture_output=True, text=True, timeout=300
+        )
+
+    for words in ("render tpu", "check sweep", "explain multi-worker", "package cpu", "function build"):
+        done = run(*words.split())
+        assert done.returncode == 0, f"{words}: {done.stderr}"
+    for words, module, extra in (("jobs", "requests", "submit"), ("rehearse cpu", "anyio", "local")):
+        done = run(*words.split())
+        assert (done.returncode, done.stdout) == (2, "")
+        line = f'error: the package {module} is not installed; run python -m pip install "vertexrig[{extra}]"\n'
+        assert done.stderr.endswith(line) and "Traceback" not in done.stderr
+
+
+def test_a_module_that_is_missing_for_another_reason_is_no_extra() -> None:
+    """A module that no extra brings is a fault of the tool and is shown as one."""
+    assert extras.extra_of("googlemaps") is None and extras.extra_of("vertexrig.nothing") is None
+    assert extras.extra_of("google.protobuf.json_format") == "local" and extras.extra_of("google.auth") == "submit"
