@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from vertexrig.checks._snippet import clean, snippet
 from vertexrig.finding import Finding, Severity
+from vertexrig.masking import masked
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 DOCS = "docs/checks.md"
@@ -56,7 +57,7 @@ def text(
         files: How many files were checked, for the last line; 0 leaves it out.
         color: Use terminal colours.
     """
-    lines = {name: content.splitlines() for name, content in (texts or {}).items()}
+    lines = {name: masked(content).splitlines() for name, content in (texts or {}).items()}
     blocks = [_block(finding, lines.get(finding.file, ()), color) for finding in findings]
     return "\n\n".join([*blocks, summary(findings, files=files)]) + "\n"
 

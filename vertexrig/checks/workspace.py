@@ -108,7 +108,7 @@ class Workspace:
     def prepare(self, name: str, *, check: bool = True) -> Prepared:
         """A job or sweep of the project, rendered and, unless told otherwise, checked."""
         rendered = self.renderer.render(name)
-        document = spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind)
+        document = spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, template=False)
         if not check:
             return Prepared(rendered, document, [])
         silenced = self.silences(name)

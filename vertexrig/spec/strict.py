@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from vertexrig import yamltext
-from vertexrig.errors import did_you_mean, nearest
+from vertexrig import placeholders, yamltext
+from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import Finding, Severity
 from vertexrig.typed import kind_of, shown
 
 _GCLOUD = "gcloud 528.0.0, run offline 2026-11-20"
+_GCLOUD_RUN = "gcloud 528.0.0, run against a local endpoint 2026-11-21"
 _SCHEMA = "google-cloud-aiplatform 2.7.0 messages, 2026-11-20"
 
 
@@ -32,13 +33,17 @@ class ReadingRule:
 
 READING_RULES = (
     ReadingRule("yaml-syntax", Severity.ERROR, "The file is one YAML mapping.", _GCLOUD),
+    ReadingRule("file-unreadable", Severity.ERROR, "The file can be read.", _GCLOUD),
+    ReadingRule("not-vertex", Severity.ERROR, "The file is a job spec of Vertex AI.", _SCHEMA),
+    ReadingRule("placeholder", Severity.ERROR, "No value is still to be filled in.", _GCLOUD),
     ReadingRule("yaml-duplicate-key", Severity.ERROR, "No key stands twice in one mapping.", _GCLOUD),
     ReadingRule("yaml-two-readings", Severity.WARNING, "Every scalar means the same to all YAML readers.", _GCLOUD),
     ReadingRule("unknown-field", Severity.ERROR, "Every key is a field of the API.", _SCHEMA),
     ReadingRule("unknown-enum-value", Severity.ERROR, "Every enum value is one the API has.", _SCHEMA),
     ReadingRule("wrong-type", Severity.ERROR, "Every value has its field's type.", _SCHEMA),
     ReadingRule("one-of", Severity.ERROR, "At most one of the alternatives of a union is set.", _SCHEMA),
-    ReadingRule("snake-case-key", Severity.WARNING, "Keys are written in camelCase.", _GCLOUD),
+    ReadingRule("quoted-number", Severity.WARNING, "A number is written without quotes.", _GCLOUD_RUN),
+    ReadingRule("snake-case-key", Severity.WARNING, "Keys are written in camelCase.", _GCLOUD_RUN),
     ReadingRule("not-a-list", Severity.WARNING, "A repeated field is written as a list.", _GCLOUD),
     ReadingRule("custom-job-wrapper", Severity.ERROR, "A CustomJobSpec is not wrapped in a CustomJob.", _GCLOUD),
     ReadingRule("legacy-ai-platform", Severity.ERROR, "The file is not for the retired AI Platform Training.", _GCLOUD),
@@ -48,6 +53,7 @@ _SOURCE = {rule.id: rule.source for rule in READING_RULES}
 
 _DURATION = re.compile(r"-?[0-9]+(\.[0-9]{1,9})?s")
 _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[-+][0-9]{2}:[0-9]{2})")
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _WRAPPERS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 # google.protobuf.descriptor.FieldDescriptor.TYPE_*: the numbers are protobuf's wire contract
 _DOUBLE, _FLOAT, _BOOL, _STRING, _MESSAGE, _BYTES, _ENUM = 1, 2, 8, 9, 11, 12, 14
@@ -55,8 +61,26 @@ _INTEGERS = {3: 64, 4: 64, 5: 32, 6: 64, 7: 32, 13: 32, 15: 32, 16: 64, 17: 32, 
 _UNSIGNED = {4, 6, 7, 13}
 
 
-def finding(rule: str, path: str, message: str, fix: str = "", *, file: str = "", line: int | None = None) -> Finding:
-    return Finding(rule, _SEVERITY[rule], path, message, fix, _SOURCE[rule], file, line)
+# what only the service writes: never what a misspelt key was meant to be
+_OUTPUT_ONLY = {
+    "name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "trials", "satisfiesPzs",
+    "satisfiesPzi",
+}  # fmt: skip
+# names that other tools of Google Cloud have for a value of an enum here
+_ALIASES = {"NVIDIA_A100_40GB": "NVIDIA_TESLA_A100"}
+
+
+def finding(
+    rule: str,
+    path: str,
+    message: str,
+    fix: str = "",
+    *,
+    file: str = "",
+    line: int | None = None,
+    severity: Severity | None = None,
+) -> Finding:
+    return Finding(rule, severity or _SEVERITY[rule], path, message, fix, _SOURCE[rule], file, line)
 
 
 @dataclass(frozen=True)
@@ -75,7 +99,7 @@ class _Field:
 
 @cache
 def _fields(full_name: str, descriptor: Any) -> tuple[dict[str, _Field], tuple[str, ...]]:
-    """Fields by JSON name and by proto name; and the JSON names alone, for suggestions."""
+    """Fields by JSON name and by proto name; and the JSON names a user may write, for suggestions."""
     by_name: dict[str, _Field] = {}
     names = []
     for raw in descriptor.fields:
@@ -95,8 +119,48 @@ def _fields(full_name: str, descriptor: Any) -> tuple[dict[str, _Field], tuple[s
             raw.enum_type,
         )
         by_name[raw.json_name] = by_name[raw.name] = entry
-        names.append(raw.json_name)
+        if raw.json_name not in _OUTPUT_ONLY:
+            names.append(raw.json_name)
     return by_name, tuple(names)
+
+
+def stem(name: str) -> str:
+    """A key without what people add to it or leave out: `parameterSpec`, `parameter` and `parameters` are one."""
+    plain = re.sub(r"[\W_]+", "", name).casefold()
+    return re.sub(r"(?:specs?|s)$", "", plain) or plain
+
+
+@cache
+def _places(full_name: str, descriptor: Any, depth: int = 4) -> dict[str, tuple[str, ...]]:
+    """Where each key of a message and of those inside it belongs: paths by the key's stem."""
+    found: dict[str, list[str]] = {}
+    fields, names = _fields(full_name, descriptor)
+    for name in names:
+        found.setdefault(stem(name), []).append(name)
+        inner = fields[name].message
+        if depth and inner is not None and not fields[name].is_map and inner.full_name != full_name:
+            mark = "[]" if fields[name].repeated else ""
+            for key, paths in _places(inner.full_name, inner, depth - 1).items():
+                found.setdefault(key, []).extend(f"{name}{mark}.{path}" for path in paths)
+    return {key: tuple(paths) for key, paths in found.items()}
+
+
+def belongs(key: str, descriptor: Any, root: Any) -> tuple[str, bool]:
+    """Where a key that a message does not have belongs, and whether that is from the top of the file.
+
+    Its own fields come first, then those of the messages inside it, then the whole file's; "" if none or several fit.
+    """
+    fields, names = _fields(descriptor.full_name, descriptor)
+    own = [name for name in names if stem(name) == stem(key)]
+    best = own[0] if own else meant(key, names)
+    if best:
+        return best, False
+    for place, from_top in ((descriptor, False), (root, True)):
+        paths = _places(place.full_name, place).get(stem(key), ())
+        shortest = [path for path in paths if path.count(".") == min(one.count(".") for one in paths)]
+        if len(shortest) == 1:
+            return shortest[0], from_top
+    return "", False
 
 
 _DROP = object()
@@ -105,15 +169,35 @@ _DROP = object()
 class Walk:
     """One pass over data beside its message descriptor: canonical values, findings, lines."""
 
-    def __init__(self, reading: yamltext.Reading, file: str) -> None:
-        self.reading, self.file = reading, file
+    def __init__(self, reading: yamltext.Reading, file: str, root: Any = None, *, template: bool = False) -> None:
+        self.reading, self.file, self.root, self.template = reading, file, root, template
         self.findings: list[Finding] = []
+        self.placeholders: dict[str, list[str]] = {}
         self.lines: dict[str, int] = {}
         self.canonical: dict[yamltext.RawPath, str] = {}
 
-    def report(self, rule: str, raw: yamltext.RawPath, path: str, message: str, fix: str = "") -> None:
+    def report(
+        self,
+        rule: str,
+        raw: yamltext.RawPath,
+        path: str,
+        message: str,
+        fix: str = "",
+        severity: Severity | None = None,
+    ) -> None:
         line = self.reading.lines.get(raw)
-        self.findings.append(finding(rule, path, message, fix, file=self.file, line=line))
+        self.findings.append(finding(rule, path, message, fix, file=self.file, line=line, severity=severity))
+
+    def unfilled(self, value: Any, path: str, *, enum: bool = False) -> str:
+        """The text of a value that is a placeholder, which is kept in mind; "" for any other value."""
+        if not self.template:
+            return ""
+        is_text = isinstance(value, str)
+        found = placeholders.marks(value, path, enum=enum) if is_text else [placeholders.instead(value)]
+        if not any(found):
+            return ""
+        self.placeholders[path] = found
+        return str(value) if is_text else found[0]
 
     def notes(self) -> None:
         for note in self.reading.notes:
@@ -138,25 +222,11 @@ class Walk:
             field_ = fields.get(key)
             here = f"{path}.{key}" if path else key
             if field_ is None:
-                choices = did_you_mean(key, names, most=20)
-                best = nearest(key, names)
-                self.report(
-                    "unknown-field",
-                    (*raw, key),
-                    here,
-                    f"{descriptor.name} has no field {key!r}. {choices}",
-                    f"write {best}" if best else "",
-                )
+                self.unknown(key, descriptor, names, (*raw, key), here)
                 continue
             here = f"{path}.{field_.json_name}" if path else field_.json_name
             if key != field_.json_name:
-                self.report(
-                    "snake-case-key",
-                    (*raw, key),
-                    here,
-                    f"{key!r} is the SDK's spelling; gcloud's tuning jobs refuse it",
-                    f"write {field_.json_name}",
-                )
+                self.snake_case(key, field_.json_name, (*raw, key), here)
             if value is None:
                 continue
             canonical = self.field(value, field_, (*raw, key), here)
@@ -176,6 +246,32 @@ class Walk:
             result[field_.json_name] = canonical
         return result
 
+    def unknown(self, key: str, descriptor: Any, names: tuple[str, ...], raw: yamltext.RawPath, path: str) -> None:
+        place, from_top = belongs(key, descriptor, self.root if self.root is not None else descriptor)
+        text, fix = f"{descriptor.name} has no field {key!r}.", ""
+        if not place:
+            text += f" {did_you_mean(key, names, most=20)}"
+        elif "." not in place and not from_top:
+            text, fix = f"{text} Did you mean {place!r}?", f"write {place}"
+        else:
+            where = "at the top of the file" if "." not in place else f"under {place.rpartition('.')[0]}"
+            last = place.rpartition(".")[2]
+            text, fix = (
+                f"{text} {last!r} belongs {where}.",
+                f"move it: write {place}"
+                + (" at the top of the file" if "." not in place else ", counted from the top of the file" * from_top),
+            )
+        self.report("unknown-field", raw, path, text, fix)
+
+    def snake_case(self, key: str, name: str, raw: yamltext.RawPath, path: str) -> None:
+        # seen: gcloud hands a custom job's keys on as they are, and REST takes both spellings
+        tuning = self.root is not None and self.root.name == "HyperparameterTuningJob"
+        text = f"{key!r} is the SDK's spelling; gcloud " + (
+            "refuses a tuning job with it" if tuning else "sends a custom job with it, and refuses a tuning job"
+        )
+        severity = Severity.ERROR if tuning and self.template else None
+        self.report("snake-case-key", raw, path, text, f"write {name}", severity)
+
     def field(self, value: Any, field_: _Field, raw: yamltext.RawPath, path: str) -> Any:
         line = self.reading.lines.get(raw)
         if line is not None:
@@ -186,6 +282,8 @@ class Walk:
         if not field_.repeated:
             return self.single(value, field_, raw, path)
         if not isinstance(value, list):
+            if field_.type == _MESSAGE and self.unfilled(value, path):
+                return _DROP
             self.report(
                 "not-a-list",
                 raw,
@@ -233,14 +331,20 @@ class Walk:
         return self.text(value, raw, path)
 
     def wrong(self, value: Any, wanted: str, raw: yamltext.RawPath, path: str, fix: str = "") -> Any:
-        self.report("wrong-type", raw, path, f"{shown(value)} is {kind_of(value)}; {wanted} belongs here", fix)
+        if not self.unfilled(value, path):
+            text = f"{shown(value)} is {kind_of(value)}; {wanted} belongs here"
+            self.report("wrong-type", raw, path, text, fix)
         return _DROP
 
     def text(self, value: Any, raw: yamltext.RawPath, path: str) -> Any:
         if isinstance(value, str):
             if any("\ud800" <= char <= "\udfff" for char in value):
                 return self.wrong(value, "valid Unicode text", raw, path)
+            self.unfilled(value, path)
             return value
+        written = self.unfilled(value, path)
+        if written:
+            return written
         fix = "" if isinstance(value, (dict, list)) else "put it in quotes"
         return self.wrong(value, "text", raw, path, fix)
 
@@ -252,14 +356,14 @@ class Walk:
             known = descriptor.values_by_number.get(value)
             if known is not None:
                 return known.name
-        best = nearest(str(value), names)
-        self.report(
-            "unknown-enum-value",
-            raw,
-            path,
-            f"{shown(value)} is no {descriptor.name}. {did_you_mean(str(value), names, most=30)}",
-            f"write {best}" if best else "",
-        )
+        if self.unfilled(value, path, enum=True):
+            return _DROP
+        names = [name for name in names if not name.endswith("_UNSPECIFIED")]
+        plain = str(value).replace("-", "_").upper()
+        best = _ALIASES.get(plain) or meant(str(value), names)
+        guess = f"Did you mean {best!r}?" if best else did_you_mean(str(value), names, most=30)
+        text = f"{shown(value)} is not a value of {descriptor.name}. {guess}"
+        self.report("unknown-enum-value", raw, path, text, f"write {best}" if best else "")
         return _DROP
 
     def integer(self, value: Any, kind: int, raw: yamltext.RawPath, path: str) -> Any:
@@ -285,7 +389,11 @@ class Walk:
             if math.isfinite(number):
                 return value
             return self.wrong(value, "a finite number", raw, path)
-        return self.wrong(value, "a number", raw, path, "write it without quotes" if isinstance(value, str) else "")
+        if isinstance(value, str) and _NUMBER.fullmatch(value) and math.isfinite(float(value)):
+            text = f"{shown(value)} is text; gcloud and REST make a number of it, the SDK refuses it"
+            self.report("quoted-number", raw, path, text, "write it without quotes")
+            return float(value)
+        return self.wrong(value, "a number", raw, path)
 
     def well_known(self, value: Any, name: str, raw: yamltext.RawPath, path: str) -> Any:
         if name == "Duration":
