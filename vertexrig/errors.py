@@ -99,6 +99,8 @@ def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | No
         narrower = [choice for choice in choices if numbered <= set(_words(choice)) < words]
         if narrower:
             return _only(narrower, lambda choice: -len(_words(choice)))
+    if sum(_plain(choice).startswith(_plain(value)) for choice in choices) > 1:
+        return None  # cut short, and it could go on in several ways
     matcher = difflib.SequenceMatcher(b=_plain(value))  # it keeps what it learns of its second text
     likeness = {}
     for choice in choices:

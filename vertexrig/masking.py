@@ -31,14 +31,17 @@ _SHORTEST = 8
 # a value under a secret's name in a text of any format: `NAME: value`, `--name=value`, `{name: NAME, value: value}`
 _QUOTED = r"\"(?:\\.|[^\"\\])*\"|'(?:''|[^'])*'"
 _VALUE = rf"(?P<value>{_QUOTED}|[^\s,{{}}\"'#][^\s,}}\"']*)"
-_KEY = rf"(?<![A-Za-z0-9])(?P<key>(?:[A-Za-z0-9]+[-_])*{_WORD.replace('_?', '[-_]?')})[\"']?"
-_PLACES = (
-    re.compile(rf"{_KEY}\s*[:=]\s*{_VALUE}", re.IGNORECASE),
-    re.compile(
-        rf"name[\"']?\s*:\s*[\"']?{_KEY}\s*,?\s*(?:#[^\n]*\n\s*)*[\"']?value[\"']?\s*:\s*{_VALUE}", re.IGNORECASE
-    ),
-    re.compile(rf"value[\"']?\s*:\s*{_VALUE}\s*,?\s*[\"']?name[\"']?\s*:\s*[\"']?{_KEY}", re.IGNORECASE),
-    re.compile(rf"(?<![\w-])--?{_KEY}[\"']?\s*,?\s*(?:-\s+)?{_VALUE}", re.IGNORECASE),
+_REST = rf"(?P<value>{_QUOTED}|[^\s\"'#][^\s\"']*)"  # after a = a comma is part of the value
+_KEY = rf"(?<![A-Za-z0-9])(?P<key>(?:[A-Za-z0-9]{{1,40}}[-_]){{0,8}}{_WORD.replace('_?', '[-_]?')})[\"']?"
+_PLACES = tuple(
+    re.compile(pattern, re.IGNORECASE)
+    for pattern in (
+        rf"{_KEY}\s*:\s*{_VALUE}",
+        rf"{_KEY}\s*=\s*{_REST}",
+        rf"name[\"']?\s*:\s*[\"']?{_KEY}\s*,?\s*(?:#[^\n]*\n\s*)*[\"']?value[\"']?\s*:\s*{_VALUE}",
+        rf"value[\"']?\s*:\s*{_VALUE}\s*,?\s*[\"']?name[\"']?\s*:\s*[\"']?{_KEY}",
+        rf"(?<![\w-])--?{_KEY}[\"']?\s*,?\s*(?:-\s+)?{_VALUE}",
+    )
 )
 
 
@@ -71,21 +74,19 @@ def masked(text: str, secrets: frozenset[str] = frozenset()) -> str:
         text: YAML, JSON, a message or a line.
         secrets: Secrets that are known to be in it.
     """
-    for secret in sorted(secrets, key=len, reverse=True):
+    for secret in sorted({*secrets, *_named(text)}, key=len, reverse=True):
         text = text.replace(secret, hint(secret))
     text = _PEM.sub(lambda match: hint(match[0]) + "\n" * match[0].count("\n"), text)
-    text = _KNOWN.sub(lambda match: hint(match[0]), text)
+    return _KNOWN.sub(lambda match: hint(match[0]), text)
+
+
+def _named(text: str) -> set[str]:
+    """The values that stand under a secret's name in a text."""
+    found = set()
     for place in _PLACES:
-        text = place.sub(_without_value, text)
-    return text
-
-
-def _without_value(match: re.Match[str]) -> str:
-    value = match["value"]
-    quote = value[0] if value[0] in "\"'" else ""
-    inner = value[1:-1] if quote else value
-    if "…" in inner or not secret_in(inner, match["key"].replace("-", "_")):
-        return match[0]
-    start, end = match.span("value")
-    whole, offset = match[0], match.start()
-    return whole[: start - offset] + f"{quote}{hint(inner)}{quote}" + whole[end - offset :]
+        for match in place.finditer(text):
+            value = match["value"]
+            inner = value[1:-1] if value[0] in "\"'" else value.rstrip(",]}")
+            if "…" not in inner and secret_in(inner, match["key"].replace("-", "_")):
+                found.add(inner)
+    return found

@@ -35,6 +35,7 @@ _CAPITALS = re.compile(r"(?<![A-Za-z0-9])[A-Z][A-Z0-9_]{2,}(?![a-z0-9])")
 
 _FREE = re.compile(r"\.(?:args|command)\[\d+\]$|\.env\[\d+\]\.\w+$|(?:^|\.)studySpec\b|^labels\b|^displayName$")
 _PROGRAM = re.compile(r"\.(?:args|command)\[\d+\]$|\.env\[\d+\]\.value$")
+_VARIABLE = re.compile(r"\.env\[\d+\]\.name$")
 _LOWER_CASE = re.compile(r"\.(?:imageUri|executorImageUri)$|(?:^|\.)serviceAccount$")
 _TOKENS = {"s", "pad", "unk", "mask", "bos", "eos", "cls", "sep", "image", "audio", "think", "br", "p", "b"}
 """Marks of language models and of HTML that look like `<name>` or `[NAME]`."""
@@ -50,6 +51,8 @@ def marks(text: str, path: str, *, enum: bool = False) -> list[str]:
         return []  # a script: its braces and dollars are its own
     found = [one for one in _SURE.findall(text) if one.strip("<>[]").casefold() not in _TOKENS]
     found += _LIKELY.findall(text)
+    if _VARIABLE.search(path):  # a variable may well be called YOUR_NAME
+        found = [one for one in found if not one[0].isalnum()]
     if not enum and not _FREE.search(path):
         found += [one for one in _NAMED.findall(text) if one not in found]
     if _LOWER_CASE.search(path):

@@ -77,15 +77,19 @@ def _unfilled(document: Document, path: str) -> bool:
     for place in document.placeholders:
         rest = place.removeprefix(path)
         below = bool(path) and rest != place and re.fullmatch(r"(?:\.\w+|\[\d+\])?", rest) is not None
-        if below or path.startswith((f"{place}.", f"{place}[")) or _flag_of(place) == path:
+        if below or path.startswith((f"{place}.", f"{place}[")) or _flag_of(document, place) == path:
             return True
     return False
 
 
-def _flag_of(path: str) -> str:
-    """The path of the argument before one: the flag whose value stands in an item of its own."""
-    found = re.fullmatch(r"(.*\.args)\[(\d+)\]", path)
-    return f"{found[1]}[{int(found[2]) - 1}]" if found else ""
+def _flag_of(document: Document, path: str) -> str:
+    """The path of the flag whose value stands at `path` in an item of its own, "" if none does."""
+    found = re.fullmatch(r"(.*)\.args\[(\d+)\]", path)
+    if found is None or found[2] == "0":
+        return ""
+    args = next((pool.args for pool in document.pools if pool.program_path == found[1]), [])
+    number = int(found[2])
+    return f"{found[1]}.args[{number - 1}]" if number < len(args) and not args[number].startswith("-") else ""
 
 
 def _safe(finding: Finding, hidden: frozenset[str]) -> Finding:

@@ -129,7 +129,8 @@ def image_unknown(document: Document, context: Context) -> Iterator[Problem]:
 
 def _meant(name: str, catalog: Catalog) -> tuple[Image | None, list[str]]:
     """The prebuilt image that a name without its Python version (`pytorch-gpu.2-4`) means; and those of its framework."""
-    longer = [image for image in catalog.images if image.name.startswith(f"{name}.")]
+    begins = name if re.search(r"\.[cp][py]\d*$", name) else f"{name}."
+    longer = [image for image in catalog.images if image.name.startswith(begins)]
     if longer:
         return max(longer, key=lambda image: [int(part) for part in image.python.split(".")]), []
     kind = name.partition(".")[0]

@@ -66,6 +66,8 @@ def _block(finding: Finding, lines: Sequence[str], color: bool) -> str:
     paint = _COLORS[finding.severity] if color else ""
     bold, dim, off = (_BOLD, _DIM, _OFF) if color else ("", "", "")
     place = ":".join(part for part in (clean(finding.file), str(finding.line or "")) if part)
+    if finding.override:
+        place = f"--set {clean(finding.override)}"
     head = f"{paint}{finding.severity.value}{off}[{finding.id}]: {bold}{clean(finding.message)}{off}"
     shown = [f"{bold}{place}{off}: {head}" if place else head]
     margin = "  "

@@ -123,7 +123,10 @@ def trials_enough(document: Document, context: Context) -> Iterator[Problem]:
     if study.get("algorithm") == "GRID_SEARCH" or most is None or most < 1:
         return  # a grid has a size of its own
     if most < _TRIALS_PER_PARAMETER * count:
-        message = f"{most:,} trials for {count:,} parameters; the docs recommend ten for each parameter"
+        message = (
+            f"{most:,} trial{'s' * (most != 1)} for {count:,} parameter{'s' * (count != 1)}; "
+            "the docs recommend ten for each parameter"
+        )
         yield Problem(
             "maxTrialCount", message, f"write {_TRIALS_PER_PARAMETER * count} or more, or tune fewer parameters"
         )

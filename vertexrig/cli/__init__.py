@@ -86,8 +86,8 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show(sys.stderr)
         return 2
-    except VertexrigError as error:
-        return _say(f"error: {error}", error.exit_code)
+    except VertexrigError as error:  # without words where the result itself has said it
+        return _say(f"error: {error}", error.exit_code) if str(error) else error.exit_code
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

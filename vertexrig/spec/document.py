@@ -195,6 +195,11 @@ def parse(text: str, *, file: str = "", kind: Kind | None = None, template: bool
     return Document(kind or "CustomJobSpec", {}, (finding,), file)
 
 
+def unreadable(file: str, reason: str) -> Finding:
+    """The finding on a file that cannot be read, beside others that can."""
+    return strict.finding("file-unreadable", "", reason, "name a file of YAML or JSON text", file=file)
+
+
 def from_data(data: Any, *, kind: Kind | None = None, file: str = "") -> Document:
     """Like `parse`, for data that is already plain values (a REST body, a rendered job)."""
     return _from_reading(yamltext.Reading(data), file, kind, template=False)
@@ -284,16 +289,17 @@ _POOL_KEYS = {"machineSpec", "machine_spec", "containerSpec", "container_spec", 
 
 
 def _concerns(data: Mapping[str, Any]) -> bool:
-    """Whether any key of a file is one of a job spec, of the retired service's, or near one."""
-    names: set[str] = {"jobSpec", "job_spec", *_LEGACY_KEYS}
+    """Whether any key of a file is one of a job spec or of the retired service's, or near one where nothing else fits."""
+    common = {"name", "state", "error", "models", "network", "labels"}  # other files have these, too
+    stems = {strict.stem(name) for name in ("jobSpec", *_LEGACY_KEYS)}
     for kind in KINDS:
         for raw in messages.message_class(kind).DESCRIPTOR.fields:
-            names |= {raw.name, raw.json_name}
-    own = {"name", "state", "error", "models", "network", "labels"}  # other files have these, too
-    if (names - own) & data.keys():
+            stems |= {strict.stem(raw.json_name)} if raw.json_name not in common else set()
+    keys = [str(key) for key in data if key not in common]
+    if any(strict.stem(key) in stems for key in keys):
         return True
     root = messages.message_class("HyperparameterTuningJob").DESCRIPTOR
-    return any(key not in own and strict.belongs(str(key), root, root)[0] for key in data) and not looks_like(data)[0]
+    return not looks_like(data)[0] and any(strict.belongs(key, root, root)[0] for key in keys)
 
 
 def _not_vertex(data: Mapping[str, Any]) -> tuple[str, str]:

@@ -17,6 +17,7 @@ from vertexrig.finding import Finding, Severity
 from vertexrig.typed import kind_of, shown
 
 _GCLOUD = "gcloud 528.0.0, run offline 2026-11-20"
+_OURS = "a file is text in UTF-8, as gcloud 528.0.0 reads it, 2026-11-20"
 _GCLOUD_RUN = "gcloud 528.0.0, run against a local endpoint 2026-11-21"
 _SCHEMA = "google-cloud-aiplatform 2.7.0 messages, 2026-11-20"
 
@@ -33,7 +34,7 @@ class ReadingRule:
 
 READING_RULES = (
     ReadingRule("yaml-syntax", Severity.ERROR, "The file is one YAML mapping.", _GCLOUD),
-    ReadingRule("file-unreadable", Severity.ERROR, "The file can be read.", _GCLOUD),
+    ReadingRule("file-unreadable", Severity.ERROR, "The file can be read.", _OURS),
     ReadingRule("not-vertex", Severity.ERROR, "The file is a job spec of Vertex AI.", _SCHEMA),
     ReadingRule("placeholder", Severity.ERROR, "No value is still to be filled in.", _GCLOUD),
     ReadingRule("yaml-duplicate-key", Severity.ERROR, "No key stands twice in one mapping.", _GCLOUD),
@@ -65,6 +66,11 @@ _UNSIGNED = {4, 6, 7, 13}
 _OUTPUT_ONLY = {
     "name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "trials", "satisfiesPzs",
     "satisfiesPzi",
+}  # fmt: skip
+# what stands around a CustomJobSpec, as gcloud takes it
+_FLAGS = {
+    "displayName": "--display-name", "display_name": "--display-name", "labels": "--labels", "region": "--region",
+    "project": "--project", "encryptionSpec": "--kms-key", "encryption_spec": "--kms-key",
 }  # fmt: skip
 # names that other tools of Google Cloud have for a value of an enum here
 _ALIASES = {"NVIDIA_A100_40GB": "NVIDIA_TESLA_A100"}
@@ -145,22 +151,26 @@ def _places(full_name: str, descriptor: Any, depth: int = 4) -> dict[str, tuple[
     return {key: tuple(paths) for key, paths in found.items()}
 
 
-def belongs(key: str, descriptor: Any, root: Any) -> tuple[str, bool]:
-    """Where a key that a message does not have belongs, and whether that is from the top of the file.
+def belongs(key: str, descriptor: Any, root: Any) -> tuple[tuple[str, ...], bool]:
+    """Where a key that a message does not have belongs, and whether that is counted from the top of the file.
 
-    Its own fields come first, then those of the messages inside it, then the whole file's; "" if none or several fit.
+    Its own fields come first, then those of the messages inside it, then the whole file's; empty if nothing fits, and
+    several places where it fits equally well.
     """
-    fields, names = _fields(descriptor.full_name, descriptor)
-    own = [name for name in names if stem(name) == stem(key)]
-    best = own[0] if own else meant(key, names)
-    if best:
-        return best, False
-    for place, from_top in ((descriptor, False), (root, True)):
-        paths = _places(place.full_name, place).get(stem(key), ())
-        shortest = [path for path in paths if path.count(".") == min(one.count(".") for one in paths)]
-        if len(shortest) == 1:
-            return shortest[0], from_top
-    return "", False
+    _, names = _fields(descriptor.full_name, descriptor)
+    own = tuple(name for name in names if stem(name) == stem(key))
+    if own:
+        return own[:1], False
+    inside = _nearest_places(key, descriptor)
+    if inside:
+        return inside, False
+    best = meant(key, names)
+    return ((best,), False) if best else (_nearest_places(key, root), True)
+
+
+def _nearest_places(key: str, descriptor: Any) -> tuple[str, ...]:
+    paths = _places(descriptor.full_name, descriptor).get(stem(key), ())
+    return tuple(path for path in paths if path.count(".") == min(one.count(".") for one in paths))
 
 
 _DROP = object()
@@ -247,20 +257,24 @@ class Walk:
         return result
 
     def unknown(self, key: str, descriptor: Any, names: tuple[str, ...], raw: yamltext.RawPath, path: str) -> None:
-        place, from_top = belongs(key, descriptor, self.root if self.root is not None else descriptor)
+        places, from_top = belongs(key, descriptor, self.root if self.root is not None else descriptor)
         text, fix = f"{descriptor.name} has no field {key!r}.", ""
-        if not place:
-            text += f" {did_you_mean(key, names, most=20)}"
-        elif "." not in place and not from_top:
-            text, fix = f"{text} Did you mean {place!r}?", f"write {place}"
-        else:
-            where = "at the top of the file" if "." not in place else f"under {place.rpartition('.')[0]}"
-            last = place.rpartition(".")[2]
+        flag = _FLAGS.get(key) if descriptor.name == "CustomJobSpec" else None
+        if flag:
             text, fix = (
-                f"{text} {last!r} belongs {where}.",
-                f"move it: write {place}"
-                + (" at the top of the file" if "." not in place else ", counted from the top of the file" * from_top),
+                f"{text} It stands around the job spec: gcloud takes it as {flag}.",
+                f"remove it, and add {flag}",
             )
+        elif not places or len(places) > 3:
+            text += f" {did_you_mean(key, names, most=20)}"
+        elif "." not in places[0] and not from_top:
+            text, fix = f"{text} Did you mean {places[0]!r}?", f"write {places[0]}"
+        else:
+            name = places[0].rpartition(".")[2]
+            around = [place.rpartition(".")[0] for place in places]
+            where = f"under {' or '.join(around)}" if around[0] else "at the top of the file"
+            text += f" {name!r} belongs {where}" + (", from the top of the file." if from_top and around[0] else ".")
+            fix = f"move {name} {where}" if len(places) == 1 else ""
         self.report("unknown-field", raw, path, text, fix)
 
     def snake_case(self, key: str, name: str, raw: yamltext.RawPath, path: str) -> None:
@@ -288,7 +302,7 @@ class Walk:
                 "not-a-list",
                 raw,
                 path,
-                f"a list belongs here; gcloud makes a list of {kind_of(value)}, the SDK and REST refuse it",
+                f"{kind_of(value)} stands where a list belongs: gcloud makes a list of it, the SDK and REST refuse it",
                 "write it as a list, one item after a dash",
             )
             items = [self.single(value, field_, raw, f"{path}[0]")]
@@ -390,7 +404,7 @@ class Walk:
                 return value
             return self.wrong(value, "a finite number", raw, path)
         if isinstance(value, str) and _NUMBER.fullmatch(value) and math.isfinite(float(value)):
-            text = f"{shown(value)} is text; gcloud and REST make a number of it, the SDK refuses it"
+            text = f"{shown(value)} is text; gcloud and REST make a number of it, other readers keep the text"
             self.report("quoted-number", raw, path, text, "write it without quotes")
             return float(value)
         return self.wrong(value, "a number", raw, path)
