@@ -99,6 +99,8 @@ def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | No
         narrower = [choice for choice in choices if numbered <= set(_words(choice)) < words]
         if narrower:
             return _only(narrower, lambda choice: -len(_words(choice)))
+    # experiment_name is another thing than experiment, but models may be model
+    choices = [choice for choice in choices if not set(_words(choice)) < words]
     if sum(_plain(choice).startswith(_plain(value)) for choice in choices) > 1:
         return None  # cut short, and it could go on in several ways
     matcher = difflib.SequenceMatcher(b=_plain(value))  # it keeps what it learns of its second text
@@ -118,7 +120,7 @@ def _only(choices: list[str], rank: Callable[[str], float]) -> str | None:
 
 def meant(value: str, choices: Iterable[str]) -> str | None:
     """The choice that `value` almost surely stands for, None if that is not plain: what a fix may tell to write."""
-    return nearest(value, choices, cutoff=0.8)
+    return nearest(value, choices, cutoff=0.84)
 
 
 def _plain(text: str) -> str:
@@ -126,7 +128,8 @@ def _plain(text: str) -> str:
 
 
 def _words(text: str) -> list[str]:
-    return [word for word in re.split(r"[\W_]+", text.casefold()) if word]
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
+    return [word for word in re.split(r"[\W_]+", spaced.casefold()) if word]
 
 
 def _numbered(text: str) -> set[str]:

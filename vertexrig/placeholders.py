@@ -19,18 +19,19 @@ _NAMES = (
 _MARKS = (
     r"\$?\{\{.*?\}\}|\{%.*?%\}",  # Jinja, Helm, GitHub Actions
     r"(?<![\\$])\$\{[^{}\n]*\}|(?<![\\$\w])\$[A-Za-z_]\w*",  # a shell, envsubst
-    r"(?<!\{)\{[A-Z][A-Z0-9_]*\}(?!\})",  # str.format
+    r"(?<![{$])\{[A-Z][A-Z0-9_]*\}(?!\})",  # str.format
     r"<[A-Za-z][\w .-]*>|\[[A-Z][A-Z0-9]+(?:[ _-][A-Z0-9]+)*\]",
     r"__[A-Z][A-Z0-9_]*__",
     r"(?<![A-Za-z0-9])(?:YOUR|REPLACE)[_-][A-Za-z0-9_-]+",
     rf"(?<![\w-])(?:{_NAMES})(?![\w-])",
     r"(?<=gs://)[A-Z][A-Z0-9_-]{2,}|(?<=/gcs/)[A-Z][A-Z0-9_-]{2,}",  # no bucket has capitals
     r"(?<=projects/)[A-Z][A-Z_-]+",
+    r"\A[\w-]*(?:\.\.\.|…)\Z",  # hf_...
 )
 _SURE = re.compile("|".join(_MARKS))
 _LIKELY = re.compile(r"(?<![\w-])your[_-][a-z0-9][a-z0-9_-]*")
 # Where no free text belongs, more can only be a placeholder.
-_NAMED = re.compile(r"(?<!\{)\{[A-Za-z_][\w.]*\}(?!\})|\A[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z")
+_NAMED = re.compile(r"(?<![{$])\{[A-Za-z_][\w.]*\}(?!\})|\A[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z")
 _CAPITALS = re.compile(r"(?<![A-Za-z0-9])[A-Z][A-Z0-9_]{2,}(?![a-z0-9])")
 
 _FREE = re.compile(r"\.(?:args|command)\[\d+\]$|\.env\[\d+\]\.\w+$|(?:^|\.)studySpec\b|^labels\b|^displayName$")

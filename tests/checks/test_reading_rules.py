@@ -38,6 +38,8 @@ FIXES = [
     (JOB, "workerPoolSpecs", "timeout: 60s\nworkerPoolSpecs", "unknown-field", "move timeout under scheduling"),
     (JOB, "workerPoolSpecs", "displayName: x\nworkerPoolSpecs", "unknown-field", "remove it, and add --display-name"),
     (JOB, "n1-standard-4}", "n1-standard-4, accelerator: NVIDIA_L4}", "unknown-field", ""),
+    (JOB, "workerPoolSpecs", "experiment_name: x\nworkerPoolSpecs", "unknown-field", ""),
+    (STUDY, "1}}]", "1}, scaleType: LOG}]", "unknown-enum-value", "write UNIT_LOG_SCALE"),
     (JOB, "n1-standard-4}", "n1-standard-4, acceleratorType: NVIDIA_TESLA_L4}", "unknown-enum-value", "write NVIDIA_L4"),
     (JOB, "n1-standard-4}", "n1-standard-4, acceleratorType: nvidia-tesla-p4}", "unknown-enum-value",
      "write NVIDIA_TESLA_P4"),
@@ -46,7 +48,7 @@ FIXES = [
     (JOB, "n1-standard-4}", "n1-standard-4, acceleratorType: NVIDIA_A100}", "unknown-enum-value", ""),
     (STUDY, "  parameters", "  parameterSpec", "unknown-field", "write parameters"),
     (STUDY, "  parameters: [", "parameterSpec: [", "unknown-field", "move parameters under studySpec"),
-    (STUDY, "maxTrialCount: 2", "  maxTrialCount: 2", "unknown-field", "move maxTrialCount at the top of the file"),
+    (STUDY, "maxTrialCount: 2", "  maxTrialCount: 2", "unknown-field", "move maxTrialCount to the top of the file"),
     (STUDY, "maxTrialCount: 2", "workerPoolSpecs: []", "unknown-field", "move workerPoolSpecs under trialJobSpec"),
     (STUDY, "maxTrialCount", "max_trial_count", "snake-case-key", "write maxTrialCount"),
     (STUDY, "doubleValueSpec", "double_value_spec", "snake-case-key", "write doubleValueSpec"),
@@ -194,5 +196,6 @@ def test_a_value_of_set_is_shown_in_place_of_the_file(folder: Path, capsys: pyte
     out, _ = capsys.readouterr()
     assert "--set machine_type=n1-standard-1: error[machine-not-for-training]" in out
     assert "machine_type: n1-standard-4" not in out.partition("\n\n")[0]
-    assert run(["check", "one", "--set", "accelerator_type=NVIDIA_TESLA_T4", "--set", "accelerator_count=3"]) == 1
+    extra = ["topology=gpu", "accelerator_type=NVIDIA_TESLA_T4", "accelerator_count=3"]
+    assert run(["check", "one", *(word for value in extra for word in ("--set", value))]) == 1
     assert "--set accelerator_count=3: error[accelerator-count]" in capsys.readouterr().out

@@ -23,6 +23,8 @@ def told(document: Document, path: str) -> bool:
             return True
         if finding.id == "unknown-field":  # misspelt, or written too far up
             parent, _, key = finding.path.rpartition(".")
+            if path == key:
+                return True  # it belongs at the top of the file
             if any(_same(key, place.rpartition(".")[2]) and _above(parent, place) for place in places):
                 return True
     return False

@@ -213,7 +213,7 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, te
     root = messages.message_class(taken).DESCRIPTOR
     walk = strict.Walk(reading, file, root, template=template)
     prefix: yamltext.RawPath = ()
-    if template and data and not _concerns(data):
+    if template and data and not _concerns(data, kind):
         walk.report("not-vertex", (next(iter(data)),), "", *_not_vertex(data))
         return Document(taken, {}, tuple(walk.findings), file, walk.lines)
     legacy = sorted(key for key in data if key in _LEGACY_KEYS)
@@ -226,7 +226,7 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, te
             "write workerPoolSpecs (custom job) or studySpec and trialJobSpec (tuning job)",
         )
         return Document(taken, {}, tuple(walk.findings), file, walk.lines)
-    inner = next((key for key in ("jobSpec", "job_spec") if isinstance(data.get(key), dict)), None)
+    inner = next((key for key in _WRAPPERS if isinstance(data.get(key), dict)), None)
     if taken == "CustomJobSpec" and inner:
         walk.report(
             "custom-job-wrapper",
@@ -285,18 +285,21 @@ def _not_a_mapping(data: Any, file: str, kind: Kind | None) -> Document:
     return Document(kind or "CustomJobSpec", {}, (finding,), file)
 
 
+_WRAPPERS = ("jobSpec", "job_spec")
 _POOL_KEYS = {"machineSpec", "machine_spec", "containerSpec", "container_spec", "pythonPackageSpec"}
 
 
-def _concerns(data: Mapping[str, Any]) -> bool:
+def _concerns(data: Mapping[str, Any], kind: Kind | None) -> bool:
     """Whether any key of a file is one of a job spec or of the retired service's, or near one where nothing else fits."""
-    common = {"name", "state", "error", "models", "network", "labels"}  # other files have these, too
-    stems = {strict.stem(name) for name in ("jobSpec", *_LEGACY_KEYS)}
-    for kind in KINDS:
-        for raw in messages.message_class(kind).DESCRIPTOR.fields:
+    common = (
+        set() if kind and not looks_like(data)[0] else {"name", "state", "error", "models", "network", "labels"}
+    )  # other files have these, too
+    stems = {strict.stem(name) for name in _LEGACY_KEYS}
+    for each in KINDS:
+        for raw in messages.message_class(each).DESCRIPTOR.fields:
             stems |= {strict.stem(raw.json_name)} if raw.json_name not in common else set()
     keys = [str(key) for key in data if key not in common]
-    if any(strict.stem(key) in stems for key in keys):
+    if any(key in _WRAPPERS or strict.stem(key) in stems for key in keys):
         return True
     root = messages.message_class("HyperparameterTuningJob").DESCRIPTOR
     return not looks_like(data)[0] and any(strict.belongs(key, root, root)[0] for key in keys)

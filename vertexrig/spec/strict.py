@@ -72,8 +72,12 @@ _FLAGS = {
     "displayName": "--display-name", "display_name": "--display-name", "labels": "--labels", "region": "--region",
     "project": "--project", "encryptionSpec": "--kms-key", "encryption_spec": "--kms-key",
 }  # fmt: skip
-# names that other tools of Google Cloud have for a value of an enum here
-_ALIASES = {"NVIDIA_A100_40GB": "NVIDIA_TESLA_A100"}
+# short names, and those of other tools of Google Cloud, for a value of an enum here
+_ALIASES = {
+    "NVIDIA_A100_40GB": "NVIDIA_TESLA_A100", "LINEAR": "UNIT_LINEAR_SCALE", "LOG": "UNIT_LOG_SCALE",
+    "REVERSE_LOG": "UNIT_REVERSE_LOG_SCALE", "MAX": "MAXIMIZE", "MIN": "MINIMIZE", "GRID": "GRID_SEARCH",
+    "RANDOM": "RANDOM_SEARCH", "PREEMPTIBLE": "SPOT",
+}  # fmt: skip
 
 
 def finding(
@@ -274,7 +278,7 @@ class Walk:
             around = [place.rpartition(".")[0] for place in places]
             where = f"under {' or '.join(around)}" if around[0] else "at the top of the file"
             text += f" {name!r} belongs {where}" + (", from the top of the file." if from_top and around[0] else ".")
-            fix = f"move {name} {where}" if len(places) == 1 else ""
+            fix = f"move {name} {where.replace('at the', 'to the')}" if len(places) == 1 else ""
         self.report("unknown-field", raw, path, text, fix)
 
     def snake_case(self, key: str, name: str, raw: yamltext.RawPath, path: str) -> None:
@@ -374,7 +378,7 @@ class Walk:
             return _DROP
         names = [name for name in names if not name.endswith("_UNSPECIFIED")]
         plain = str(value).replace("-", "_").upper()
-        best = _ALIASES.get(plain) or meant(str(value), names)
+        best = _ALIASES[plain] if _ALIASES.get(plain) in names else meant(str(value), names)
         guess = f"Did you mean {best!r}?" if best else did_you_mean(str(value), names, most=30)
         text = f"{shown(value)} is not a value of {descriptor.name}. {guess}"
         self.report("unknown-enum-value", raw, path, text, f"write {best}" if best else "")
