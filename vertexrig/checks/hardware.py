@@ -192,7 +192,7 @@ def reservation_needed(document: Document, context: Context) -> Iterator[Problem
     needing = context.catalog.limits.names("machines.need_reservation")
     for pool in running(document):
         if pool.machine_type in needing and not _reserved(pool):
-            text = f"{pool.machine_type} is only to be had from a shared reservation"
+            text = f"{pool.machine_type} is available only from a shared reservation"
             yield Problem(machine_path(pool, "machineType"), text, "write machineSpec.reservationAffinity")
 
 
