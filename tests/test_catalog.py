@@ -203,24 +203,6 @@ def test_count_allowed(machine: str, accelerator: str, count: int, allowed: bool
     assert CATALOG.count_allowed(machine, accelerator, count) is allowed
 
 
-@pytest.mark.parametrize(
-    ("written", "meant"),
-    [
-        ("NVIDIA_T4", "NVIDIA_TESLA_T4"),
-        ("nvidia-tesla-t4", "NVIDIA_TESLA_T4"),
-        ("A100", "NVIDIA_TESLA_A100"),
-        ("A100_80GB", "NVIDIA_A100_80GB"),
-        ("H100", "NVIDIA_H100_80GB"),
-        ("NVIDIA_TESLA_T44", "NVIDIA_TESLA_T4"),
-        ("", None),
-        ("?????", None),
-    ],
-)
-def test_nearest_accelerator(written: str, meant: str | None) -> None:
-    """A mistyped accelerator leads to the one whose words it has, else to the one spelled like it."""
-    assert CATALOG.nearest_accelerator(written) == meant
-
-
 def test_machines_that_are_not_for_training() -> None:
     """Known Compute Engine types and rejected families come with a reason; training and unknown types do not."""
     assert "predictions" in (CATALOG.why_not("n1-standard-2") or "")

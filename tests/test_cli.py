@@ -69,7 +69,7 @@ def test_render_to_stdout(folder: Path) -> None:
         (("render",), 2, "Missing argument"),
         (("render", "good", "--file", "nope.yaml"), 2, "there is no file nope.yaml"),
         (("rendr", "good"), 2, "there is no command 'rendr'. Did you mean 'render'"),
-        (("check", "bad"), 1, "error: 1 error"),
+        (("check", "bad", "--format", "json"), 1, "error: 1 error"),
         (("check", "nope.yaml"), 2, "there is no file nope.yaml"),
         (("check", "/"), 2, "cannot be read"),
         (("catalog", "machines", "zzz"), 2, "no row of machines contains 'zzz'"),

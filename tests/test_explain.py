@@ -247,8 +247,8 @@ def test_too_many_replicas() -> None:
 
 
 def test_unknown_replica() -> None:
-    """A replica that does not exist is refused with the nearest one."""
-    with pytest.raises(UsageError, match="Did you mean 'workerpool1-0'"):
+    """A replica that does not exist is refused with those that do."""
+    with pytest.raises(UsageError, match="Choices: workerpool0-0, workerpool1-0"):
         explained("sweep").replica("workerpool1-9")
 
 

@@ -144,3 +144,46 @@ def test_types_are_refused_where_gcloud_refuses_them(
     assert (sent.returncode == 0) is accepted, sent.stderr
     errors = [finding for finding in spec.parse(text).findings if finding.severity.value == "error"]
     assert (not errors) is accepted, errors
+
+
+# what gcloud does with a line of a tuning job, and the severity the strict reading gives it
+TUNING = [
+    ("doubleValueSpec: {minValue: '0.1', maxValue: 1}", {"warning"}),
+    ("doubleValueSpec: {minValue: 'low', maxValue: 1}", {"error"}),
+    ("doubleValueSpec: {min_value: 0.1, maxValue: 1}", {"error"}),
+    ("double_value_spec: {minValue: 0.1, maxValue: 1}", {"error"}),
+    ("discreteValueSpec: {values: ['0.1', '2']}", {"warning"}),
+    ("integerValueSpec: {minValue: '1', maxValue: '5'}", set()),
+    ("integerValueSpec: {minValue: '1.0', maxValue: '5'}", {"error"}),
+    ("categoricalValueSpec: {values: [1, 2]}", {"error"}),
+]
+
+
+@pytest.mark.parametrize(("line", "severities"), TUNING)
+def test_a_tuning_job_is_refused_where_gcloud_refuses_it(
+    line: str,
+    severities: set[str],
+    gcloud: str,
+    endpoint: tuple[str, list[Any]],
+    environment: dict[str, str],
+    tmp_path: Path,
+) -> None:
+    """Quoted numbers reach the service as numbers, at most a warning; snake_case keys and wrong types do not pass."""
+    text = (
+        f"studySpec:\n  metrics: [{{metricId: a, goal: MAXIMIZE}}]\n  parameters:\n  - parameterId: x\n    {line}\n"
+        "trialJobSpec:\n  workerPoolSpecs:\n  - machineSpec: {machineType: n1-standard-4}\n    replicaCount: 1\n"
+        "    containerSpec: {imageUri: i}\n"
+    )
+    file = tmp_path / "study.yaml"
+    file.write_text(text)
+    command = [gcloud, "ai", "hp-tuning-jobs", "create", "--project=p", "--region=us-central1", "--display-name=x"]
+    sent = subprocess.run(
+        [*command, "--max-trial-count=2", "--parallel-trial-count=1", f"--config={file}"],
+        env=environment, capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+    assert (sent.returncode == 0) is ("error" not in severities), sent.stderr
+    read = spec.parse(text)
+    assert {finding.severity.value for finding in read.findings} == severities
+    if sent.returncode == 0:
+        ((_, body),) = endpoint[1]
+        assert spec.from_data(body["studySpec"] and {"studySpec": body["studySpec"]}).study == read.study

@@ -6,7 +6,8 @@ An error names the value, the rule it broke, the choices, and what to do. Only `
 from __future__ import annotations
 
 import difflib
-from collections.abc import Iterable
+import re
+from collections.abc import Callable, Iterable
 
 
 class VertexrigError(Exception):
@@ -69,23 +70,80 @@ class ServiceError(VertexrigError):
         super().__init__(message)
 
 
-def nearest(value: str, choices: Iterable[str]) -> str | None:
-    """The choice most like `value` (case and `_`/`-` set aside), or None if none is close."""
+def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
+    """The choice most like `value` (case and separators set aside), or None if none is close or two are equally so.
 
-    def plain(text: str) -> str:
-        return text.replace("_", "").replace("-", "").casefold()
+    Numbers are names, not spelling: NVIDIA_TESLA_L4 means NVIDIA_L4 and never NVIDIA_TESLA_T4, n1-standard-2 is not
+    n1-standard-32.
 
-    def words(text: str) -> set[str]:
-        return set(text.casefold().replace("-", "_").split("_"))
+    Args:
+        value: What was written.
+        choices: What could have been meant.
+        cutoff: The least likeness, from 0 to 1, as difflib measures it.
+    """
+    by_plain: dict[str, str] = {}
+    for choice in choices:
+        by_plain.setdefault(_plain(choice), choice)
+    value, choices = value[:200], list(by_plain.values())
+    if _plain(value) in by_plain:
+        return by_plain[_plain(value)]
+    choices = _same_numbers(value, choices)
+    words, numbered = set(_words(value)), _numbered(value)
+    if len(words) > 1 or numbered:
+        # NVIDIA_T4 means NVIDIA_TESLA_T4: the choice with all its words and the fewest others
+        wider = [choice for choice in choices if words < set(_words(choice))]
+        if wider:
+            return _only(wider, lambda choice: len(_words(choice)))
+    if numbered:
+        # and NVIDIA_TESLA_L4 means NVIDIA_L4: a word too many, and no number
+        narrower = [choice for choice in choices if numbered <= set(_words(choice)) < words]
+        if narrower:
+            return _only(narrower, lambda choice: -len(_words(choice)))
+    # experiment_name is another thing than experiment, but models may be model
+    choices = [choice for choice in choices if not set(_words(choice)) < words]
+    if sum(_plain(choice).startswith(_plain(value)) for choice in choices) > 1:
+        return None  # cut short, and it could go on in several ways
+    matcher = difflib.SequenceMatcher(b=_plain(value))  # it keeps what it learns of its second text
+    likeness = {}
+    for choice in choices:
+        matcher.set_seq1(_plain(choice))
+        likeness[choice] = matcher.ratio()
+    return _only([choice for choice in choices if likeness[choice] >= cutoff], lambda choice: -likeness[choice])
 
-    choices = list(choices)
-    # NVIDIA_T4 means NVIDIA_TESLA_T4, though NVIDIA_L4 has fewer letters to change
-    wider = [choice for choice in choices if "_" in value and words(value) < words(choice)]
-    if wider:
-        return min(wider, key=len)
-    by_plain = {plain(choice): choice for choice in choices}
-    found = difflib.get_close_matches(plain(value[:200]), by_plain, n=1, cutoff=0.6)
-    return by_plain[found[0]] if found else None
+
+def _only(choices: list[str], rank: Callable[[str], float]) -> str | None:
+    """The one choice of the lowest rank, None if there is none or more than one."""
+    lowest = min(map(rank, choices), default=0.0)
+    first = [choice for choice in choices if rank(choice) == lowest]
+    return first[0] if len(first) == 1 else None
+
+
+def meant(value: str, choices: Iterable[str]) -> str | None:
+    """The choice that `value` almost surely stands for, None if that is not plain: what a fix may tell to write."""
+    return nearest(value, choices, cutoff=0.84)
+
+
+def _plain(text: str) -> str:
+    return re.sub(r"[\W_]+", "", text).casefold()
+
+
+def _words(text: str) -> list[str]:
+    spaced = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", text)
+    return [word for word in re.split(r"[\W_]+", spaced.casefold()) if word]
+
+
+def _numbered(text: str) -> set[str]:
+    return {word for word in _words(text) if any(char.isdigit() for char in word)}
+
+
+def _same_numbers(value: str, choices: list[str]) -> list[str]:
+    """The choices that have every numbered word of `value` (L4, v100, 8), else those with the same numbers in order."""
+    numbered = _numbered(value)
+    if not numbered:
+        return choices
+    sharing = [choice for choice in choices if numbered <= set(_words(choice))]
+    numbers = re.findall(r"\d+", value)
+    return sharing or [choice for choice in choices if re.findall(r"\d+", choice) == numbers]
 
 
 def did_you_mean(value: str, choices: Iterable[str], *, most: int = 12) -> str:

@@ -27,6 +27,7 @@ class Finding:
         source: Where the rule comes from, with its date.
         file: The file checked, as the user named it.
         line: The line of `path` in that file, counted from 1; None if the place has no line.
+        override: The `KEY=VALUE` of a `--set` that the value comes from, in place of the file's own line.
     """
 
     id: str
@@ -37,3 +38,4 @@ class Finding:
     source: str = ""
     file: str = ""
     line: int | None = None
+    override: str = ""

@@ -41,10 +41,10 @@ except ImportError:  # PyYAML built without libyaml: slower, same result
 
 
 class YamlError(Exception):
-    """Text that is not one YAML document, with the line it goes wrong at."""
+    """Text that is not one YAML document, with the line it goes wrong at, and what to do if that is plain."""
 
-    def __init__(self, message: str, line: int | None = None) -> None:
-        self.message, self.line = message, line
+    def __init__(self, message: str, line: int | None = None, fix: str = "") -> None:
+        self.message, self.line, self.fix = message, line, fix
         super().__init__(message)
 
 
@@ -92,6 +92,9 @@ def read(text: str) -> Reading:
     except yaml.MarkedYAMLError as error:
         mark = error.problem_mark or error.context_mark
         reason = " ".join(part for part in (error.context, error.problem) if part)
+        tab = _tab(text, mark)
+        if tab is not None:
+            raise YamlError("a tab stands where YAML takes spaces only", tab, "replace the tab with spaces") from error
         raise YamlError(f"not valid YAML: {reason}", mark.line + 1 if mark else None) from error
     except yaml.reader.ReaderError as error:
         position = error.position if isinstance(error.position, int) else 0
@@ -100,6 +103,17 @@ def read(text: str) -> Reading:
         raise YamlError(f"not valid YAML: {error}") from error
     except (RecursionError, UnicodeError, ValueError) as error:
         raise YamlError(f"not valid YAML: {error}") from error
+
+
+def _tab(text: str, mark: Any) -> int | None:
+    """The line of a tab that the parser stumbled over: in the indentation of the line it stopped at, or just before."""
+    if mark is None:
+        return None
+    lines = text.splitlines()
+    for number in (mark.line, mark.line - 1):
+        if 0 <= number < len(lines) and re.match(r" *(?:- +)*\t", lines[number]):
+            return int(number) + 1
+    return None
 
 
 class _Builder:

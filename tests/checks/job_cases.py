@@ -199,12 +199,15 @@ IMAGES = (
     Case("image-missing", "python", {f"{P0}.executorImageUri": ""}),
     Case("image-form", "cpu", {f"{C0}.imageUri": "https://us-docker.pkg.dev/p/r/i:1"},
          {f"{C0}.imageUri": "python:3.10"}),
-    Case("image-form", "cpu", {f"{C0}.imageUri": "us-docker.pkg.dev/{PROJECT}/r/i"}),
+    Case("image-form", "cpu", {f"{C0}.imageUri": "us-docker.pkg.dev/p/r/My-image:1"}),
     Case("image-executor", "python", {f"{P0}.executorImageUri": IMAGE}),
     Case("image-unknown", "python", {f"{P0}.executorImageUri": f"{PREBUILT}/tf-cpu.2-71.py310:latest"},
          {f"{P0}.executorImageUri": f"{PREBUILT}/tf-cpu.2-16.py310:latest"}),
-    Case("image-tag", "python", {f"{P0}.executorImageUri": f"{PREBUILT}/tf-cpu.2-17.py310"}),
-    Case("image-tag", "python", {f"{P0}.executorImageUri": f"{PREBUILT}/tf-cpu.2-17.py310:20240101"}),
+    Case("image-tag", "python", {f"{P0}.executorImageUri": f"{PREBUILT}/tf-cpu.2-17.py310:20240101"},
+         {f"{P0}.executorImageUri": f"{PREBUILT}/tf-cpu.2-17.py310"}),
+    Case("image-gcr", "cpu", {f"{C0}.imageUri": "gcr.io/my-project/trainer:1"}, {f"{C0}.imageUri": IMAGE}),
+    Case("image-gcr", "cpu", {f"{C0}.imageUri": "eu.gcr.io/my-project/team/trainer@sha256:" + "a" * 64},
+         {f"{C0}.imageUri": "gcr.io/deeplearning-platform-release/tf2-cpu:latest"}),
     Case("image-legacy", "python", {f"{P0}.executorImageUri": "gcr.io/cloud-aiplatform/training/tf-cpu.2-17:latest"}),
     Case("image-availability", "python", {}, today=LATER),
     Case("image-availability", "python", {f"{P0}.executorImageUri": f"{PREBUILT}/tf-cpu.2-9:latest"}),
@@ -285,10 +288,10 @@ STORAGE = (
     Case("output-uri", "cpu", {"baseOutputDirectory.outputUriPrefix": "s3://b/x"}),
     Case("output-uri", "cpu", {"baseOutputDirectory.outputUriPrefix": "gs://My_Bucket/x"},
          {"baseOutputDirectory.outputUriPrefix": "gs://my.bucket.example/x/"}),
-    Case("output-uri", "cpu", {"baseOutputDirectory.outputUriPrefix": "gs://{BUCKET}/x"}),
+    Case("output-uri", "cpu", {"baseOutputDirectory.outputUriPrefix": "gs://my-bucket-/x"}),
     Case("output-uri", "cpu", {"baseOutputDirectory": {}}),
     Case("output-unset", "cpu", {"baseOutputDirectory": DROP}),
-    Case("stray-uri", "cpu", {f"{C0}.args": ["--data=gs://{BUCKET}/x"]}, {f"{C0}.args": ["--data=gs://my-bucket/x"]}),
+    Case("stray-uri", "cpu", {f"{C0}.args": ["--data=gs://my bucket/x"]}, {f"{C0}.args": ["--data=gs://my-bucket/x"]}),
     Case("stray-uri", "cpu", {f"{C0}.args": ["gs:/my-bucket/x"]}, {f"{C0}.args": ["gs://$(BUCKET)/x"]}),
     Case("stray-uri", "cpu", {f"{C0}.env": [{"name": "DATA", "value": "/gcs/My Bucket/x"}]},
          {f"{C0}.env": [{"name": "DATA", "value": "/gcs/my-bucket/x"}]}),
@@ -386,6 +389,28 @@ GCLOUD = (
                                    f"{T}network": "projects/1/global/networks/vpc"}),
 )  # fmt: skip
 
+
+def _env(name: str, value: str) -> dict[str, Any]:
+    return {f"{C0}.env": [{"name": name, "value": value}]}
+
+
+# made up, and put together so that no scanner takes them for real ones
+_GOOGLE_KEY, _HUB_KEY, _WANDB_KEY = "AI" + "za" + "Sy0" * 12, "hf" + "_" + "Ab1" * 11, "0f" * 20
+SECRETS = (
+    Case("plain-secret", "cpu", _env("MAPS", _GOOGLE_KEY), _env("MAPS", "AIza")),
+    Case("plain-secret", "cpu", _env("HUB", _HUB_KEY), _env("HUB", "hf_home")),
+    Case("plain-secret", "cpu", _env("WANDB_API_KEY", _WANDB_KEY), _env("WANDB_MODE", "disabled")),
+    Case("plain-secret", "cpu", _env("DB_PASSWORD", "hunter2"), _env("DB_PASSWORD", "$(FROM_ABOVE)")),
+    Case("plain-secret", "cpu", _env("HF_TOKEN", "not-a-known-form"),
+         _env("HF_TOKEN", "projects/p/secrets/hf/versions/latest")),
+    Case("plain-secret", "cpu", _env("CLIENT_SECRET", "abcdefgh"), _env("CLIENT_SECRET", "/secrets/client")),
+    Case("plain-secret", "cpu", _env("OPENAI_API_KEY", "sk" + "-" + "a1" * 12), _env("MAX_TOKEN", "4096")),
+    Case("plain-secret", "cpu", {f"{C0}.args": ["--api_key=abcdefghij"]}, {f"{C0}.args": ["--api_key=$(API_KEY)"]}),
+    Case("plain-secret", "cpu", {f"{C0}.args": ["--hub-token", "abcdefghij"]}, {f"{C0}.args": ["--hub-token", "</s>"]}),
+    Case("plain-secret", "sweep", {f"{T}{C0}.env": [{"name": "A", "value": _HUB_KEY}]},
+         {f"{T}{C0}.env": [{"name": "TOKENIZER", "value": "bert-base-uncased"}]}),
+)  # fmt: skip
+
 CASES: dict[str, tuple[Case, ...]] = {
     "hardware": HARDWARE,
     "tpu": TPU,
@@ -400,5 +425,6 @@ CASES: dict[str, tuple[Case, ...]] = {
     "identity": IDENTITY,
     "network": NETWORKS,
     "naming": NAMING,
+    "secrets": SECRETS,
     "gcloud": GCLOUD,
 }

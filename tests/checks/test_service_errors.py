@@ -111,7 +111,7 @@ workerPoolSpecs:
 def test_the_mistakes_of_a_published_walk_through_are_found() -> None:
     """Quotes in args, a CPU image on GPUs, a pasted placeholder and a missing timeout in one published file."""
     ids = {finding.id for finding in _check(FLOWERS)}
-    assert {"arg-quotes", "image-accelerator", "package-uri", "timeout-unset", "not-a-list"} <= ids
+    assert {"arg-quotes", "image-accelerator", "placeholder", "timeout-unset", "not-a-list"} <= ids
 
 
 def test_one_mistake_is_told_once() -> None:

@@ -197,7 +197,7 @@ def test_a_custom_job_has_no_study_findings() -> None:
     "changes",
     [
         {f"{P}[0].doubleValueSpec.minValue": "a"},
-        {f"{P}[1].discreteValueSpec.values": ["64"]},
+        {f"{P}[1].discreteValueSpec.values": ["large"]},
         {f"{P}[1]": parameter(categoricalValueSpec={"values": [1, 2]})},
         {"studySpec.metrics[0].goal": "MAX"},
         {"studySpec.metrics[0].metricId": 7},

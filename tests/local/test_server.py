@@ -107,7 +107,7 @@ REFUSALS: list[tuple[dict[str, Any], str]] = [
     ({"displayName": "x", "jobSpec": {"workerPoolSpecs": [{"machineSpec": {"machinetype": "n1"}}]}},
      "Unknown name \"machinetype\" at 'custom_job.job_spec.worker_pool_specs[0].machine_spec': Cannot find field."),
     ({"displayName": "x", "jobSpec": {"workerPoolSpecs": [{"machineSpec": {"acceleratorType": "NVIDIA_BOGUS"}}]}},
-     "Invalid value at 'custom_job.job_spec.worker_pool_specs[0].machine_spec.accelerator_type': 'NVIDIA_BOGUS' is no AcceleratorType."),
+     "Invalid value at 'custom_job.job_spec.worker_pool_specs[0].machine_spec.accelerator_type': 'NVIDIA_BOGUS' is not a value of AcceleratorType."),
     ({"displayName": "x", "jobSpec": {}}, "List of found errors:\t1.Field: job_spec.worker_pool_specs; Message: "),
     ({"displayName": "x", "jobSpec": 3}, "Invalid value at 'custom_job.job_spec'"),
     ({"jobSpec": job(pool("pass"))}, "List of found errors:\t1.Field: display_name; Message: Display name is required.\t"),

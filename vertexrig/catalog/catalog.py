@@ -11,7 +11,7 @@ from typing import Any
 from vertexrig.catalog import costs, tables
 from vertexrig.catalog.limits import Limits
 from vertexrig.catalog.rows import Accelerator, Image, LineItem, Machine, Price, Quota, Region, Source
-from vertexrig.errors import UsageError, did_you_mean, nearest
+from vertexrig.errors import UsageError, did_you_mean
 
 _FRAMEWORKS = {"tensorflow": "tf", "torch": "pytorch", "scikit-learn": "sklearn"}
 _SHORT_NAME = re.compile(r"([A-Za-z-]+)-([0-9]+(?:\.[0-9]+)*)")
@@ -103,17 +103,6 @@ class Catalog:
             return True
         step = self.accelerators[accelerator].pod_step if accelerator in self.accelerators else None
         return bool(counts and step and count >= step and count % step == 0)
-
-    def nearest_accelerator(self, name: str) -> str | None:
-        """The accelerator a mistyped name means: the one that has all its words (`NVIDIA_T4`), or is spelled like it.
-
-        Returns:
-            A name of the API; None if nothing is near.
-        """
-        names = [row.name for row in self.accelerators.values() if row.api_enum]
-        words = set(re.findall(r"[A-Z0-9]+", name[:200].upper()))
-        fitting = [one for one in names if words and words <= set(one.split("_"))]
-        return min(fitting, key=lambda one: one.count("_")) if fitting else nearest(name, names)
 
     def why_not(self, machine_type: str) -> str | None:
         """Why a known Compute Engine machine type is not for training; None if it is, or is not known."""

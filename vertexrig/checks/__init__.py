@@ -5,7 +5,9 @@ A rule's row says what holds; its function yields a problem for every place wher
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from vertexrig.checks import (
     cluster,
@@ -20,6 +22,7 @@ from vertexrig.checks import (
     quotas,
     regions,
     scheduling,
+    secrets,
     storage,
     strategy,
     study,
@@ -28,13 +31,14 @@ from vertexrig.checks import (
 )
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.finding import Finding
+from vertexrig.masking import masked
 from vertexrig.spec.document import READING_RULES, Document, ReadingRule
 
 __all__ = ["RULES", "Context", "Problem", "Rule", "all_rules", "check", "findings", "rule_ids"]
 
 _TOPICS = (
     hardware, tpu, regions, quotas, cluster, images, program, scheduling, storage, disks,
-    identity, network, naming, gcloud, study, trainer, strategy,
+    identity, network, naming, secrets, gcloud, study, trainer, strategy,
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = tuple(rule for topic in _TOPICS for rule in topic.RULES)
@@ -43,7 +47,7 @@ _RULE = {rule.id: rule for rule in RULES}
 _LONGEST = 1000  # characters of a message
 
 # A text that cannot be taken for a job has nothing in it to check.
-_UNREADABLE = {"yaml-syntax", "legacy-ai-platform"}
+_UNREADABLE = {"yaml-syntax", "legacy-ai-platform", "not-vertex", "placeholder"}
 
 
 def check(document: Document, context: Context, silenced: Mapping[str, str] = {}) -> list[Finding]:
@@ -61,9 +65,37 @@ def check(document: Document, context: Context, silenced: Mapping[str, str] = {}
     if document.data or not any(finding.id in _UNREADABLE for finding in found):
         for rule in RULES:
             if rule.id not in silenced:
-                found += findings(rule, rule.run(document, context), document)
-    kept = [finding for finding in found if finding.id not in silenced]
+                problems = [one for one in rule.run(document, context) if not _unfilled(document, one.path)]
+                found += findings(rule, problems, document)
+    hidden = frozenset(secret for _, _, secret in secrets.found(document))
+    kept = [_safe(finding, hidden) for finding in found if finding.id not in silenced]
     return sorted(kept, key=lambda finding: (finding.line or 0, finding.path, finding.id))
+
+
+def _unfilled(document: Document, path: str) -> bool:
+    """Whether what stands at `path`, around it or right below it is still to be filled in: nothing is known of it."""
+    for place in document.placeholders:
+        rest = place.removeprefix(path)
+        below = bool(path) and rest != place and re.fullmatch(r"(?:\.\w+|\[\d+\])?", rest) is not None
+        if below or path.startswith((f"{place}.", f"{place}[")) or _flag_of(document, place) == path:
+            return True
+    return False
+
+
+def _flag_of(document: Document, path: str) -> str:
+    """The path of the flag whose value stands at `path` in an item of its own, "" if none does."""
+    found = re.fullmatch(r"(.*)\.args\[(\d+)\]", path)
+    if found is None or found[2] == "0":
+        return ""
+    args = next((pool.args for pool in document.pools if pool.program_path == found[1]), [])
+    number = int(found[2])
+    return f"{found[1]}.args[{number - 1}]" if number < len(args) and not args[number].startswith("-") else ""
+
+
+def _safe(finding: Finding, hidden: frozenset[str]) -> Finding:
+    """A finding without the secrets that its message or fix may quote."""
+    message, fix = masked(finding.message, hidden), masked(finding.fix, hidden)
+    return finding if (message, fix) == (finding.message, finding.fix) else replace(finding, message=message, fix=fix)
 
 
 def findings(rule: Rule | str, problems: Iterable[Problem], document: Document | None = None) -> list[Finding]:

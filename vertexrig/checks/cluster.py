@@ -49,7 +49,7 @@ def replicas_negative(document: Document, context: Context) -> Iterator[Problem]
     for pool in document.pools:
         count = pool.data.get("replicaCount", 0)
         if count < 0:
-            yield Problem(f"{pool.path}.replicaCount", f"replicaCount is {count}: there is no such number of machines")
+            yield Problem(f"{pool.path}.replicaCount", f"replicaCount is {count}: write 0 or more")
 
 
 def machine_and_replicas(document: Document, context: Context) -> Iterator[Problem]:

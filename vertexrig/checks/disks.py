@@ -7,7 +7,7 @@ from typing import Any
 
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import REST, TRAIN_COMPUTE, join
-from vertexrig.errors import did_you_mean, nearest
+from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import running
@@ -22,7 +22,7 @@ def disk_type(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         kind = _disk(pool).get("bootDiskType")
         if kind and kind not in types:
-            best = nearest(kind, types)
+            best = meant(kind, types)
             text = f"{kind!r} is not a type of boot disk. {did_you_mean(kind, types)}"
             yield Problem(f"{pool.path}.diskSpec.bootDiskType", text, f"write {best}" if best else "")
 

@@ -6,9 +6,11 @@ from collections.abc import Iterable, Iterator
 from datetime import date
 
 from vertexrig.catalog import Accelerator, Machine
+from vertexrig.checks import _machines as machines
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.places import told
 from vertexrig.checks.sources import (
+    GKE,
     LOCATIONS,
     PRACTICE,
     RESERVATION_DOC,
@@ -18,7 +20,6 @@ from vertexrig.checks.sources import (
     TRAIN_COMPUTE,
     join,
 )  # fmt: skip
-from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import has_gpu, machine_path, placeholder, running, strategy
@@ -62,9 +63,8 @@ def machine_unknown(document: Document, context: Context) -> Iterator[Problem]:
     for pool in running(document):
         name = pool.machine_type
         if name and name not in catalog.machines and catalog.why_not(name) is None:
-            best = nearest(name, catalog.machines)
-            text = f"{name!r} is not on the list of machine types for training. {did_you_mean(name, catalog.machines)}"
-            yield Problem(machine_path(pool, "machineType"), text, f"write {best}" if best else "")
+            text, fix = machines.unknown(name, catalog)
+            yield Problem(machine_path(pool, "machineType"), text, fix)
 
 
 def machine_not_for_training(document: Document, context: Context) -> Iterator[Problem]:
@@ -75,9 +75,7 @@ def machine_not_for_training(document: Document, context: Context) -> Iterator[P
             continue
         # Some were seen to be refused by the service; of the others the documents only say that they are not listed.
         refused = "training service" in reason
-        size = pool.machine_type.partition("-")[2]
-        same = [f"{family}-{size}" for family in ("n2", "n1", "e2") if f"{family}-{size}" in catalog.machines]
-        best = same[0] if same else nearest(pool.machine_type, catalog.machines)
+        best = machines.instead(pool.machine_type, catalog)
         yield Problem(
             machine_path(pool, "machineType"),
             f"{pool.machine_type} is not for training: {reason}",
@@ -194,7 +192,7 @@ def reservation_needed(document: Document, context: Context) -> Iterator[Problem
     needing = context.catalog.limits.names("machines.need_reservation")
     for pool in running(document):
         if pool.machine_type in needing and not _reserved(pool):
-            text = f"{pool.machine_type} is only to be had from a shared reservation"
+            text = f"{pool.machine_type} is available only from a shared reservation"
             yield Problem(machine_path(pool, "machineType"), text, "write machineSpec.reservationAffinity")
 
 
@@ -264,7 +262,7 @@ def gpus_in_one_zone(document: Document, context: Context) -> Iterator[Problem]:
 RULES = (
     Rule("machine-missing", Severity.ERROR, "Every worker pool names a machine type.", REST, machine_missing),
     Rule("machine-unknown", Severity.WARNING, "Every machine type is on the list for training.",
-         TRAIN_COMPUTE, machine_unknown),
+         join(TRAIN_COMPUTE, GKE), machine_unknown),
     Rule("machine-not-for-training", Severity.ERROR, "No machine type is one that is not for training.",
          join(TRAIN_COMPUTE, PRACTICE), machine_not_for_training),
     Rule("accelerator-pair", Severity.ERROR, "acceleratorType and acceleratorCount are given together or not at all.",

@@ -9,13 +9,34 @@ from datetime import date
 from vertexrig.catalog import Catalog, Image
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.places import told
-from vertexrig.checks.sources import GCLOUD, IMAGES, POLICY, PRACTICE, REST, TPU_DOC, TRAIN_COMPUTE, WALKTHROUGH, join
-from vertexrig.errors import did_you_mean, nearest
+from vertexrig.checks.sources import (
+    GCLOUD,
+    IMAGES,
+    POLICY,
+    PRACTICE,
+    REGISTRY,
+    REST,
+    TPU_DOC,
+    TRAIN_COMPUTE,
+    WALKTHROUGH,
+    join,
+)
+from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import has_gpu, running, tpu_name
 
 _LEGACY = re.compile(r"(?:[a-z]+\.)?gcr\.io/cloud-aiplatform/training/")
+_GCR = re.compile(r"(us\.|eu\.|asia\.)?gcr\.io/([^/]+)/")
+# Google's own images at gcr.io addresses are hosted on Artifact Registry.
+_GOOGLES = {
+    "cloud-aiplatform",
+    "deeplearning-platform-release",
+    "distroless",
+    "google-containers",
+    "google.com",
+    "google",
+}
 _PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
     rf"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]+)?/)?{_PART}(?:/{_PART})*"
@@ -100,19 +121,32 @@ def image_unknown(document: Document, context: Context) -> Iterator[Problem]:
         name = _bare(uri).rpartition("/")[2]
         if any(f"/{name}:" in known for known in catalog.limits.names("tpu.pod_base_images")):
             continue
-        names = [image.name for image in catalog.images]
-        best = nearest(name, names)
-        host = uri.partition("/")[0]
-        fix = f"write {next(image for image in catalog.images if image.name == best).uri(host)}" if best else ""
-        text = f"{name!r} is not on the list of prebuilt images. {did_you_mean(name, names, most=6)}"
-        yield Problem(_path(pool), text, fix)
+        best, others = _meant(name, catalog)
+        fix = f"write {best.uri(uri.partition('/')[0])}" if best else ""
+        guess = f"Did you mean {best.name!r}?" if best else did_you_mean(name, others, most=6)
+        yield Problem(_path(pool), f"{name!r} is not on the list of prebuilt images. {guess}", fix)
+
+
+def _meant(name: str, catalog: Catalog) -> tuple[Image | None, list[str]]:
+    """The prebuilt image that a name without its Python version (`pytorch-gpu.2-4`) means; and those of its framework."""
+    begins = name if re.search(r"\.[cp][py]\d*$", name) else f"{name}."
+    longer = [image for image in catalog.images if image.name.startswith(begins)]
+    if longer:
+        return max(longer, key=lambda image: [int(part) for part in image.python.split(".")]), []
+    kind = name.partition(".")[0]
+    names = [image.name for image in catalog.images]
+    alike = [one for one in names if one.partition(".")[0] == kind] or [
+        one for one in names if one.partition("-")[0] == name.partition("-")[0]
+    ]
+    best = meant(name, alike)
+    return next((image for image in catalog.images if image.name == best), None), alike or names
 
 
 def image_tag(document: Document, context: Context) -> Iterator[Problem]:
     wanted = context.catalog.limits.text("images.tag")
     for pool in document.pools:
         uri = pool.image
-        if _in_repository(uri, context.catalog) and uri != f"{_bare(uri)}:{wanted}":
+        if _in_repository(uri, context.catalog) and uri not in (_bare(uri), f"{_bare(uri)}:{wanted}"):
             text = f"prebuilt images are used with the tag {wanted}, and no other"
             yield Problem(_path(pool), text, f"write {_bare(uri)}:{wanted}")
 
@@ -126,6 +160,23 @@ def image_legacy(document: Document, context: Context) -> Iterator[Problem]:
         text = f"{pool.image} is an old address of the prebuilt images, no longer on their list"
         host = context.catalog.host_for_region(context.region)
         fix = f"write {known.uri(host)}" if known else f"take one of {host}/vertex-ai/training"
+        yield Problem(_path(pool), text, fix)
+
+
+def image_gcr(document: Document, context: Context) -> Iterator[Problem]:
+    seen: set[str] = set()
+    for pool in document.pools:
+        found = _GCR.match(pool.image)
+        if found is None or _LEGACY.match(pool.image) or found[2] in _GOOGLES or pool.image in seen:
+            continue
+        seen.add(pool.image)
+        text = (
+            f"{pool.image[:120]} is a Container Registry address; that service was shut down on 2025-03-18, and the image "
+            "is there only if the project's gcr.io repository was moved to Artifact Registry"
+        )
+        area = {"": "us", "us.": "us", "eu.": "europe", "asia.": "asia"}[found[1] or ""]
+        image = _bare(pool.image).rpartition("/")[2]
+        fix = f"push it to Artifact Registry: {area}-docker.pkg.dev/{found[2]}/REPOSITORY/{image}:TAG"
         yield Problem(_path(pool), text, fix)
 
 
@@ -240,8 +291,9 @@ RULES = (
     Rule("image-form", Severity.ERROR, "An image is named HOST/PATH:TAG.", REST, image_form),
     Rule("image-executor", Severity.ERROR, "executorImageUri is a prebuilt image.", REST, image_executor),
     Rule("image-unknown", Severity.WARNING, "A prebuilt image is on the list.", IMAGES, image_unknown),
-    Rule("image-tag", Severity.ERROR, "A prebuilt image has the tag latest.", IMAGES, image_tag),
+    Rule("image-tag", Severity.ERROR, "A prebuilt image has the tag latest, or none.", IMAGES, image_tag),
     Rule("image-legacy", Severity.WARNING, "A prebuilt image comes from its present host.", IMAGES, image_legacy),
+    Rule("image-gcr", Severity.WARNING, "No image comes from Container Registry.", REGISTRY, image_gcr),
     Rule("image-availability", Severity.WARNING, "No prebuilt image is past its end of availability.",
          join(IMAGES, POLICY), image_availability),
     Rule("image-support", Severity.INFO, "No prebuilt image is past its end of support.",

@@ -14,6 +14,7 @@ from urllib.parse import quote
 
 from vertexrig.checks._snippet import clean, snippet
 from vertexrig.finding import Finding, Severity
+from vertexrig.masking import masked
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 DOCS = "docs/checks.md"
@@ -56,7 +57,7 @@ def text(
         files: How many files were checked, for the last line; 0 leaves it out.
         color: Use terminal colours.
     """
-    lines = {name: content.splitlines() for name, content in (texts or {}).items()}
+    lines = {name: masked(content).splitlines() for name, content in (texts or {}).items()}
     blocks = [_block(finding, lines.get(finding.file, ()), color) for finding in findings]
     return "\n\n".join([*blocks, summary(findings, files=files)]) + "\n"
 
@@ -65,6 +66,8 @@ def _block(finding: Finding, lines: Sequence[str], color: bool) -> str:
     paint = _COLORS[finding.severity] if color else ""
     bold, dim, off = (_BOLD, _DIM, _OFF) if color else ("", "", "")
     place = ":".join(part for part in (clean(finding.file), str(finding.line or "")) if part)
+    if finding.override:
+        place = f"--set {clean(finding.override)}"
     head = f"{paint}{finding.severity.value}{off}[{finding.id}]: {bold}{clean(finding.message)}{off}"
     shown = [f"{bold}{place}{off}: {head}" if place else head]
     margin = "  "

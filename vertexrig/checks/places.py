@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+from vertexrig.errors import meant
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
+from vertexrig.spec.strict import stem
 
 
 def told(document: Document, path: str) -> bool:
@@ -17,9 +19,20 @@ def told(document: Document, path: str) -> bool:
     for finding in document.findings:
         if finding.severity is not Severity.ERROR:
             continue
-        for place in places:
-            parent, _, key = place.rpartition(".")
-            near_miss = finding.id == "unknown-field" and finding.fix == f"write {key}"
-            if finding.path in (place, "") or (near_miss and finding.path.rpartition(".")[0] == parent):
+        if finding.path in (*places, ""):
+            return True
+        if finding.id == "unknown-field":  # misspelt, or written too far up
+            parent, _, key = finding.path.rpartition(".")
+            if path == key:
+                return True  # it belongs at the top of the file
+            if any(_same(key, place.rpartition(".")[2]) and _above(parent, place) for place in places):
                 return True
     return False
+
+
+def _same(written: str, key: str) -> bool:
+    return stem(written) == stem(key) or meant(written, [key]) is not None
+
+
+def _above(parent: str, path: str) -> bool:
+    return not parent or path.startswith(f"{parent}.")

@@ -143,7 +143,7 @@ def arg_commas(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         for number, arg in enumerate(pool.args):
             if "," in arg and _flag(arg):
-                text = f"{arg[:80]} is well here; gcloud's --args would split it at the commas and replace all args"
+                text = f"{arg[:80]} is right in this file; as a flag, gcloud's --args would split it at the commas and replace all args"
                 yield Problem(_arg_path(pool, number), text)
 
 

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import COMPUTE_ENGINE, GCLOUD, LOCATIONS, SDK, SERVER, join
-from vertexrig.errors import did_you_mean, nearest
+from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import machine_path, running
@@ -21,12 +22,18 @@ def region_unknown(document: Document, context: Context) -> Iterator[Problem]:
     if not region or (region in regions and regions[region].gcloud):
         return
     known = [name for name, row in regions.items() if row.gcloud]
-    best = nearest(region, known)
+    area = re.sub(r"^eu(?=-)", "europe", region).partition("-")[0]
+    near = [name for name in known if name.partition("-")[0] == area] or known
+    best = meant(re.sub(r"^eu(?=-)", "europe", region), near)
     fix = f"use {best}" if best else ""
     if region in regions:
         yield Problem("", f"gcloud does not take {region} as a training region", fix)
     else:
-        yield Problem("", f"{region!r} is not a training region. {did_you_mean(region, known, most=40)}", fix)
+        yield Problem("", f"{region!r} is not a training region. {_guess(best, region, near)}", fix)
+
+
+def _guess(best: str | None, region: str, near: list[str]) -> str:
+    return f"Did you mean {best!r}?" if best else did_you_mean(region, near, most=40)
 
 
 def _accelerators(document: Document, context: Context) -> Iterator[tuple[Pool, str, str]]:

@@ -41,7 +41,7 @@ def timeout_positive(document: Document, context: Context) -> Iterator[Problem]:
         if length < 0:
             yield Problem(_path(document, key), f"{key} is negative: {length:g}s", "write a positive number of seconds")
         elif length == 0 and key == "timeout":
-            text = "a timeout of 0s is no limit of its own: the default of 7 days holds"
+            text = "a timeout of 0s sets no limit: the default of 7 days applies"
             yield Problem(_path(document, key), text, "write a positive number of seconds", Severity.WARNING)
 
 

@@ -28,9 +28,11 @@ def bucket_problem(name: str) -> str:
     if re.search(r"[{}<>\[\]$]", name):
         return f"{name!r} is a placeholder, not a bucket"
     if not _BUCKET.fullmatch(name) or ".." in name or _IP.fullmatch(name):
-        return f"{name!r} is no bucket name: lowercase letters, digits, -, _ and . with a letter or digit at both ends"
+        return (
+            f"{name!r} is not a bucket name: lowercase letters, digits, -, _ and . with a letter or digit at both ends"
+        )
     if not 3 <= len(name) <= (222 if "." in name else 63) or any(len(part) > 63 for part in name.split(".")):
-        return f"{name!r} is no bucket name: it has {len(name)} characters, of 3 to 63 (each part, if it has dots)"
+        return f"{name!r} is not a bucket name: it has {len(name)} characters, of 3 to 63 (each part, if it has dots)"
     return ""
 
 

@@ -124,7 +124,10 @@ def trials_enough(document: Document, context: Context) -> Iterator[Problem]:
     if study.get("algorithm") == "GRID_SEARCH" or most is None or most < 1:
         return  # a grid has a size of its own
     if most < _TRIALS_PER_PARAMETER * count:
-        message = f"{most:,} trials for {count:,} parameters; the docs recommend ten for each parameter"
+        message = (
+            f"{most:,} trial{'s' * (most != 1)} for {count:,} parameter{'s' * (count != 1)}; "
+            "the docs recommend ten for each parameter"
+        )
         yield Problem(
             "maxTrialCount", message, f"write {_TRIALS_PER_PARAMETER * count} or more, or tune fewer parameters"
         )
@@ -158,13 +161,13 @@ def failed_count(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def first_failure(document: Document, context: Context) -> Iterator[Problem]:
-    """The study says how many failed trials it bears."""
+    """The study says how many failed trials end it."""
     unset = document.data.get("maxFailedTrialCount", 0) == 0 and not refused(document, "maxFailedTrialCount")
     if document.study is not None and unset and document.data.get("maxTrialCount", 0) > 1:
         message = (
             "maxFailedTrialCount is not set: if the first trial fails the whole study ends, later the service decides"
         )
-        yield Problem("maxFailedTrialCount", message, "write how many failed trials the study may bear")
+        yield Problem("maxFailedTrialCount", message, "write how many failed trials end the study")
 
 
 def trial_timeout(document: Document, context: Context) -> Iterator[Problem]:
@@ -332,7 +335,7 @@ RULES: tuple[Rule, ...] = (
         parallel_blind,
     ),
     Rule("max-failed-trial-count", _E, "maxFailedTrialCount is between 0 and maxTrialCount.", TUNING_DOC, failed_count),
-    Rule("first-failure", _I, "The study says how many failed trials it bears.", TUNING_DOC, first_failure),
+    Rule("first-failure", _I, "The study says how many failed trials end it.", TUNING_DOC, first_failure),
     Rule("trial-timeout", _W, "Each trial has a time limit.", join(TUNING_DOC, REST), trial_timeout),
     Rule("early-stopping", _I, "Early stopping has measurements made during each trial.", REST_STUDY, early_stopping),
     Rule("convex-stopping", _E, "convexAutomatedStoppingSpec fits itself and the study.", REST_STUDY, convex_stopping),

@@ -8,7 +8,7 @@ from vertexrig.catalog import Machine
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.places import told
 from vertexrig.checks.sources import FLEX_DOC, SPOT_DOC, TPU_DOC, TRAIN_COMPUTE, TUNING_DOC
-from vertexrig.errors import nearest
+from vertexrig.errors import meant
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import machine_path, running, strategy, tpu_name
@@ -42,7 +42,7 @@ def topology_unknown(document: Document, context: Context) -> Iterator[Problem]:
         wanted = pool.tpu_topology
         if row is None or not wanted or not row.tpu_topologies or wanted in row.tpu_topologies:
             continue
-        best = nearest(wanted, row.tpu_topologies)
+        best = meant(wanted, row.tpu_topologies)
         text = f"{wanted!r} is not a topology of {row.name}: the choices are {', '.join(row.tpu_topologies)}"
         yield Problem(machine_path(pool, "tpuTopology"), text, f"write {best}" if best else "")
 

@@ -13,6 +13,7 @@ from vertexrig.catalog import Catalog, load
 from vertexrig.checks import naming
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
+from vertexrig.masking import masked
 from vertexrig.package.source.cache import read_cached
 from vertexrig.package.source.model import TrainerSource
 from vertexrig.project.config import Loaded
@@ -109,7 +110,7 @@ class Workspace:
     def prepare(self, name: str, *, check: bool = True) -> Prepared:
         """A job or sweep of the project, rendered and, unless told otherwise, checked."""
         rendered = self.renderer.render(name)
-        document = spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind)
+        document = spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, template=False)
         if not check:
             return Prepared(rendered, document, [])
         silenced = self.silences(name)
@@ -122,8 +123,14 @@ class Workspace:
             if rule not in silenced:
                 found += [replace(one, file=str(self.loaded.file)) for one in checks.findings(rule, problems)]
         found = [_through_the_api(finding, name) if finding.id == GCLOUD_REFUSES else finding for finding in found]
-        found = [replace(finding, line=self.line(rendered, document, finding.path)) for finding in found]
-        return Prepared(rendered, document, found)
+        return Prepared(rendered, document, [self._placed(finding, rendered, document) for finding in found])
+
+    def _placed(self, finding: Finding, rendered: Rendered, document: spec.Document) -> Finding:
+        """A finding on rendered YAML at its place in the project file, or at the `--set` that its value comes from."""
+        key = self._key(rendered, document, finding.path)
+        if key in self.loaded.given:
+            return replace(finding, line=None, override=masked(self.loaded.given[key]))
+        return replace(finding, line=self.loaded.lines.get(key))
 
     def check_text(self, text: str, *, file: str, kind: spec.Kind | None = None) -> tuple[spec.Document, list[Finding]]:
         """A YAML file from anywhere, checked with what this project knows."""
@@ -149,7 +156,11 @@ class Workspace:
 
     def line(self, rendered: Rendered, document: spec.Document, path: str) -> int | None:
         """The line of the project file that `path` of the rendered job comes from, as near as can be told."""
-        lines = self.loaded.lines
+        return self.loaded.lines.get(self._key(rendered, document, path))
+
+    def _key(self, rendered: Rendered, document: spec.Document, path: str) -> tuple[str | int, ...]:
+        """The path of keys in the project file that `path` of the rendered job comes from, as near as can be told."""
+        known = self.loaded.lines.keys() | self.loaded.given.keys()
         view = rendered.view
         bases: list[tuple[str, ...]] = [("jobs", view.name if view.sweep is None else view.sweep.job)]
         if view.sweep is not None:
@@ -164,9 +175,9 @@ class Workspace:
                 for base in bases:
                     for middle in ((place,), ()) if place else ((),):
                         key = (*base, *middle, *names[start:end])
-                        if key in lines:
-                            return lines[key]
-        return lines.get(bases[0])
+                        if key in known:
+                            return key
+        return bases[0]
 
 
 def _through_the_api(finding: Finding, name: str) -> Finding:

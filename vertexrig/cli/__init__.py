@@ -87,8 +87,8 @@ def run(args: Sequence[str] | None = None) -> int:
     except click.ClickException as error:
         error.show(sys.stderr)
         return 2
-    except VertexrigError as error:
-        return _say(f"error: {error}", error.exit_code)
+    except VertexrigError as error:  # without words where the result itself has said it
+        return _say(f"error: {error}", error.exit_code) if str(error) else error.exit_code
     except ModuleNotFoundError as error:  # a verb whose extra is not installed
         extra = extra_of(error.name or "")
         if extra is None:

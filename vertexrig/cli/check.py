@@ -6,9 +6,11 @@ from pathlib import Path
 
 import click
 
+from vertexrig.checks.workspace import Workspace
 from vertexrig.cli import options, show, targets
-from vertexrig.errors import FindingsError
+from vertexrig.errors import FindingsError, UsageError
 from vertexrig.finding import Finding, Severity
+from vertexrig.spec.document import unreadable
 
 
 @click.command("check")
@@ -38,8 +40,9 @@ def command(
 ) -> None:
     """Check jobs and sweeps by NAME, or any YAML FILE that gcloud would take; without either, all of the project.
 
-    Each file is taken for a custom job or a tuning job by its keys; which one is said on stderr. `-` reads stdin.
-    The exit code is 1 if anything of severity error is found.
+    Each file is taken for a custom job or a tuning job by its keys; which one is said on stderr. Of a project file,
+    such as vertexrig.yaml, all jobs and sweeps are checked. `-` reads stdin. The exit code is 1 if anything of severity
+    error is found.
     """
     files = [target for target in wanted if targets.is_file(target)]
     names = [target for target in wanted if target not in files]
@@ -59,11 +62,30 @@ def command(
     for name in names:
         found += workspace.prepare(name).findings
     for path in files:
-        text = sources[path] = targets.read(path)
+        try:
+            text = sources[path] = targets.read(path)
+        except UsageError as error:
+            if len(wanted) == 1:
+                raise
+            found.append(unreadable(path, str(error)))
+            continue
+        own = targets.project(text, path, overrides)
+        if own is not None:
+            found += _project(Workspace(own, templates=templates, region=region, trainer=trainer))
+            continue
         document, findings = workspace.check_text(text, file=path, kind=targets.kind(kind))
-        options.note(f"{path}: taken for a {document.kind}")
+        if document.data:
+            options.note(f"{path}: taken for a {document.kind}")
         found += findings
     show.findings(found, format_=format_, sources=sources, to_stdout=True, info=info)
     severities = {finding.severity for finding in found}
     if Severity.ERROR in severities or (strict and Severity.WARNING in severities):
-        raise FindingsError(show.summary(found))
+        raise FindingsError("" if format_ == "text" else show.summary(found))  # as text it ends with the count
+
+
+def _project(workspace: Workspace) -> list[Finding]:
+    """What there is to say about every job and sweep of a project file."""
+    project = workspace.loaded.project
+    names = [*project.jobs, *project.sweeps]
+    options.note(f"{workspace.loaded.file}: a project file: checked {', '.join(names) or 'no job, since it has none'}")
+    return [finding for name in names for finding in workspace.prepare(name).findings]

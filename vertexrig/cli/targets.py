@@ -6,9 +6,10 @@ import sys
 from collections.abc import Sequence
 from pathlib import Path
 
-from vertexrig import spec
+from vertexrig import spec, yamltext
 from vertexrig.checks.workspace import Workspace
 from vertexrig.errors import UsageError
+from vertexrig.foreign import is_project
 from vertexrig.project import config
 from vertexrig.project.model import Project
 
@@ -33,8 +34,23 @@ def read(path: str) -> str:
         return data.decode("utf-8-sig")
     except FileNotFoundError:
         raise UsageError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
+    except UnicodeDecodeError as error:
+        raise UsageError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from None
+    except OSError as error:
+        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
+
+
+def project(text: str, path: str, overrides: Sequence[str] = ()) -> config.Loaded | None:
+    """The project that a file holds; None if it is no project file.
+
+    Raises:
+        ConfigError: It is one, and something is wrong with it.
+    """
+    try:
+        data = yamltext.read(text).data
+    except yamltext.YamlError:
+        return None
+    return config.loads(text, file=Path(path), overrides=overrides) if is_project(data) else None
 
 
 def workspace(

@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -28,11 +28,13 @@ class Loaded:
         project: The typed project.
         file: The project file as the user named it; relative paths in it start from its folder.
         lines: Line of each value, by its path of keys.
+        given: The `KEY=VALUE` that a value was overridden with, by its path of keys.
     """
 
     project: Project
     file: Path
     lines: Mapping[yamltext.RawPath, int]
+    given: Mapping[yamltext.RawPath, str] = field(default_factory=dict)
 
     @property
     def folder(self) -> Path:
@@ -129,7 +131,7 @@ def loads(
     for override in overrides:
         _override(data, override, target, given)
     project = schema.build(Project, data, root)
-    loaded = Loaded(project, file, reading.lines)
+    loaded = Loaded(project, file, reading.lines, given)
     _check_names(loaded)
     return loaded
 

@@ -8,16 +8,19 @@ from __future__ import annotations
 import math
 import re
 from dataclasses import dataclass
+from functools import cache
 from typing import Any
 
-from vertexrig import yamltext
-from vertexrig.errors import did_you_mean, nearest
+from vertexrig import placeholders, yamltext
+from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import Finding, Severity
 from vertexrig.spec.descriptors import Enum, Field, Message
 from vertexrig.times import duration_seconds
 from vertexrig.typed import kind_of, shown
 
 _GCLOUD = "gcloud 528.0.0, run offline 2026-11-20"
+_OURS = "a file is text in UTF-8, as gcloud 528.0.0 reads it, 2026-11-20"
+_GCLOUD_RUN = "gcloud 528.0.0, run against a local endpoint 2026-11-21"
 _SCHEMA = "google-cloud-aiplatform 2.7.0 messages, 2026-11-20"
 
 
@@ -33,13 +36,17 @@ class ReadingRule:
 
 READING_RULES = (
     ReadingRule("yaml-syntax", Severity.ERROR, "The file is one YAML mapping.", _GCLOUD),
+    ReadingRule("file-unreadable", Severity.ERROR, "The file can be read.", _OURS),
+    ReadingRule("not-vertex", Severity.ERROR, "The file is a job spec of Vertex AI.", _SCHEMA),
+    ReadingRule("placeholder", Severity.ERROR, "No value is still to be filled in.", _GCLOUD),
     ReadingRule("yaml-duplicate-key", Severity.ERROR, "No key stands twice in one mapping.", _GCLOUD),
     ReadingRule("yaml-two-readings", Severity.WARNING, "Every scalar means the same to all YAML readers.", _GCLOUD),
     ReadingRule("unknown-field", Severity.ERROR, "Every key is a field of the API.", _SCHEMA),
     ReadingRule("unknown-enum-value", Severity.ERROR, "Every enum value is one the API has.", _SCHEMA),
     ReadingRule("wrong-type", Severity.ERROR, "Every value has its field's type.", _SCHEMA),
     ReadingRule("one-of", Severity.ERROR, "At most one of the alternatives of a union is set.", _SCHEMA),
-    ReadingRule("snake-case-key", Severity.WARNING, "Keys are written in camelCase.", _GCLOUD),
+    ReadingRule("quoted-number", Severity.WARNING, "A number is written without quotes.", _GCLOUD_RUN),
+    ReadingRule("snake-case-key", Severity.WARNING, "Keys are written in camelCase.", _GCLOUD_RUN),
     ReadingRule("not-a-list", Severity.WARNING, "A repeated field is written as a list.", _GCLOUD),
     ReadingRule("custom-job-wrapper", Severity.ERROR, "A CustomJobSpec is not wrapped in a CustomJob.", _GCLOUD),
     ReadingRule("legacy-ai-platform", Severity.ERROR, "The file is not for the retired AI Platform Training.", _GCLOUD),
@@ -48,6 +55,7 @@ _SEVERITY = {rule.id: rule.severity for rule in READING_RULES}
 _SOURCE = {rule.id: rule.source for rule in READING_RULES}
 
 _TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[-+][0-9]{2}:[0-9]{2})")
+_NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
 _WRAPPERS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 # google.protobuf.descriptor.FieldDescriptor.TYPE_*: the numbers are protobuf's wire contract
 _DOUBLE, _FLOAT, _BOOL, _STRING = 1, 2, 8, 9
@@ -55,8 +63,83 @@ _INTEGERS = {3: 64, 4: 64, 5: 32, 6: 64, 7: 32, 13: 32, 15: 32, 16: 64, 17: 32, 
 _UNSIGNED = {4, 6, 7, 13}
 
 
-def finding(rule: str, path: str, message: str, fix: str = "", *, file: str = "", line: int | None = None) -> Finding:
-    return Finding(rule, _SEVERITY[rule], path, message, fix, _SOURCE[rule], file, line)
+# what only the service writes: never what a misspelt key was meant to be
+_OUTPUT_ONLY = {
+    "name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "trials", "satisfiesPzs",
+    "satisfiesPzi",
+}  # fmt: skip
+# what stands around a CustomJobSpec, as gcloud takes it
+_FLAGS = {
+    "displayName": "--display-name", "display_name": "--display-name", "labels": "--labels", "region": "--region",
+    "project": "--project", "encryptionSpec": "--kms-key", "encryption_spec": "--kms-key",
+}  # fmt: skip
+# short names, and those of other tools of Google Cloud, for a value of an enum here
+_ALIASES = {
+    "NVIDIA_A100_40GB": "NVIDIA_TESLA_A100", "LINEAR": "UNIT_LINEAR_SCALE", "LOG": "UNIT_LOG_SCALE",
+    "REVERSE_LOG": "UNIT_REVERSE_LOG_SCALE", "MAX": "MAXIMIZE", "MIN": "MINIMIZE", "GRID": "GRID_SEARCH",
+    "RANDOM": "RANDOM_SEARCH", "PREEMPTIBLE": "SPOT",
+}  # fmt: skip
+
+
+def finding(
+    rule: str,
+    path: str,
+    message: str,
+    fix: str = "",
+    *,
+    file: str = "",
+    line: int | None = None,
+    severity: Severity | None = None,
+) -> Finding:
+    return Finding(rule, severity or _SEVERITY[rule], path, message, fix, _SOURCE[rule], file, line)
+
+
+def stem(name: str) -> str:
+    """A key without what people add to it or leave out: `parameterSpec`, `parameter` and `parameters` are one."""
+    plain = re.sub(r"[\W_]+", "", name).casefold()
+    return re.sub(r"(?:specs?|s)$", "", plain) or plain
+
+
+@cache
+def _writable(schema: Message) -> tuple[str, ...]:
+    """The JSON names that a user may write, for suggestions."""
+    return tuple(name for name in schema.json_names if name not in _OUTPUT_ONLY)
+
+
+@cache
+def _places(schema: Message, depth: int = 4) -> dict[str, tuple[str, ...]]:
+    """Where each key of a message and of those inside it belongs: paths by the key's stem."""
+    found: dict[str, list[str]] = {}
+    for name in _writable(schema):
+        found.setdefault(stem(name), []).append(name)
+        inner = schema.by_name[name].message
+        if depth and inner is not None and not inner.map_entry and inner is not schema:
+            mark = "[]" if schema.by_name[name].repeated else ""
+            for key, paths in _places(inner, depth - 1).items():
+                found.setdefault(key, []).extend(f"{name}{mark}.{path}" for path in paths)
+    return {key: tuple(paths) for key, paths in found.items()}
+
+
+def belongs(key: str, schema: Message, root: Message) -> tuple[tuple[str, ...], bool]:
+    """Where a key that a message does not have belongs, and whether that is counted from the top of the file.
+
+    Its own fields come first, then those of the messages inside it, then the whole file's; empty if nothing fits, and
+    several places where it fits equally well.
+    """
+    names = _writable(schema)
+    own = tuple(name for name in names if stem(name) == stem(key))
+    if own:
+        return own[:1], False
+    inside = _nearest_places(key, schema)
+    if inside:
+        return inside, False
+    best = meant(key, names)
+    return ((best,), False) if best else (_nearest_places(key, root), True)
+
+
+def _nearest_places(key: str, schema: Message) -> tuple[str, ...]:
+    paths = _places(schema).get(stem(key), ())
+    return tuple(path for path in paths if path.count(".") == min(one.count(".") for one in paths))
 
 
 _DROP = object()
@@ -65,15 +148,35 @@ _DROP = object()
 class Walk:
     """One pass over data beside its message descriptor: canonical values, findings, lines."""
 
-    def __init__(self, reading: yamltext.Reading, file: str) -> None:
-        self.reading, self.file = reading, file
+    def __init__(self, reading: yamltext.Reading, file: str, root: Any = None, *, template: bool = False) -> None:
+        self.reading, self.file, self.root, self.template = reading, file, root, template
         self.findings: list[Finding] = []
+        self.placeholders: dict[str, list[str]] = {}
         self.lines: dict[str, int] = {}
         self.canonical: dict[yamltext.RawPath, str] = {}
 
-    def report(self, rule: str, raw: yamltext.RawPath, path: str, message: str, fix: str = "") -> None:
+    def report(
+        self,
+        rule: str,
+        raw: yamltext.RawPath,
+        path: str,
+        message: str,
+        fix: str = "",
+        severity: Severity | None = None,
+    ) -> None:
         line = self.reading.lines.get(raw)
-        self.findings.append(finding(rule, path, message, fix, file=self.file, line=line))
+        self.findings.append(finding(rule, path, message, fix, file=self.file, line=line, severity=severity))
+
+    def unfilled(self, value: Any, path: str, *, enum: bool = False) -> str:
+        """The text of a value that is a placeholder, which is kept in mind; "" for any other value."""
+        if not self.template:
+            return ""
+        is_text = isinstance(value, str)
+        found = placeholders.marks(value, path, enum=enum) if is_text else [placeholders.instead(value)]
+        if not any(found):
+            return ""
+        self.placeholders[path] = found
+        return str(value) if is_text else found[0]
 
     def notes(self) -> None:
         for note in self.reading.notes:
@@ -97,25 +200,11 @@ class Walk:
             field_ = schema.by_name.get(key)
             here = f"{path}.{key}" if path else key
             if field_ is None:
-                choices = did_you_mean(key, schema.json_names, most=20)
-                best = nearest(key, schema.json_names)
-                self.report(
-                    "unknown-field",
-                    (*raw, key),
-                    here,
-                    f"{schema.name} has no field {key!r}. {choices}",
-                    f"write {best}" if best else "",
-                )
+                self.unknown(key, schema, (*raw, key), here)
                 continue
             here = f"{path}.{field_.json_name}" if path else field_.json_name
             if key != field_.json_name:
-                self.report(
-                    "snake-case-key",
-                    (*raw, key),
-                    here,
-                    f"{key!r} is the SDK's spelling; gcloud's tuning jobs refuse it",
-                    f"write {field_.json_name}",
-                )
+                self.snake_case(key, field_.json_name, (*raw, key), here)
             if value is None:
                 continue
             canonical = self.field(value, field_, (*raw, key), here)
@@ -135,6 +224,36 @@ class Walk:
             result[field_.json_name] = canonical
         return result
 
+    def unknown(self, key: str, schema: Message, raw: yamltext.RawPath, path: str) -> None:
+        places, from_top = belongs(key, schema, self.root or schema)
+        text, fix = f"{schema.name} has no field {key!r}.", ""
+        flag = _FLAGS.get(key) if schema.name == "CustomJobSpec" else None
+        if flag:
+            text, fix = (
+                f"{text} It stands around the job spec: gcloud takes it as {flag}.",
+                f"remove it, and add {flag}",
+            )
+        elif not places or len(places) > 3:
+            text += f" {did_you_mean(key, _writable(schema), most=20)}"
+        elif "." not in places[0] and not from_top:
+            text, fix = f"{text} Did you mean {places[0]!r}?", f"write {places[0]}"
+        else:
+            name = places[0].rpartition(".")[2]
+            around = [place.rpartition(".")[0] for place in places]
+            where = f"under {' or '.join(around)}" if around[0] else "at the top of the file"
+            text += f" {name!r} belongs {where}" + (", from the top of the file." if from_top and around[0] else ".")
+            fix = f"move {name} {where.replace('at the', 'to the')}" if len(places) == 1 else ""
+        self.report("unknown-field", raw, path, text, fix)
+
+    def snake_case(self, key: str, name: str, raw: yamltext.RawPath, path: str) -> None:
+        # seen: gcloud hands a custom job's keys on as they are, and REST takes both spellings
+        tuning = self.root is not None and self.root.name == "HyperparameterTuningJob"
+        text = f"{key!r} is the SDK's spelling; gcloud " + (
+            "refuses a tuning job with it" if tuning else "sends a custom job with it, and refuses a tuning job"
+        )
+        severity = Severity.ERROR if tuning and self.template else None
+        self.report("snake-case-key", raw, path, text, f"write {name}", severity)
+
     def field(self, value: Any, field_: Field, raw: yamltext.RawPath, path: str) -> Any:
         line = self.reading.lines.get(raw)
         if line is not None:
@@ -145,11 +264,13 @@ class Walk:
         if not field_.repeated:
             return self.single(value, field_, raw, path)
         if not isinstance(value, list):
+            if field_.message is not None and self.unfilled(value, path):
+                return _DROP
             self.report(
                 "not-a-list",
                 raw,
                 path,
-                f"a list belongs here; gcloud makes a list of {kind_of(value)}, the SDK and REST refuse it",
+                f"{kind_of(value)} stands where a list belongs: gcloud makes a list of it, the SDK and REST refuse it",
                 "write it as a list, one item after a dash",
             )
             items = [self.single(value, field_, raw, f"{path}[0]")]
@@ -188,14 +309,20 @@ class Walk:
         return self.text(value, raw, path)
 
     def wrong(self, value: Any, wanted: str, raw: yamltext.RawPath, path: str, fix: str = "") -> Any:
-        self.report("wrong-type", raw, path, f"{shown(value)} is {kind_of(value)}; {wanted} belongs here", fix)
+        if not self.unfilled(value, path):
+            text = f"{shown(value)} is {kind_of(value)}; {wanted} belongs here"
+            self.report("wrong-type", raw, path, text, fix)
         return _DROP
 
     def text(self, value: Any, raw: yamltext.RawPath, path: str) -> Any:
         if isinstance(value, str):
             if any("\ud800" <= char <= "\udfff" for char in value):
                 return self.wrong(value, "valid Unicode text", raw, path)
+            self.unfilled(value, path)
             return value
+        written = self.unfilled(value, path)
+        if written:
+            return written
         fix = "" if isinstance(value, (dict, list)) else "put it in quotes"
         return self.wrong(value, "text", raw, path, fix)
 
@@ -205,14 +332,14 @@ class Walk:
             return value
         if isinstance(value, int) and not isinstance(value, bool) and value in schema.names:
             return schema.names[value]
-        best = nearest(str(value), names)
-        self.report(
-            "unknown-enum-value",
-            raw,
-            path,
-            f"{shown(value)} is no {schema.name}. {did_you_mean(str(value), names, most=30)}",
-            f"write {best}" if best else "",
-        )
+        if self.unfilled(value, path, enum=True):
+            return _DROP
+        names = [name for name in names if not name.endswith("_UNSPECIFIED")]
+        plain = str(value).replace("-", "_").upper()
+        best = _ALIASES[plain] if _ALIASES.get(plain) in names else meant(str(value), names)
+        guess = f"Did you mean {best!r}?" if best else did_you_mean(str(value), names, most=30)
+        text = f"{shown(value)} is not a value of {schema.name}. {guess}"
+        self.report("unknown-enum-value", raw, path, text, f"write {best}" if best else "")
         return _DROP
 
     def integer(self, value: Any, kind: int, raw: yamltext.RawPath, path: str) -> Any:
@@ -238,7 +365,11 @@ class Walk:
             if math.isfinite(number):
                 return value
             return self.wrong(value, "a finite number", raw, path)
-        return self.wrong(value, "a number", raw, path, "write it without quotes" if isinstance(value, str) else "")
+        if isinstance(value, str) and _NUMBER.fullmatch(value) and math.isfinite(float(value)):
+            text = f"{shown(value)} is text; gcloud and REST make a number of it, other readers keep the text"
+            self.report("quoted-number", raw, path, text, "write it without quotes")
+            return float(value)
+        return self.wrong(value, "a number", raw, path)
 
     def well_known(self, value: Any, name: str, raw: yamltext.RawPath, path: str) -> Any:
         if name == "Duration":

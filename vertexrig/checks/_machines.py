@@ -1,0 +1,69 @@
+"""What to write in place of a machine type that is not one for training."""
+
+from __future__ import annotations
+
+import re
+
+from vertexrig.catalog import Catalog, Machine
+from vertexrig.errors import meant
+
+_SIZED = re.compile(r"([a-z0-9]+)-([a-z]+)-(\d+)")
+# Families for every purpose, in the order they are proposed for one that cannot train.
+_FAMILIES = ("n2", "n1", "n4", "e2")
+_GKE = re.compile(r"(?:cloud-)?tpu-(v\d+[a-z]*)(?:-lite)?-(?:podslice|slice|device)")
+_VERTEX_TPU = {
+    "v2": "machineType: cloud-tpu with acceleratorType: TPU_V2 and acceleratorCount: 8",
+    "v3": "machineType: cloud-tpu with acceleratorType: TPU_V3 and acceleratorCount: 8",
+    "v5": "machineType: ct5lp-hightpu-4t with tpuTopology: 2x2",
+    "v5e": "machineType: ct5lp-hightpu-4t with tpuTopology: 2x2",
+    "v6e": "machineType: ct6e-standard-4t with tpuTopology: 2x2",
+}
+
+
+def instead(name: str, catalog: Catalog) -> str:
+    """The smallest machine type for training that is as large as `name`, of its own family if that has one; or ""."""
+    found = _SIZED.match(name)
+    if found is None:
+        return ""
+    family, kind, size = found[1], found[2], int(found[3])
+    if kind not in ("standard", "highmem", "highcpu"):
+        return ""
+    for one in dict.fromkeys((family, *_FAMILIES)):
+        enough = [row for number, row in _series(f"{one}-{kind}", catalog) if number >= size]
+        if enough and not enough[0].tpu:
+            return enough[0].name
+    return ""
+
+
+def unknown(name: str, catalog: Catalog) -> tuple[str, str]:
+    """What to say of a machine type that no list has, and what to write if that is plain."""
+    text = f"{name[:80]!r} is not on the list of machine types for training."
+    gke = _GKE.fullmatch(name)
+    if gke is not None:
+        known = _VERTEX_TPU.get(gke[1])
+        asked = (
+            f"Vertex AI is asked with {known}" if known else f"Vertex AI trains on TPU {_choices()}, not on {gke[1]}"
+        )
+        return f"{text} It is a name of GKE's TPU slices: {asked}", f"write {known}" if known else ""
+    series = name.rpartition("-")[0]
+    sizes = [str(number) for number, _ in _series(series, catalog)]
+    if sizes and re.fullmatch(r"\d+", name.rpartition("-")[2]):
+        return f"{text} {series} has the sizes {', '.join(sizes)}.", ""
+    best = meant(name, catalog.machines)
+    if best:
+        return f"{text} Did you mean {best!r}?", f"write {best}"
+    families = ", ".join(sorted({row.family for row in catalog.machines.values()}))
+    return f"{text} `vertexrig catalog machines` prints it: {families}.", ""
+
+
+def _choices() -> str:
+    return ", ".join(name for name in _VERTEX_TPU if name != "v5")
+
+
+def _series(prefix: str, catalog: Catalog) -> list[tuple[int, Machine]]:
+    """The machine types `PREFIX-NUMBER` by number."""
+    return sorted(
+        ((int(name.rpartition("-")[2]), row) for name, row in catalog.machines.items()
+         if re.fullmatch(rf"{re.escape(prefix)}-\d+", name)),
+        key=lambda pair: pair[0],
+    )  # fmt: skip

@@ -1,0 +1,53 @@
+"""Secrets that stand in a job spec in plain text."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.sources import REST, SECRETS, join
+from vertexrig.finding import Severity
+from vertexrig.masking import hint, secret_in
+from vertexrig.spec.document import Document, Pool
+
+_FIX = (
+    "keep it in Secret Manager, give the job the secret's resource name, and let the program read it as the job's "
+    "service account (roles/secretmanager.secretAccessor)"
+)
+
+
+def found(document: Document) -> Iterator[tuple[str, str, str]]:
+    """Path, name and text of each secret in the variables, commands and arguments of the pools."""
+    for pool in document.pools:
+        for number, variable in enumerate(pool.env):
+            name, value = str(variable.get("name", "")), str(variable.get("value", ""))
+            path = f"{pool.program_path}.env[{number}].value"
+            secret = "" if path in document.placeholders else secret_in(value, name)
+            if secret:
+                yield path, name, secret
+        for key in ("command", "args"):
+            yield from _in_words(document, pool, key)
+
+
+def _in_words(document: Document, pool: Pool, key: str) -> Iterator[tuple[str, str, str]]:
+    before = ""
+    for number, word in enumerate(pool.program.get(key, ())):
+        path = f"{pool.program_path}.{key}[{number}]"
+        flag, equals, value = word.partition("=")
+        name, value = (flag, value) if equals and flag.startswith("-") else (before, word)
+        secret = "" if path in document.placeholders or value.startswith("-") else secret_in(value, name)
+        if secret:
+            yield path, name.lstrip("-") or key, secret
+        before = word if word.startswith("-") and not equals else ""
+
+
+def plain_secret(document: Document, context: Context) -> Iterator[Problem]:
+    for path, name, secret in found(document):
+        text = f"{name} holds a secret in plain text ({hint(secret)}): it is in this file, and in the job for all who may see it"
+        yield Problem(path, text, _FIX)
+
+
+RULES = (
+    Rule("plain-secret", Severity.WARNING, "No secret stands in the job in plain text.",
+         join(REST, SECRETS), plain_secret),
+)  # fmt: skip
