@@ -85,6 +85,8 @@ setup(
         "google-cloud-aiplatform>=1.60",
         "jinja2>=3.1",
         "pyyaml>=6.0",
+        # a trainer's pyproject.toml
+        'tomli>=2.0; python_version < "3.11"',
         # package builds the trainer's sdist with the interpreter's own setuptools
         "setuptools>=68",
         "wheel>=0.40",

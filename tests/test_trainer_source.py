@@ -80,7 +80,7 @@ def test_metric_strategy_keras_and_environment_are_read(full: TrainerSource) -> 
     assert full.strategy_names == {"MirroredStrategy"}
     assert set(full.keras) == {"tf_keras"} and full.legacy_keras == "1"
     assert "AIP_MODEL_DIR" in full.environment and "AIP_CHECKPOINT_DIR" not in full.environment
-    assert full.work_at_import == ()
+    assert full.undefined == ()
 
 
 def test_nothing_is_imported_or_run(tmp_path: Path) -> None:
@@ -309,22 +309,6 @@ def test_imports_say_what_is_missing_and_what_is_survived(tmp_path: Path) -> Non
         "maybe": ("other", True, True),
         "trainer.later": ("missing", False, False),
     }
-
-
-@pytest.mark.parametrize(
-    ("code", "line"),
-    [
-        ("def main():\n  pass\nmain()", 3),
-        ("model.fit(x)", 1),
-        (PARSER + "args = parser.parse_args()", 3),
-        ("if __name__ == '__main__':\n  main()", None),
-        ("def main():\n  model.fit(x)", None),
-        ("import re\nre.compile('x')", None),
-    ],
-)
-def test_work_at_import_is_seen(tmp_path: Path, code: str, line: int | None) -> None:
-    """Calls that would train when the module is only imported are named with their line; guarded ones are not."""
-    assert [place.line for place in source(tmp_path, code).work_at_import] == ([line] if line else [])
 
 
 @pytest.mark.parametrize(

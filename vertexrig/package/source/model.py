@@ -157,7 +157,7 @@ class TrainerSource:
         environment_needed: Of these, the ones whose absence would end the trainer (`os.environ["TF_CONFIG"]`).
         environment_complete: False if names are put together while running (`f"AIP_{kind}_DIR"`).
         imports: Every import of the modules read.
-        work_at_import: Calls that would begin the work if the entry module were only imported.
+        undefined: Names that are used when a module is imported, and that nothing in it binds.
         problems: What could not be read.
     """
 
@@ -176,7 +176,7 @@ class TrainerSource:
     environment_needed: dict[str, Place] = field(default_factory=dict)
     environment_complete: bool = True
     imports: tuple[Import, ...] = ()
-    work_at_import: tuple[Place, ...] = ()
+    undefined: tuple[Place, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     @property

@@ -29,6 +29,7 @@ from vertexrig.package.source.model import (
 )
 from vertexrig.package.source.names import Code, Imported, Module, dotted, last_name, walk
 from vertexrig.package.source.runs import Runs
+from vertexrig.package.source.unbound import undefined
 
 __all__ = ["read"]
 
@@ -47,10 +48,6 @@ STRATEGIES = {
 MAX_MODULES = 500
 _VARIABLE = re.compile(r"(AIP|CLOUD_ML|TF|KERAS|KERASTUNER|CLUSTER|TPU)_[A-Z0-9_]+")
 _METRIC_FILE = re.compile(r"hypertune/output\.metrics|CLOUD_ML_HP_METRIC_FILE")
-# Calls that begin the work when a module is only imported. Own functions by these names count, and these methods of anything.
-_WORK_NAMES = frozenset({"main", "train", "train_and_evaluate", "run", "run_experiment", "fit", "task", "start"})
-_WORK_METHODS = frozenset({"fit", "parse_args", "parse_known_args", "train", "train_and_evaluate", "minimize"})
-_WORK_FULL = frozenset({"absl.app.run", "tf.app.run", "typer.run", "fire.Fire", "sys.exit", "exit", "quit"})
 
 
 def read(source: Path | str, module: str | None = None) -> TrainerSource:
@@ -92,7 +89,7 @@ def read(source: Path | str, module: str | None = None) -> TrainerSource:
         environment_needed=_needed(runs, environment),
         environment_complete=complete,
         imports=tuple(_imports(code, tree)),
-        work_at_import=tuple(_work_at_import(modules[0])),
+        undefined=tuple(undefined(code)),
         problems=tuple(problems),
     )
 
@@ -303,19 +300,3 @@ def _absent(code: Code, tree: Tree, item: Imported) -> str:
     open_ended = open_ended or any(last_name(call.node.func) in {"globals", "vars", "exec"} for call in owner.calls)
     known = item.name in owner.scope.names or item.name.startswith("__")
     return "" if known or open_ended else full
-
-
-def _work_at_import(module: Module) -> list[Place]:
-    """Statements of the entry module, outside functions and the `__main__` guard, that would start the training."""
-    found: list[Place] = []
-    for call in module.calls:
-        if not call.at_import:
-            continue
-        full = dotted(call.node.func)
-        head, _, rest = full.partition(".")
-        absolute = ".".join(part for part in (module.aliases.get(head, head), rest) if part)
-        own = isinstance(call.node.func, ast.Name) and full in module.definitions and full in _WORK_NAMES
-        method = isinstance(call.node.func, ast.Attribute) and call.node.func.attr in _WORK_METHODS
-        if own or method or absolute in _WORK_FULL:
-            found.append(Place(module.file, call.node.lineno, f"{full}()"))
-    return found
