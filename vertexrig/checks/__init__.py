@@ -6,6 +6,7 @@ A rule's row says what holds; its function yields a problem for every place wher
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from dataclasses import replace
 
 from vertexrig.checks import (
     cluster,
@@ -26,6 +27,7 @@ from vertexrig.checks import (
     tpu,
     trainer,
 )
+from vertexrig.checks._arguments import with_command
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.finding import Finding
 from vertexrig.spec.document import READING_RULES, Document, ReadingRule
@@ -59,6 +61,8 @@ def check(document: Document, context: Context, silenced: Mapping[str, str] = {}
     """
     found = list(document.findings)
     if document.data or not any(finding.id in _UNREADABLE for finding in found):
+        if context.trainer is not None:
+            context = replace(context, trainer=with_command(document, context.trainer))
         for rule in RULES:
             if rule.id not in silenced:
                 found += findings(rule, rule.run(document, context), document)

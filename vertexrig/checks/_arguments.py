@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 from vertexrig.errors import nearest
 from vertexrig.package.source import Flag, TrainerSource
+from vertexrig.package.source import Problem as TrainerProblem
+from vertexrig.package.source.choose import chosen
 from vertexrig.spec.document import Document, Pool
 
 _NEGATIVE = re.compile(r"-[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -55,12 +57,27 @@ def _runs(pool: Pool, trainer: TrainerSource) -> bool:
     return not named or not trainer.module or named[0] == trainer.module
 
 
+def words(pool: Pool) -> list[str]:
+    """A pool's args from the first that the trainer itself gets."""
+    args = pool.args
+    return args[args.index("-m") + 2 :] if pool.python is None and "-m" in args else args
+
+
+def with_command(document: Document, trainer: TrainerSource) -> TrainerSource:
+    """The trainer with the flags of the sub-command that the pools choose; without any to hold them against if they differ."""
+    pools = trainer_pools(document, trainer)
+    found = [chosen(trainer, [*trainer.leading, *words(pool)]) for pool in pools] or [trainer]
+    if any(one.command != found[0].command for one in found):
+        why = TrainerProblem("the pools choose different sub-commands")
+        flags = tuple(replace(flag, required=False) for flag in trainer.flags)
+        return replace(trainer, flags=flags, flags_unread=(*trainer.flags_unread, why))
+    return found[0]
+
+
 def passed(pool: Pool, trainer: TrainerSource | None) -> Iterator[Passed]:
     """Each flag of a pool's args with its value, and each positional value."""
-    args, start = pool.args, 0
-    if pool.python is None and "-m" in args:  # `args: [-m, trainer.task, --epochs=2]` behind a Python entry point
-        start = args.index("-m") + 2
-    index, only_values = start, False
+    args = pool.args
+    index, only_values = len(args) - len(words(pool)), False
     while index < len(args):
         word, path = args[index], f"{pool.program_path}.args[{index}]"
         index += 1
@@ -74,7 +91,13 @@ def passed(pool: Pool, trainer: TrainerSource | None) -> Iterator[Passed]:
         else:
             flag = _find(word, trainer)
             follows = index < len(args) and not _is_flag(args[index]) and args[index] != "--"
-            if follows and (flag is None or flag.takes_value is not False):
+            cluster = trainer.cluster(word) if trainer is not None and flag is None else []
+            if cluster:
+                if cluster[-1][0].takes_value and cluster[-1][1] is None and follows:
+                    cluster[-1] = (cluster[-1][0], args[index])
+                    index += 1
+                yield from (Passed(path, one.names[0], value, one, value is not None) for one, value in cluster)
+            elif follows and (flag is None or flag.takes_value is not False):
                 yield Passed(path, word, args[index], flag)
                 index += 1
                 while flag is not None and _takes_more(flag, args, index):

@@ -102,13 +102,41 @@ def argument_known(document: Document, context: Context) -> Iterator[Problem]:
 
 def _unknown_arguments(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
     strict = trainer.parsers == {"argparse"} and not trainer.tolerates_unknown
-    strict = strict and not any(flag.positional for flag in trainer.flags)
+    strict = strict and not trainer.commands and not any(flag.positional for flag in trainer.flags)
     for item in _all_passed(document, trainer):
         if item.name and item.flag is None:
             yield _unknown(trainer, item.path, item.name, "the argument")
         elif not item.name and strict:
             message = f"the argument {item.value!r} stands alone, and the trainer takes no positional arguments"
             yield Problem(item.path, message, "give it to a flag: --flag=value")
+
+
+def command_known(document: Document, context: Context) -> Iterator[Problem]:
+    """The sub-command that args choose is one of the trainer's."""
+    trainer = context.trainer
+    pools = trainer_pools(document, trainer) if trainer is not None else []
+    if trainer is None or not pools or trainer.problems:
+        return
+    path = f"{pools[0].program_path}.args"
+    shown = ", ".join(dict.fromkeys(command.split()[-1] for command in trainer.commands))
+    if trainer.command_unknown:
+        best = nearest(trainer.command_unknown, trainer.commands)
+        message = f"the trainer has no sub-command {trainer.command_unknown!r}; it has {shown}"
+        yield Problem(path, message, f"write {best}" if best else "use one of those")
+    elif trainer.commands and trainer.command_required and not trainer.command and trainer.flags_complete:
+        yield Problem(path, f"the trainer needs a sub-command: {shown}", "write it first in args")
+
+
+def flags_read(document: Document, context: Context) -> Iterator[Problem]:
+    """The trainer's command line could be read, so that arguments and parameters were held against it."""
+    trainer = context.trainer
+    if trainer is None or not trainer.flags_unread or trainer.problems or not trainer_pools(document, trainer):
+        return
+    first = trainer.flags_unread[0]
+    more = f", and {len(trainer.flags_unread) - 1} more like it" if len(trainer.flags_unread) > 1 else ""
+    place = f"{first.file}:{first.line}: " if first.line else ""
+    message = f"the trainer's flags are not all known ({place}{first.message}{more}): arguments that it may not take are not found"
+    yield Problem(_program(document), message, "rehearse the job: the trainer itself says what it takes")
 
 
 def parameter_known(document: Document, context: Context) -> Iterator[Problem]:
@@ -150,10 +178,15 @@ def _missing(document: Document, trainer: TrainerSource, always: set[str], somet
     for pool in trainer_pools(document, trainer):
         items = list(passed(pool, trainer))
         given = {id(item.flag) for item in items if item.flag is not None}
+        given |= {id(trainer.flag(word.partition("=")[0])) for word in trainer.leading if word.startswith("-")}
         tuned = {id(trainer.flag(f"--{name}")) for name in always if name}
         values = [item for item in items if not item.name]
         for flag in trainer.flags:
-            if not flag.required or id(flag) in given | tuned or (flag.positional and values):
+            if (
+                not flag.required
+                or id(flag) in given | tuned
+                or ((flag.positional or flag.parser == "fire") and values)
+            ):
                 continue
             name, path = flag.names[0] if flag.positional else _long(flag), f"{pool.program_path}.args"
             if any(trainer.flag(f"--{other}") is flag for other in sometimes if other):
@@ -421,6 +454,8 @@ RULES: tuple[Rule, ...] = (
         module_found,
     ),
     Rule("argument-unknown", _E, "Every argument is one the trainer takes.", _ARGPARSE, argument_known),
+    Rule("sub-command", _E, "The sub-command in args is one of the trainer's.", _ARGPARSE, command_known),
+    Rule("flags-unread", _I, "The trainer's flags can be read from its source.", _ARGPARSE, flags_read),
     Rule("parameter-unknown", _E, "Every tuned parameter is a flag of the trainer.", _ARGPARSE, parameter_known),
     Rule("argument-required", _E, "Every argument the trainer requires is passed.", _ARGPARSE, required_passed),
     Rule("metric-unreported", _E, "Every metric of the study is one the trainer reports.", _HYPERTUNE, metric_reported),

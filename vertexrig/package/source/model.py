@@ -43,9 +43,10 @@ class Flag:
         action: `store`, `store_true`, `store_false`, `BooleanOptionalAction`, `append`, ..., or `dynamic`.
         nargs: As declared (`"?"`, `"*"`, `"+"`, `"2"`), `dynamic`, or None.
         takes_float_text: Whether the text `128.0` is accepted; None if that cannot be told.
-        parser: `argparse`, `absl`, `click` or `typer`.
+        parser: `argparse`, `absl`, `click`, `typer`, or the library that makes flags of fields (`tap`, `tyro`, ...).
         file: File of the declaration, relative to the trainer's folder.
         line: Its line, counted from 1.
+        commands: The sub-commands it belongs to; empty: the program itself; None: that cannot be told.
     """
 
     names: tuple[str, ...]
@@ -61,6 +62,7 @@ class Flag:
     parser: str = "argparse"
     file: str = ""
     line: int = 0
+    commands: tuple[str, ...] | None = ()
 
     @property
     def positional(self) -> bool:
@@ -148,6 +150,11 @@ class TrainerSource:
         parsers: Command-line parsers used; empty: the trainer reads no arguments, and any argument is ignored.
         tolerates_unknown: Unknown flags are ignored instead of ending the trainer.
         abbreviations: argparse takes an unambiguous beginning of a long flag (`allow_abbrev`, its default).
+        commands: Paths of the sub-commands: `train`, one within another `data prepare`.
+        command_required: Whether the program stops without one.
+        command: The one chosen, see `vertexrig.package.source.choose`; empty if none is.
+        command_unknown: The word in its place that is no sub-command.
+        leading: Arguments that the image's entry point gives before the job's own.
         metrics: Reports through cloudml-hypertune.
         strategies: tf.distribute strategies made.
         keras: Which Keras is used, of `keras` (version 3), `tf_keras` (version 2) and `tf.keras` (what
@@ -168,6 +175,11 @@ class TrainerSource:
     parsers: frozenset[str] = frozenset()
     tolerates_unknown: bool = False
     abbreviations: bool = True
+    commands: tuple[str, ...] = ()
+    command_required: bool = False
+    command: str = ""
+    command_unknown: str = ""
+    leading: tuple[str, ...] = ()
     metrics: tuple[Metric, ...] = ()
     strategies: tuple[Strategy, ...] = ()
     keras: dict[str, Place] = field(default_factory=dict)
@@ -220,6 +232,20 @@ class TrainerSource:
             and any(option.startswith(wanted) for option in flag.names)
         ]
         return begun[0] if len(begun) == 1 else None
+
+    def cluster(self, word: str) -> list[tuple[Flag, str | None]]:
+        """The flags of a word such as `-vv` or `-b32`, each with its value; empty if it is no such word."""
+        found: list[tuple[Flag, str | None]] = []
+        rest = word[1:] if word.startswith("-") and not word.startswith("--") else ""
+        while rest:
+            flag = next((flag for flag in self.flags if f"-{rest[0]}" in flag.names), None)
+            if flag is None or flag.takes_value is None:
+                return []
+            if flag.takes_value:
+                return [*found, (flag, rest[1:] or None)]
+            found.append((flag, None))
+            rest = rest[1:]
+        return found
 
     def accepts(self, name: str) -> bool | None:
         """Whether passing `--name` is harmless; None if the source does not say."""
