@@ -10,6 +10,8 @@ from dataclasses import replace
 
 from vertexrig.checks import (
     cluster,
+    commands,
+    container,
     disks,
     gcloud,
     hardware,
@@ -20,6 +22,7 @@ from vertexrig.checks import (
     program,
     quotas,
     regions,
+    saving,
     scheduling,
     storage,
     strategy,
@@ -37,6 +40,7 @@ __all__ = ["RULES", "Context", "Problem", "Rule", "all_rules", "check", "finding
 _TOPICS = (
     hardware, tpu, regions, quotas, cluster, images, program, scheduling, storage, disks,
     identity, network, naming, gcloud, study, trainer, strategy,
+    commands, saving, container,
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = tuple(rule for topic in _TOPICS for rule in topic.RULES)

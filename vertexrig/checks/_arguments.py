@@ -5,9 +5,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 from vertexrig.errors import nearest
-from vertexrig.package.source import Flag, TrainerSource
+from vertexrig.package.source import Flag, TrainerSource, program
 from vertexrig.package.source import Problem as TrainerProblem
 from vertexrig.package.source.choose import chosen
 from vertexrig.spec.document import Document, Pool
@@ -37,7 +38,8 @@ class Passed:
 
 def trainer_pools(document: Document, trainer: TrainerSource) -> list[Pool]:
     """The pools that run the trainer that was read: not a Reduction Server, another module or a shell line."""
-    return [pool for pool in document.pools if not pool.empty and _runs(pool, trainer)]
+    pools = [pool for pool in document.pools if not pool.empty and _runs(pool, trainer)]
+    return [pool for pool in pools if pool.container is None or pool.image == pools[0].image]
 
 
 def is_reduction_server(pool: Pool) -> bool:
@@ -50,17 +52,33 @@ def _runs(pool: Pool, trainer: TrainerSource) -> bool:
         return False
     if pool.python is not None:
         return not pool.module or not trainer.module or pool.module == trainer.module
-    words = [*(pool.container or {}).get("command", ()), *pool.args]
-    if words and _SHELL.search(words[0]):
+    line = _line(pool)
+    if line and _SHELL.search(line[0]):
         return False  # what the shell passes on cannot be told
-    named = words[words.index("-m") + 1 :][:1] if "-m" in words else []
-    return not named or not trainer.module or named[0] == trainer.module
+    found = program.find(line)
+    if found is None or not trainer.module:
+        return True
+    return (
+        found.name == trainer.module
+        if found.is_module
+        else PurePosixPath(found.name).stem == trainer.module.rpartition(".")[2]
+    )
+
+
+def _line(pool: Pool) -> list[str]:
+    """A container's command line, as far as the spec gives it."""
+    args = pool.args
+    return [*(pool.container or {}).get("command", (["python"] if args[:1] == ["-m"] else [])), *args]
 
 
 def words(pool: Pool) -> list[str]:
     """A pool's args from the first that the trainer itself gets."""
-    args = pool.args
-    return args[args.index("-m") + 2 :] if pool.python is None and "-m" in args else args
+    if pool.python is not None:
+        return pool.args
+    line = _line(pool)
+    found = program.find(line)
+    before = len(line) - len(pool.args)
+    return pool.args[max(found.end - before, 0) :] if found is not None else pool.args
 
 
 def with_command(document: Document, trainer: TrainerSource) -> TrainerSource:

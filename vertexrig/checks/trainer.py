@@ -5,6 +5,7 @@ Where the source does not say something plainly, nothing is found: a wrong alarm
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from vertexrig.checks._arguments import Passed, is_choice, is_number, nearest_option, parses, passed, trainer_pools
@@ -109,34 +110,6 @@ def _unknown_arguments(document: Document, trainer: TrainerSource) -> Iterator[P
         elif not item.name and strict:
             message = f"the argument {item.value!r} stands alone, and the trainer takes no positional arguments"
             yield Problem(item.path, message, "give it to a flag: --flag=value")
-
-
-def command_known(document: Document, context: Context) -> Iterator[Problem]:
-    """The sub-command that args choose is one of the trainer's."""
-    trainer = context.trainer
-    pools = trainer_pools(document, trainer) if trainer is not None else []
-    if trainer is None or not pools or trainer.problems:
-        return
-    path = f"{pools[0].program_path}.args"
-    shown = ", ".join(dict.fromkeys(command.split()[-1] for command in trainer.commands))
-    if trainer.command_unknown:
-        best = nearest(trainer.command_unknown, trainer.commands)
-        message = f"the trainer has no sub-command {trainer.command_unknown!r}; it has {shown}"
-        yield Problem(path, message, f"write {best}" if best else "use one of those")
-    elif trainer.commands and trainer.command_required and not trainer.command and trainer.flags_complete:
-        yield Problem(path, f"the trainer needs a sub-command: {shown}", "write it first in args")
-
-
-def flags_read(document: Document, context: Context) -> Iterator[Problem]:
-    """The trainer's command line could be read, so that arguments and parameters were held against it."""
-    trainer = context.trainer
-    if trainer is None or not trainer.flags_unread or trainer.problems or not trainer_pools(document, trainer):
-        return
-    first = trainer.flags_unread[0]
-    more = f", and {len(trainer.flags_unread) - 1} more like it" if len(trainer.flags_unread) > 1 else ""
-    place = f"{first.file}:{first.line}: " if first.line else ""
-    message = f"the trainer's flags are not all known ({place}{first.message}{more}): arguments that it may not take are not found"
-    yield Problem(_program(document), message, "rehearse the job: the trainer itself says what it takes")
 
 
 def parameter_known(document: Document, context: Context) -> Iterator[Problem]:
@@ -389,10 +362,23 @@ def model_dir_used(document: Document, context: Context) -> Iterator[Problem]:
     trainer = context.trainer
     if trainer is None or trainer.problems or not trainer.environment_complete or not trainer_pools(document, trainer):
         return
+    if trainer.names_bucket or any(_is_output(item) for item in _all_passed(document, trainer)):
+        return  # it saves elsewhere in Cloud Storage
     if "AIP_MODEL_DIR" not in trainer.environment:
         message = "the trainer never reads AIP_MODEL_DIR: a model saved to a local folder is lost when the job ends"
         path = f"{document.job_path}baseOutputDirectory"
         yield Problem(path, message, 'save to os.environ.get("AIP_MODEL_DIR", "model")')
+
+
+_OUTPUT_FLAG = re.compile(
+    r"(job|model|out(put)?|save|export|checkpoint|ckpt|log|result|artifact|work)s?[-_]?(dir|path|uri|folder|to|bucket)?"
+)
+
+
+def _is_output(item: Passed) -> bool:
+    """Whether an argument names a place in Cloud Storage to write to: `--job-dir=gs://…`."""
+    name = item.name.strip("-").casefold()
+    return bool(item.value) and str(item.value).startswith(("gs://", "/gcs/")) and _OUTPUT_FLAG.match(name) is not None
 
 
 def model_dir_set(document: Document, context: Context) -> Iterator[Problem]:
@@ -454,8 +440,6 @@ RULES: tuple[Rule, ...] = (
         module_found,
     ),
     Rule("argument-unknown", _E, "Every argument is one the trainer takes.", _ARGPARSE, argument_known),
-    Rule("sub-command", _E, "The sub-command in args is one of the trainer's.", _ARGPARSE, command_known),
-    Rule("flags-unread", _I, "The trainer's flags can be read from its source.", _ARGPARSE, flags_read),
     Rule("parameter-unknown", _E, "Every tuned parameter is a flag of the trainer.", _ARGPARSE, parameter_known),
     Rule("argument-required", _E, "Every argument the trainer requires is passed.", _ARGPARSE, required_passed),
     Rule("metric-unreported", _E, "Every metric of the study is one the trainer reports.", _HYPERTUNE, metric_reported),

@@ -63,6 +63,9 @@ def command(
         document, findings = workspace.check_text(text, file=path, kind=targets.kind(kind))
         options.note(f"{path}: taken for a {document.kind}")
         found += findings
+        proposed = workspace.proposed_image(document) if trainer is not None else ""
+        if proposed:
+            options.note(f"{path}: to rehearse its image on this machine, put into vertexrig.yaml:\n{proposed}")
     show.findings(found, format_=format_, sources=sources, to_stdout=True, info=info)
     severities = {finding.severity for finding in found}
     if Severity.ERROR in severities or (strict and Severity.WARNING in severities):

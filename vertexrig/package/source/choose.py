@@ -52,7 +52,7 @@ def _path(source: TrainerSource, words: list[str]) -> tuple[str, str]:
             index += 1 if takes and index < len(words) and not words[index].startswith("-") else 0
             continue
         following = f"{path} {word}".strip()
-        if following in source.commands:
+        if any(f"{command} ".startswith(f"{following} ") for command in source.commands):
             path = following
         elif any(flag.positional and _valid(flag, path) for flag in source.flags):
             continue

@@ -139,6 +139,27 @@ class Import:
 
 
 @dataclass(frozen=True)
+class Save:
+    """One place where a model is saved.
+
+    Args:
+        kind: `save` (of a Keras model) or `ModelCheckpoint`.
+        ending: What the path ends with; empty for a folder that the environment names, None if that is not plain.
+        weights_only: `save_weights_only=True`.
+        save_format: Whether `save_format=` is given.
+        file: Where, relative to the trainer's folder.
+        line: Its line, counted from 1.
+    """
+
+    kind: str
+    ending: str | None
+    weights_only: bool
+    save_format: bool
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
 class TrainerSource:
     """What was read of one trainer. Every `file` is relative to its folder.
 
@@ -155,6 +176,9 @@ class TrainerSource:
         command: The one chosen, see `vertexrig.package.source.choose`; empty if none is.
         command_unknown: The word in its place that is no sub-command.
         leading: Arguments that the image's entry point gives before the job's own.
+        base_image: The image that the container's own starts from; empty if that is not known.
+        drops_args: An ENTRYPOINT in shell form, which starts the program without the job's args.
+        args_replace: A CMD without an ENTRYPOINT, which the job's args take the place of.
         metrics: Reports through cloudml-hypertune.
         strategies: tf.distribute strategies made.
         keras: Which Keras is used, of `keras` (version 3), `tf_keras` (version 2) and `tf.keras` (what
@@ -163,6 +187,9 @@ class TrainerSource:
         environment: Names of environment variables that stand in the source (`AIP_MODEL_DIR`, ...), with a place.
         environment_needed: Of these, the ones whose absence would end the trainer (`os.environ["TF_CONFIG"]`).
         environment_complete: False if names are put together while running (`f"AIP_{kind}_DIR"`).
+        saves: Where a model is saved.
+        tells_chief: Whether the source tells the chief from other workers.
+        names_bucket: Whether a place in Cloud Storage stands in the source.
         imports: Every import of the modules read.
         undefined: Names that are used when a module is imported, and that nothing in it binds.
         problems: What could not be read.
@@ -180,6 +207,9 @@ class TrainerSource:
     command: str = ""
     command_unknown: str = ""
     leading: tuple[str, ...] = ()
+    base_image: str = ""
+    drops_args: Place | None = None
+    args_replace: Place | None = None
     metrics: tuple[Metric, ...] = ()
     strategies: tuple[Strategy, ...] = ()
     keras: dict[str, Place] = field(default_factory=dict)
@@ -187,6 +217,9 @@ class TrainerSource:
     environment: dict[str, Place] = field(default_factory=dict)
     environment_needed: dict[str, Place] = field(default_factory=dict)
     environment_complete: bool = True
+    saves: tuple[Save, ...] = ()
+    tells_chief: bool = False
+    names_bucket: bool = False
     imports: tuple[Import, ...] = ()
     undefined: tuple[Place, ...] = ()
     problems: tuple[Problem, ...] = ()

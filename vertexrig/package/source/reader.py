@@ -29,6 +29,7 @@ from vertexrig.package.source.model import (
 )
 from vertexrig.package.source.names import Code, Imported, Module, dotted, last_name, walk
 from vertexrig.package.source.runs import Runs
+from vertexrig.package.source.saving import remote, saves, tells_chief
 from vertexrig.package.source.unbound import undefined
 
 __all__ = ["read"]
@@ -61,6 +62,18 @@ def read(source: Path | str, module: str | None = None) -> TrainerSource:
         What was found; `problems` says what could not be read.
     """
     tree, entry_file, problems = open_tree(Path(source))
+    return read_tree(tree, entry_file, module, problems)
+
+
+def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: list[Problem]) -> TrainerSource:
+    """Like `read`, for files that were found already.
+
+    Args:
+        tree: Where modules are looked up.
+        entry_file: The file that is run, None if a module is.
+        module: The entry module, None if a file is run.
+        problems: What went wrong so far.
+    """
     try:
         modules = _load(tree, entry_file, module, problems)
     except OSError as error:
@@ -90,6 +103,9 @@ def read(source: Path | str, module: str | None = None) -> TrainerSource:
         environment=environment,
         environment_needed=_needed(runs, environment),
         environment_complete=complete,
+        saves=tuple(saves(code)),
+        tells_chief=tells_chief(code),
+        names_bucket=remote(code),
         imports=tuple(_imports(code, tree)),
         undefined=tuple(undefined(code)),
         problems=tuple(problems),
