@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+import io
 import json
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 import pytest
-from click.testing import CliRunner
 
 from vertexrig import checks, spec
 from vertexrig.catalog import load
-from vertexrig.cli import main
+from vertexrig.cli import run
 from vertexrig.finding import Severity
 from vertexrig.package.source import dockerfile, program
 from vertexrig.package.source.containers import Container, read_container
@@ -50,12 +52,26 @@ def job(*args: str, command: list[str] | None = None, study: bool = False) -> di
     return {"maxTrialCount": 4, "parallelTrialCount": 2, "studySpec": study_, "trialJobSpec": spec_}
 
 
+@dataclass
+class Done:
+    exit_code: int
+    stdout: str
+    stderr: str
+
+
+def typed(*words: str) -> Done:
+    """What the command line prints for these words, and how it ends."""
+    out, err = io.StringIO(), io.StringIO()
+    with redirect_stdout(out), redirect_stderr(err):
+        code = run(list(words))
+    return Done(code, out.getvalue(), err.getvalue())
+
+
 def checked(tmp_path: Path, data: dict[str, object], trainer: Path, *options: str) -> dict[str, str]:
     """Findings of severity error by id, from the command line; the exit code goes with them."""
     file = tmp_path / "job.yaml"
     file.write_text(json.dumps(data))
-    words = ["check", str(file), "--trainer", str(trainer), "--region", "us-central1", "--format", "json", *options]
-    done = CliRunner().invoke(main, words, catch_exceptions=False)
+    done = typed("check", str(file), "--trainer", str(trainer), "--region", "us-central1", "--format", "json", *options)
     found = json.loads(done.stdout)["findings"]
     errors = {one["id"]: one["message"] for one in found if one["severity"] == "error"}
     assert done.exit_code == (1 if errors else 0), done.stderr
@@ -82,6 +98,8 @@ def test_flags_metrics_and_parameters_are_held_against_the_image(tmp_path: Path)
         'FROM x\nWORKDIR /app\nADD . /app\nCMD ["python", "-m", "trainer.task"]\n',
         'FROM x\nWORKDIR /a\nCOPY . /a\nENTRYPOINT ["torchrun", "--nproc_per_node=2", "train.py"]\n',
         'ARG DIR=/srv\nFROM x\nARG DIR=/srv\nWORKDIR ${DIR}\nCOPY \\\n  # why\n  trainer $DIR/trainer\nENTRYPOINT ["python", "-m", "trainer.task"]\n',
+        'FROM x AS b\nWORKDIR /src\nCOPY . .\nFROM y\nCOPY --from=b /src /app\nENTRYPOINT ["python", "/app/train.py"]\n',
+        'FROM x\nWORKDIR /a\nCOPY . .\nRUN mv train.py main.py\nENTRYPOINT ["python", "main.py"]\n',
         'FROM x\nWORKDIR /a\nCOPY *.py ./\nCOPY trainer trainer\nRUN <<EOF\nENTRYPOINT no\nEOF\nENTRYPOINT ["python", "train.py"]\n',
     ],
 )
@@ -108,7 +126,7 @@ def test_a_trainer_that_cannot_apply_is_an_error(tmp_path: Path) -> None:
     """A folder that is not there ends the command; one that says nothing of the image is a finding, whichever file."""
     file = tmp_path / "job.yaml"
     file.write_text(json.dumps(job("--epochs=2")))
-    done = CliRunner().invoke(main, ["check", str(file), "--trainer", str(tmp_path / "nowhere")])
+    done = typed("check", str(file), "--trainer", str(tmp_path / "nowhere"))
     assert done.exit_code == 2 and "there is no such folder" in done.stderr
     (tmp_path / "empty").mkdir()
     found = checked(tmp_path, job("--epochs=2"), tmp_path / "empty")
@@ -138,17 +156,24 @@ def test_an_entry_point_that_drops_the_args_is_found(tmp_path: Path) -> None:
     assert "args-replace-cmd" not in checked(tmp_path, job("python", "train.py", "--epochs=2"), cmd)
 
 
+def test_a_program_that_comes_from_elsewhere_is_not_held_against_the_folder(tmp_path: Path) -> None:
+    """A script that git brings into the image: said in one line, with no word on its flags."""
+    app = folder(tmp_path / "a", 'FROM x\nRUN git clone https://h/r /opt/r\nENTRYPOINT ["python", "/opt/r/run.py"]\n')
+    found = checked(tmp_path, job("--epochs=2"), app)
+    assert set(found) == {"trainer-unused"} and "is not among the files" in found["trainer-unused"]
+
+
 def test_the_image_map_is_proposed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The lines that a rehearsal needs are printed, and a project with them checks the image without --trainer."""
     monkeypatch.chdir(tmp_path)
     folder(tmp_path / "app", WALKTHROUGH)
     Path("job.yaml").write_text(json.dumps(job("--epoch=2", "--wrong=1")))
-    done = CliRunner().invoke(main, ["check", "job.yaml", "--trainer", "app"])
+    done = typed("check", "job.yaml", "--trainer", "app")
     lines = done.stderr.partition("put into vertexrig.yaml:\n")[2]
     proposed = lines[: lines.index("]\n") + 2]
     assert 'path: "app"' in proposed and '"python", "-m", "trainer.task"' in proposed
     Path("vertexrig.yaml").write_text(f"project: my-project\nregion: us-central1\n{proposed}")
-    again = CliRunner().invoke(main, ["check", "job.yaml"])
+    again = typed("check", "job.yaml")
     assert "no flag --wrong" in again.stdout and again.exit_code == 1
 
 

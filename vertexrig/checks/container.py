@@ -2,14 +2,17 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 
 from vertexrig.checks._arguments import trainer_pools
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import CONTAINER_SETTINGS, join
 from vertexrig.finding import Severity
+from vertexrig.package.source import program
 from vertexrig.spec.document import Document, Pool
 
+_SHELL = re.compile(r"(?:.*/)?(?:ba|da|z|a)?sh")
 _DOCKER = "Dockerfile reference, ENTRYPOINT and CMD (docs.docker.com, read 2026-11-21)"
 
 
@@ -61,7 +64,19 @@ def args_replace_cmd(document: Document, context: Context) -> Iterator[Problem]:
             yield Problem(f"{pool.program_path}.args", message, "make the CMD an ENTRYPOINT, or give the job a command")
 
 
+def command_words(document: Document, context: Context) -> Iterator[Problem]:
+    """A command is a list of words, not a line for a shell."""
+    for pool in document.pools:
+        command = [str(word) for word in (pool.container or {}).get("command", ())]
+        words = command[0].split() if command else []
+        if len(words) > 1 and (program.find(words) is not None or _SHELL.fullmatch(words[0])):
+            message = f"{command[0][:80]!r} is one word for the container: there is no program of that name"
+            fix = f"write command: [{', '.join(words)}]"
+            yield Problem(f"{pool.program_path}.command", message, fix)
+
+
 RULES: tuple[Rule, ...] = (
+    Rule("command-words", Severity.ERROR, "A command is a list of words.", join(_DOCKER, CONTAINER_SETTINGS), command_words),
     Rule("trainer-unused", Severity.ERROR, "The trainer named with --trainer is what the job runs.",
          CONTAINER_SETTINGS, trainer_unused),
     Rule("entrypoint-shell", Severity.ERROR, "An ENTRYPOINT that gets args is in exec form.", _DOCKER, entrypoint_shell),

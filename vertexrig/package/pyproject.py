@@ -291,8 +291,8 @@ def _flit(file: _File) -> Metadata:
     if not module:
         return found
     root = "src/" if (file.folder / "src" / module).exists() or (file.folder / f"src/{module}.py").exists() else ""
-    key = "packages" if is_package else "modules"
-    return replace(found, **{key: (f"{root}{module}",)})
+    path = (f"{root}{module}",)
+    return replace(found, packages=path) if is_package else replace(found, modules=path)
 
 
 _READERS: tuple[tuple[tuple[str, ...], Callable[[_File], Metadata]], ...] = (

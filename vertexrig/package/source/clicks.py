@@ -136,9 +136,9 @@ def read_typer(found: Collector, module: Module) -> None:
             if full_name(call.node.func, module) == "typer.run"
         )
         if decorated or run:
-            path = commands.get(name, ())
+            own = commands.get(name, ())
             found.flags += (
-                replace(flag, commands=path, required=flag.required and path is not None)
+                replace(flag, commands=own, required=flag.required and own is not None)
                 for flag in _typer_flags(node, module)
             )
 

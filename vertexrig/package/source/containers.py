@@ -48,7 +48,7 @@ class ImageTree(Tree):
     def find(self, module: str) -> str | None:
         """A module's file in the context, by its place in the image, else by its place in the context."""
         parts = module.split(".")
-        if not all(part.isidentifier() for part in parts):
+        if not all(part.replace("-", "_").isidentifier() for part in parts):
             return None
         for place in self._places:
             stem = posixpath.join(place, *parts)
@@ -69,6 +69,7 @@ class ImageTree(Tree):
     def inside(self, path: str) -> str | None:
         """The path in the context of what the image has at `path`; None if nothing was copied there."""
         path = posixpath.normpath(path)
+        path = self.image.moved.get(path, path)
         for copy in reversed(self.image.copies):
             target = copy.target.rstrip("/") or "/"
             below = path == target or path.startswith(f"{target.rstrip('/')}/")
@@ -135,7 +136,11 @@ def read_container(folder: Path, command: Sequence[str], args: Sequence[str]) ->
         drops_args=place if shell and found.drops else None,
         args_replace=Place(name, image.cmd_line, image.base) if not head and image.cmd and _plain(image.base) else None,
     )
+    if not command and any(problem.message.startswith("there is no module") for problem in source.problems):
+        # Nobody builds an image around a module that is not there: it comes from elsewhere.
+        return Container(None, f"{found.name}, which {name} starts, is not among the files of {context}")
     root = tree.inside(image.workdir) or "."
+    root = root if (context / root).is_dir() else "."
     return Container(source, "", context / root, _portable(found, tree, image, context / root))
 
 
@@ -151,7 +156,7 @@ def _without_dockerfile(folder: Path, command: Sequence[str], args: Sequence[str
     if folder.is_file():
         return Container(None, f"{folder} is no Dockerfile and no folder")
     image = Image(copies=[dockerfile.Copy((".",), "/")])
-    source = _read(found, image, folder)
+    source = replace(_read(found, image, folder), leading=tuple(command[found.end :]) if found.end else ())
     words = ("python", "-m", found.name) if found.is_module else ("python", PurePosixPath(found.name).name)
     return Container(source, "", folder, words)
 
@@ -159,6 +164,9 @@ def _without_dockerfile(folder: Path, command: Sequence[str], args: Sequence[str
 def _context(parent: Path, folder: Path, image: Image) -> Path:
     """The folder of the build: the one whose files the COPY lines name, of the Dockerfile's own and those above it."""
     sources = [source for copy in image.copies for source in copy.sources if source.strip("./")]
+    sources += [
+        posixpath.relpath(source, image.workdir) for source in image.moved.values() if source.startswith(image.workdir)
+    ]
     candidates = list(dict.fromkeys((folder, parent, *list(parent.parents)[:3])))
 
     def there(candidate: Path) -> int:

@@ -42,7 +42,7 @@ class Image:
         environment: Variables of ENV.
         copies: What is copied from the build context, in order.
         installed: Folders in the image that pip installs as a project.
-        foreign: Whether files come from another stage, a URL or a here-document.
+        moved: Where RUN moved or copied a file to, and from where.
     """
 
     base: str = ""
@@ -55,7 +55,7 @@ class Image:
     environment: dict[str, str] = field(default_factory=dict)
     copies: list[Copy] = field(default_factory=list)
     installed: list[str] = field(default_factory=list)
-    foreign: bool = False
+    moved: dict[str, str] = field(default_factory=dict)
 
 
 def find(folder: Path) -> Path | None:
@@ -93,7 +93,7 @@ def parse(text: str) -> Image:
                 key, equals, value = word.partition("=")
                 arguments[key] = _filled(value, arguments) if equals else arguments.get(key, "")
         else:
-            _apply(image, line, name, rest, arguments)
+            _apply(image, line, name, rest, arguments, stages)
     return image
 
 
@@ -103,18 +103,18 @@ def _from(base: str, stages: dict[str, Image]) -> Image:
         return Image(base=base)
     return Image(
         before.base, before.workdir, before.entrypoint, before.entrypoint_line, before.shell, before.cmd, before.cmd_line,
-        dict(before.environment), list(before.copies), list(before.installed), before.foreign,
+        dict(before.environment), list(before.copies), list(before.installed), dict(before.moved),
     )  # fmt: skip
 
 
-def _apply(image: Image, line: int, name: str, rest: str, arguments: dict[str, str]) -> None:
+def _apply(image: Image, line: int, name: str, rest: str, arguments: dict[str, str], stages: dict[str, Image]) -> None:
     known = {**arguments, **image.environment}
     if name == "WORKDIR":
         image.workdir = posixpath.normpath(posixpath.join(image.workdir, _filled(rest.strip().strip("\"'"), known)))
     elif name == "ENV":
         image.environment |= _pairs(rest, known)
     elif name in {"COPY", "ADD"}:
-        _copy(image, rest, known)
+        _copy(image, rest, known, stages)
     elif name == "ENTRYPOINT":
         words = _exec_form(rest)
         image.shell = words is None
@@ -126,22 +126,42 @@ def _apply(image: Image, line: int, name: str, rest: str, arguments: dict[str, s
     elif name == "RUN":
         for target in re.findall(r"pip3?\s+install\s[^&|;]*?(?:-e\s+|\s)(\.(?:/[\w./-]*)?)(?=\s|\[|$|[&;])", rest):
             image.installed.append(posixpath.normpath(posixpath.join(image.workdir, target)))
+        for source, target in re.findall(r"\b(?:mv|cp)\s+(?:-\w+\s+)*([\w./-]+)\s+([\w./-]+)(?=\s*(?:$|[&;|]))", rest):
+            there = posixpath.normpath(posixpath.join(image.workdir, target))
+            image.moved[there] = posixpath.normpath(posixpath.join(image.workdir, source))
 
 
-def _copy(image: Image, rest: str, known: dict[str, str]) -> None:
+def _copy(image: Image, rest: str, known: dict[str, str], stages: dict[str, Image]) -> None:
     if "<<" in rest:
-        image.foreign = True
         return
-    words = _exec_form(re.sub(r"^(\s*--\S+)+", "", rest))
-    flags = re.findall(r"--([a-z]+)", " ".join(re.findall(r"^(?:\s*--\S+)+", rest)))
-    words = words if words is not None else [word for word in _words(rest) if not word.startswith("--")]
-    words = [_filled(word, known) for word in words]
-    if len(words) < 2 or "from" in flags or any(re.match(r"(https?|git)[:@]", word) for word in words[:-1]):
-        image.foreign = True
+    flags = re.match(r"(\s*--\S+)*", rest)
+    plain = rest[flags.end() if flags else 0 :]
+    words = _exec_form(plain)
+    words = [_filled(word, known) for word in (words if words is not None else _words(plain))]
+    if len(words) < 2 or any(re.match(r"(https?|git)[:@]", word) for word in words[:-1]):
+        return
+    stage = re.search(r"--from=(\S+)", flags[0]) if flags else None
+    if stage is not None:
+        _from_stage(image, stages.get(stage[1].casefold()), words)
         return
     target = posixpath.normpath(posixpath.join(image.workdir, words[-1]))
     target += "/" if words[-1].endswith("/") or words[-1] in {".", "./"} or len(words) > 2 else ""
     image.copies.append(Copy(tuple(word.lstrip("/") or "." for word in words[:-1]), target))
+
+
+def _from_stage(image: Image, stage: Image | None, words: list[str]) -> None:
+    """What an earlier stage had from the build context, at the place where `COPY --from` puts it."""
+    target = posixpath.normpath(posixpath.join(image.workdir, words[-1]))
+    for word in words[:-1] if stage is not None else ():
+        source = posixpath.normpath(posixpath.join("/", word))
+        for copy in stage.copies if stage is not None else ():
+            there = copy.target.rstrip("/")
+            if f"{there}/".startswith(f"{source.rstrip('/')}/"):
+                end = "/" if copy.target.endswith("/") else ""
+                image.copies.append(Copy(copy.sources, f"{target.rstrip('/')}{there[len(source.rstrip('/')) :]}{end}"))
+            elif source.startswith(f"{there}/"):
+                rest = source[len(there) + 1 :]
+                image.copies.append(Copy(tuple(posixpath.join(one, rest) for one in copy.sources), target))
 
 
 def _instructions(text: str) -> Iterator[tuple[int, str, str]]:
@@ -150,7 +170,8 @@ def _instructions(text: str) -> Iterator[tuple[int, str, str]]:
     escape = "`" if re.match(r"\s*#\s*escape\s*=\s*`", text) else "\\"
     index = 0
     while index < len(lines):
-        start, parts = index, []
+        start = index
+        parts: list[str] = []
         while index < len(lines):
             line = lines[index]
             index += 1

@@ -286,6 +286,7 @@ def _environment(code: Code) -> tuple[dict[str, Place], bool]:
 def _imports(code: Code, tree: Tree) -> list[Import]:
     found: dict[Import, None] = {}
     owned: dict[str, bool] = {}
+    moved = any(dotted(call.node.func).endswith((".path.insert", ".path.append", ".addsitedir")) for call in code.calls)
     for module in code.modules:
         for item in module.imports:
             top = item.module.split(".")[0]
@@ -296,8 +297,10 @@ def _imports(code: Code, tree: Tree) -> list[Import]:
             kind = "own" if owned[top] else "stdlib" if top in sys.stdlib_module_names else "other"
             name = item.module
             if kind == "own" and (absent := _absent(code, tree, item)):
-                kind, name = "missing", absent
-            found[Import(name, module.file, item.line, kind, item.caught, item.at_import)] = None
+                # A folder without __init__.py, such as examples/tensorflow, gives way to an installed package of its name.
+                kind, name = ("missing", absent) if tree.find(top) else ("other", name)
+            caught = item.caught or (moved and kind == "missing")  # it may be on a path that the trainer adds
+            found[Import(name, module.file, item.line, kind, caught, item.at_import)] = None
     return list(found)
 
 
