@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from tests.packages import PLAIN
+from vertexrig.cli import run
 from vertexrig.package import build, identify
 from vertexrig.package.source import read
 from vertexrig.package.sources import gather
@@ -191,3 +192,14 @@ def test_an_import_that_an_unnamed_url_may_bring_is_only_warned_of(tmp_path: Pat
     folder = lay_out(tmp_path / "f", {**files, "app/task.py": "import clip\nimport other\n"})
     made = build(folder, tmp_path / "out", module="app.task", tf_version="2.17")
     assert made.declared == ("clip",) and "app/task.py:2: imports other" in made.warnings[0]
+
+
+@pytest.mark.parametrize("layout", ["project", "poetry", "setuptools with dynamic fields"])
+def test_a_project_table_stops_no_verb(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, layout: str) -> None:
+    """check, render and explain work on a trainer that pyproject.toml describes."""
+    lay_out(tmp_path / "code", LAYOUTS[layout])
+    text = "project: my-project\nregion: us-central1\nbucket: gs://my-bucket\ntrainer: {path: code, module: app.task}\n"
+    (tmp_path / "vertexrig.yaml").write_text(f"{text}jobs:\n  one: {{topology: cpu, machine_type: n1-standard-4}}\n")
+    monkeypatch.chdir(tmp_path)
+    assert [run([verb, "one"]) for verb in ("check", "render", "explain")] == [0, 0, 0]
+    assert "packages/my_app-3.4+" in (tmp_path / "build" / "jobs" / "one.yaml").read_text()
