@@ -111,3 +111,22 @@ def test_what_was_read_is_kept_whole(file: Path) -> None:
     """The cache gives back what the reader found, sub-commands included."""
     found = read(file)
     assert found.problems == () and decode(TrainerSource, encode(found)) == found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def mk():\n  return mk()\np = mk()\nargparse.ArgumentParser(parents=[p])\n",
+        "def f(p):\n" + "  f(p)\n" * 8 + "  p.add_argument('--x')\nf(f)\n",
+        "class A(B, B): x: int\nclass B(A, A): y: A\nfrom tap import Tap\nclass C(A, Tap): z: 'C'\nC()\n",
+        "import tyro\nclass A:\n  a: 'A'\n  b: 'list[A]'\n  c: 'A | None'\ntyro.cli(A)\n",
+        "import click\n@g.command()\ndef g(): pass\n@g.group()\ndef h(): pass\nh.add_command(h)\n",
+        "import typer\na = typer.Typer()\na.add_typer(a, name=1)\n@a.command(*x)\ndef f(): pass\n",
+    ],
+)
+def test_code_that_leads_in_circles_is_given_up(tmp_path: Path, code: str) -> None:
+    """Functions, classes and groups that refer to themselves end the search, not the reader."""
+    (tmp_path / "task.py").write_text(
+        f"import argparse\nparser = argparse.ArgumentParser()\nsub = parser.add_subparsers()\n{code}"
+    )
+    assert read(tmp_path / "task.py").problems == ()

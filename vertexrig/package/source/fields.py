@@ -27,6 +27,7 @@ _WRAPPERS = frozenset(
     }
 )
 _FLOAT_TEXT = {"int": False, "bool": False, "float": True, "str": True, "Path": True, "PathLike": True}
+_MAX_BASES = 8
 _MAKERS = frozenset({"field", "Field", "choice", "list_field", "mutable_field", "flag", "subparsers"})
 
 
@@ -94,7 +95,7 @@ def base_names(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) ->
     for base in cls.bases:
         node = base.value if isinstance(base, ast.Subscript) else base
         own = owned(node, module, code)
-        if own is not None and isinstance(own[0], ast.ClassDef) and own[0] is not cls and depth < 20:
+        if own is not None and isinstance(own[0], ast.ClassDef) and own[0] is not cls and depth < _MAX_BASES:
             found |= base_names(own[0], own[1], code, depth + 1)
         else:
             head, _, rest = dotted(node).partition(".")
@@ -105,7 +106,7 @@ def base_names(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) ->
 def class_fields(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) -> list[Field]:
     """A class's annotated fields, those of the bases written in the trainer first."""
     found: dict[str, Field] = {}
-    for base in cls.bases if depth < 20 else ():
+    for base in cls.bases if depth < _MAX_BASES else ():
         own = owned(base, module, code)
         if own is not None and isinstance(own[0], ast.ClassDef) and own[0] is not cls:
             found |= {item.name: item for item in class_fields(own[0], own[1], code, depth + 1)}

@@ -11,6 +11,7 @@ ROOT = ""
 """The path of the program's own parser; a sub-command's is its name, one within another `data prepare`."""
 Owners = frozenset[str] | None
 _MAX_DEPTH = 12
+_MAX_STEPS = 2_000
 _GROUPS = frozenset({"add_argument_group", "add_mutually_exclusive_group"})
 
 
@@ -21,15 +22,18 @@ class Parsers:
         self._code = code
         self.used = any(True for _ in code.callers("add_subparsers"))
         self._parents: dict[int, set[str] | None] | None = None
+        self._steps = 0
 
     def owners(self, call: Call) -> Owners:
         """The commands whose parser `call` is a method of: `parser.add_argument(...)`."""
         if not isinstance(call.node.func, ast.Attribute):
             return None
+        self._steps = 0
         return self._of(call.node.func.value, call.scope, call.module, 0)
 
     def paths(self, call: Call) -> Owners:
         """The paths of the commands that an `add_parser` call makes."""
+        self._steps = 0
         return self._made(call.node, call.scope, call.module, 0)
 
     def _extra(self) -> dict[int, set[str] | None]:
@@ -49,17 +53,20 @@ class Parsers:
                                 before.update(made)
         return self._parents
 
-    def _makers(self, node: ast.expr, scope: Scope, module: Module) -> list[ast.Call]:
+    def _makers(self, node: ast.expr, scope: Scope, module: Module, depth: int = 0) -> list[ast.Call]:
+        self._steps += 1
+        if depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
+            return []
         if isinstance(node, ast.Call):
             own = owned(node.func, module, self._code)
             if own is not None:
                 returned = _returns(*own)
-                return [call for value, inner in returned for call in self._makers(value, inner, own[1])]
+                return [call for value, inner in returned for call in self._makers(value, inner, own[1], depth + 1)]
             return [node]
         found: list[ast.Call] = []
         for value, level in _bindings(node, scope):
             if value is not None and value is not node and isinstance(value, ast.Call):
-                found += self._makers(value, level, module)
+                found += self._makers(value, level, module, depth + 1)
         return found
 
     def _made(self, call: ast.Call, scope: Scope, module: Module, depth: int) -> Owners:
@@ -99,7 +106,8 @@ class Parsers:
         return [*names, *(name for name in more if isinstance(name, str))]
 
     def _of(self, node: ast.expr, scope: Scope, module: Module, depth: int) -> Owners:
-        if depth > _MAX_DEPTH:
+        self._steps += 1
+        if depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
             return None
         if isinstance(node, ast.Call):
             return self._made(node, scope, module, depth + 1)
