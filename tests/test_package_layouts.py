@@ -100,6 +100,15 @@ def test_a_layout_becomes_a_package_that_pip_installs_without_a_build_backend(
     assert read(made.path, "app.task").problems == ()
 
 
+@pytest.mark.parametrize(("wanted", "refused"), [(">=3.11", True), (">=3.10,<4", False), (">=3.9", False)])
+def test_a_python_that_the_image_has_not_is_refused(tmp_path: Path, wanted: str, refused: bool) -> None:
+    """The prebuilt image's pip would refuse the package at start-up; a custom image may have that Python."""
+    text = f'{PROJECT}requires-python = "{wanted}"\n'
+    folder = lay_out(tmp_path / "f", {"pyproject.toml": text, **APP})
+    assert any(wanted in one and ">=3.10" in one for one in gather(folder, "2.17").refusals) is refused
+    assert gather(folder, None).refusals == ()
+
+
 def test_a_pyproject_that_only_configures_tools_changes_nothing(tmp_path: Path) -> None:
     """A formatter's table is no part of the package, nor of its hash."""
     files = {"setup.py": PLAIN, **APP}

@@ -43,6 +43,8 @@ _OTHER_SETUP_LISTS = frozenset(
     {"keywords", "classifiers", "packages", "py_modules", "scripts", "extras_require", "tests_require"}
 )
 _BROUGHT = r"tensorflow(-cpu|-gpu|-intel|-macos)?|tf-nightly|protobuf"
+IMAGE_PYTHON = 10
+"""Minor version of Python 3 in the newest prebuilt TensorFlow image, tf-cpu.2-17.py310."""
 FIRST_TF_KERAS = (2, 14)
 """tf-keras 2.14.1 is its first release (PyPI, 2026-11-21)."""
 
@@ -125,6 +127,13 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     by_path = dict(files)
     laid_out = layout(folder, by_path)
     notes = _Notes(warnings=list(laid_out.metadata.warnings) if laid_out.metadata else [])
+    wanted = laid_out.metadata.requires_python if laid_out.metadata else ""
+    least = re.search(r"(?:>=|~=|==|>)\s*3\.(\d+)", wanted)
+    if minor is not None and least is not None and int(least[1]) > IMAGE_PYTHON:
+        notes.refusals.append(
+            f"pyproject.toml: it needs Python {wanted}, and the newest prebuilt image has 3.{IMAGE_PYTHON}, whose pip would "
+            f'refuse the package. Write requires-python = ">=3.{IMAGE_PYTHON}", or use a custom image'
+        )
     rewritten = _generated(laid_out, minor, notes)
     files = tuple(sorted({**by_path, **{name: folder / name for name in rewritten}}.items()))
     for relative, path in files:
