@@ -80,6 +80,8 @@ setup(
         "pyyaml>=6.0",
         # package runs the trainer's setup.py with the interpreter's own setuptools, which makes wheels itself since 70.1
         "setuptools>=70.1",
+        # a trainer's pyproject.toml
+        'tomli>=2.0; python_version < "3.11"',
     ],
     extras_require={
         "submit": SUBMIT,

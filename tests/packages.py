@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -28,12 +27,10 @@ def small(folder: Path, task: str = "x = 1\n", *, setup: str = PLAIN, files: Map
     return folder
 
 
-def verified(folder: Path, work: Path) -> Verified:
+def verified(folder: Path) -> Verified:
     """Verification of a folder as if it were installed: what `build` does after pip."""
-    scratch = work / "scratch"
-    scratch.mkdir()
     requirements = gather(folder, "2.17").requirements
-    return verify(folder, folder, "trainer.task", requirements, "2.17", sys.executable, scratch)
+    return verify(folder, folder, "trainer.task", requirements, "2.17")
 
 
 def refused(folder: Path, out: Path, **options: object) -> str:

@@ -65,7 +65,7 @@ def test_the_identity_is_the_same_wherever_and_whenever(trainer: Path, tmp_path:
     [
         "trainer/__pycache__/task.cpython-310.pyc", "build/lib/trainer/task.py", "dist/trainer-0.1.0.tar.gz", ".git/config", ".env",
         "trainer.egg-info/PKG-INFO", "tests/test_task.py", "trainer/tests/test_model.py", "test_all.py", "conftest.py",
-        ".ipynb_checkpoints/a.py", "pyproject.toml", "trainer/task.py~", ".DS_Store", "node_modules/x/y.py",
+        ".ipynb_checkpoints/a.py", "trainer/task.py~", ".DS_Store", "node_modules/x/y.py",
     ],
 )  # fmt: skip
 def test_what_does_not_belong_changes_nothing(trainer: Path, path: str) -> None:

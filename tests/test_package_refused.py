@@ -16,16 +16,16 @@ from vertexrig.package.source import read
 
 
 def test_folders_that_are_no_trainer_are_refused(tmp_path: Path) -> None:
-    """No folder, no setup.py, only a pyproject.toml: each says what to add."""
+    """No folder, nothing in it, a description of nothing, a file that is not TOML: each says what is wrong."""
     out = tmp_path / "out"
     assert "not a folder" in refused(tmp_path / "nowhere", out)
     empty = tmp_path / "empty"
     empty.mkdir()
-    assert "no setup.py" in refused(empty, out) and "find_packages" in refused(empty, out)
+    assert "no setup.py" in refused(empty, out) and "trainer/task.py" in refused(empty, out)
     (empty / "pyproject.toml").write_text("[project]\nname = 'x'\n")
-    assert "only a pyproject.toml" in refused(empty, out)
-    (empty / "setup.py").write_text(PLAIN)
-    assert "[project]" in refused(empty, out)
+    assert "without a package or module" in refused(empty, out)
+    (empty / "pyproject.toml").write_text("[project\n")
+    assert "not valid TOML" in refused(empty, out)
 
 
 @pytest.mark.parametrize(
@@ -41,16 +41,12 @@ def test_folders_that_are_no_trainer_are_refused(tmp_path: Path) -> None:
         ("import matplotlib.pyplot\n", {}, ["trainer/task.py:1", "matplotlib", "requirements.txt"]),
         ("def f():\n    import yaml\n", {}, ["trainer/task.py:2", "Add pyyaml"]),
         ("import tf_keras\n", {}, ["Add tf-keras"]),
-        ("x = undefined\n", {}, ["trainer/task.py:1", "NameError", "x = undefined"]),
-        ("import tensorflow\nx = 1\nopen('/no/such/file')\n", {}, ["trainer/task.py:3", "FileNotFoundError"]),
+        ("x = undefined\n", {}, ["trainer/task.py:1", "'undefined'", "never defined"]),
         (
             "from trainer.model import Net\n",
             {"trainer/model.py": "net = 1\n"},
             ["trainer/task.py:1", "trainer.model.Net"],
         ),
-        ("import os\nos._exit(3)\n", {}, ["ended the interpreter", "3"]),
-        ("raise SystemExit('no')\n", {}, ["trainer/task.py:1", "SystemExit: no"]),
-        ("1 / 0\n", {}, ["trainer/task.py:1", "ZeroDivisionError"]),
         pytest.param(
             "import tomllib\n",
             {},
@@ -69,7 +65,7 @@ def test_a_trainer_that_would_not_import_is_refused(
 ) -> None:
     """Each failure names the trainer's own file and line and what to do."""
     with pytest.raises(PackageError) as caught:
-        verified(small(tmp_path / "f", task, files=files), tmp_path)
+        verified(small(tmp_path / "f", task, files=files))
     assert not [word for word in words if word not in str(caught.value)], str(caught.value)
     assert "Traceback" not in str(caught.value)
 
@@ -77,7 +73,7 @@ def test_a_trainer_that_would_not_import_is_refused(
 @pytest.mark.parametrize(
     ("setup", "task", "files", "words"),
     [
-        (PLAIN, "x = undefined\n", {}, ["trainer/task.py:1", "NameError"]),
+        (PLAIN, "x = undefined\n", {}, ["trainer/task.py:1", "never defined"]),
         (PLAIN, "import utils\n", {"utils.py": ""}, ["utils", "not packaged", "py_modules"]),
         (PLAIN, "from trainer.sub import x\n", {"trainer/sub/x.py": ""}, ["trainer/sub/ has no __init__.py"]),
         (PLAIN, "from trainer.tests import x\n", {"trainer/tests/__init__.py": "x = 1"}, ["trainer.tests", "left out"]),
@@ -108,12 +104,12 @@ def test_a_folder_that_makes_no_package_is_refused_with_the_reason(
 
 
 def test_a_package_without_init_is_refused(tmp_path: Path) -> None:
-    """A missing `__init__.py` is named, both when find_packages passes the folder by and when it is listed."""
+    """A missing `__init__.py` is named when find_packages passes the folder by; a listed folder is installed all the same."""
     folder = small(tmp_path / "f")
     (folder / "trainer" / "__init__.py").unlink()
     assert "trainer/ has no __init__.py" in refused(folder, tmp_path / "out")
     (folder / "setup.py").write_text(PLAIN.replace("find_packages()", "['trainer']"))
-    assert "trainer/ has no __init__.py" in refused(folder, tmp_path / "out")
+    assert build(folder, tmp_path / "out").verified == ("trainer.task",)
 
 
 def test_a_module_that_is_not_there_is_refused(tmp_path: Path) -> None:
@@ -124,7 +120,7 @@ def test_a_module_that_is_not_there_is_refused(tmp_path: Path) -> None:
     assert "not of the form" in refused(folder, tmp_path / "out", tf_version="latest")
 
 
-# what a clean import is and is not
+# what is accepted
 
 
 @pytest.mark.parametrize(
@@ -141,39 +137,26 @@ def test_a_module_that_is_not_there_is_refused(tmp_path: Path) -> None:
         "try:\n    import tomllib, notthere\nexcept ImportError:\n    notthere = None\n",
         "import os\nd = os.environ.get('AIP_MODEL_DIR', '/tmp/m')\n",
         "from . import task as me\n",
+        "import os\nrank = int(os.environ['RANK'])\n",
+        "import numpy as np\na, b = np.split(np.zeros(4), 2)\n",
+        "from tensorflow.keras.layers import *\nclass L(Dense): pass\nx = Dense(1)\n",
+        "try:\n    text = unicode\nexcept NameError:\n    text = str\n",
+        "import sys\nsys.exit(0)\n",
+        "open('/no/such/file')\n",
+        "squares = [n * n for n in range(3)]\nlater = lambda: missing\n",
     ],
 )  # fmt: skip
 def test_trainers_that_work_in_the_image_are_accepted(tmp_path: Path, task: str) -> None:
-    """Usual module-level code over TensorFlow and NumPy imports here without either."""
-    assert verified(small(tmp_path / "f", task), tmp_path).warnings == ()
+    """Module-level code that is fine where it will run is accepted here, where neither its packages nor its variables are."""
+    assert verified(small(tmp_path / "f", task)).warnings == ()
 
 
-@pytest.mark.parametrize(
-    ("task", "package"),
-    [
-        ("import numpy as np\na, b = np.split(np.zeros(4), 2)\n", "numpy"),
-        ("from tensorflow.keras.layers import *\nclass L(Dense): pass\n", "tensorflow"),
-    ],
-)
-def test_a_failure_that_a_stand_in_may_have_caused_is_a_warning(tmp_path: Path, task: str, package: str) -> None:
-    """What cannot be told without the real package is said, not held against the trainer."""
-    warnings = verified(small(tmp_path / "f", task), tmp_path).warnings
-    assert len(warnings) == 1 and "trainer/task.py:2" in warnings[0] and f"stand-ins for {package}" in warnings[0]
-
-
-def test_a_module_that_trains_at_import_is_read_and_not_imported(tmp_path: Path) -> None:
-    """Verification must not start the training, and says why it only read the module."""
+@pytest.mark.parametrize("code", ["{}\n", "if __name__ == '__main__':\n    {}\n", "def main():\n    {}\nmain()\n"])
+def test_a_build_runs_nothing_of_the_trainer(tmp_path: Path, code: str) -> None:
+    """A module that trains as soon as it is imported is packaged like any other: read, and not run."""
     marker = tmp_path / "trained"
-    task = f"def main():\n    open({str(marker)!r}, 'w')\nmain()\n"
-    made = verified(small(tmp_path / "f", task), tmp_path)
-    assert not marker.exists() and "trainer/task.py:3" in made.warnings[0] and "__main__" in made.warnings[0]
-
-
-def test_the_main_block_is_not_run(tmp_path: Path) -> None:
-    """The module is imported under its own name, not as a program."""
-    marker = tmp_path / "trained"
-    build(small(tmp_path / "f", f"if __name__ == '__main__':\n    open({str(marker)!r}, 'w')\n"), tmp_path / "out")
-    assert not marker.exists()
+    made = build(small(tmp_path / "f", code.format(f"open({str(marker)!r}, 'w')")), tmp_path / "out")
+    assert not marker.exists() and made.warnings == () and made.verified == ("trainer.task",)
 
 
 def test_the_callers_environment_does_not_leak_in(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

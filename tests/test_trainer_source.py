@@ -80,7 +80,7 @@ def test_metric_strategy_keras_and_environment_are_read(full: TrainerSource) -> 
     assert full.strategy_names == {"MirroredStrategy"}
     assert set(full.keras) == {"tf_keras"} and full.legacy_keras == "1"
     assert "AIP_MODEL_DIR" in full.environment and "AIP_CHECKPOINT_DIR" not in full.environment
-    assert full.work_at_import == ()
+    assert full.undefined == ()
 
 
 def test_nothing_is_imported_or_run(tmp_path: Path) -> None:
@@ -312,22 +312,6 @@ def test_imports_say_what_is_missing_and_what_is_survived(tmp_path: Path) -> Non
 
 
 @pytest.mark.parametrize(
-    ("code", "line"),
-    [
-        ("def main():\n  pass\nmain()", 3),
-        ("model.fit(x)", 1),
-        (PARSER + "args = parser.parse_args()", 3),
-        ("if __name__ == '__main__':\n  main()", None),
-        ("def main():\n  model.fit(x)", None),
-        ("import re\nre.compile('x')", None),
-    ],
-)
-def test_work_at_import_is_seen(tmp_path: Path, code: str, line: int | None) -> None:
-    """Calls that would train when the module is only imported are named with their line; guarded ones are not."""
-    assert [place.line for place in source(tmp_path, code).work_at_import] == ([line] if line else [])
-
-
-@pytest.mark.parametrize(
     ("data", "word"),
     [
         (b"def broken(:\n", "syntax error"),
@@ -383,6 +367,50 @@ def test_a_source_layout_and_a_package_with_main_are_found(tmp_path: Path) -> No
     (package / "__main__.py").write_text(PARSER + "parser.add_argument('--x')")
     found = read(tmp_path, "app")
     assert found.files[0] == "src/app/__main__.py" and found.accepts("x") is True
+
+
+def test_a_folder_named_like_a_library_gives_way_to_it(tmp_path: Path) -> None:
+    """`tensorflow/` without __init__.py in a repository is not what `import tensorflow.keras` means."""
+    (tmp_path / "tensorflow").mkdir()
+    (tmp_path / "tensorflow" / "example.py").write_text("")
+    found = source(tmp_path, "from tensorflow.keras import layers\n")
+    assert {item.kind for item in found.imports} == {"other"}
+
+
+def test_a_path_that_the_trainer_adds_may_bring_a_module(tmp_path: Path) -> None:
+    """After sys.path.insert, a name that the package does not have is no certain error."""
+    code = "import sys\nsys.path.insert(0, 'lib')\nfrom trainer import later\n"
+    assert [item.caught for item in source(tmp_path, code).imports if item.kind == "missing"] == [True]
+    assert [
+        item.caught for item in source(tmp_path, "from trainer import later\n").imports if item.kind == "missing"
+    ] == [False]
+
+
+def test_a_module_with_a_dash_is_found(tmp_path: Path) -> None:
+    """`python -m my-job.task` runs, so it is read."""
+    (tmp_path / "my-job").mkdir()
+    (tmp_path / "my-job" / "task.py").write_text("import os\n")
+    assert read(tmp_path, "my-job.task").problems == ()
+
+
+@pytest.mark.parametrize(
+    ("code", "names"),
+    [
+        ("x = undefind\n", ["undefind"]),
+        ("print(a)\nprint(a)\n", ["a"]),
+        ("def f():\n  return missing\nf()\n", []),
+        ("if old:\n  x = 1\n", []),
+        ("from os import *\nx = getcwd()\n", []),
+        ("try:\n  x = unicode\nexcept NameError:\n  pass\n", []),
+        ("x: 'Later' = [a for a in range(3)]\n", []),
+        ("def f():\n  global a\n  a = 1\nf()\nprint(a)\n", []),
+        ("exec('a = 1')\nprint(a)\n", []),
+        ("f = lambda: later\n", []),
+    ],
+)
+def test_names_that_nothing_binds_are_found(tmp_path: Path, code: str, names: list[str]) -> None:
+    """Only what every import of the module would end with: top-level statements, no branch, no star import."""
+    assert [place.text for place in source(tmp_path, code).undefined] == names
 
 
 def test_a_wrong_module_name_gets_the_nearest(tmp_path: Path) -> None:

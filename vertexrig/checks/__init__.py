@@ -11,6 +11,8 @@ from dataclasses import replace
 
 from vertexrig.checks import (
     cluster,
+    commands,
+    container,
     disks,
     gcloud,
     hardware,
@@ -21,6 +23,7 @@ from vertexrig.checks import (
     program,
     quotas,
     regions,
+    saving,
     scheduling,
     secrets,
     storage,
@@ -29,6 +32,7 @@ from vertexrig.checks import (
     tpu,
     trainer,
 )
+from vertexrig.checks._arguments import with_command
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.finding import Finding
 from vertexrig.masking import masked
@@ -39,6 +43,7 @@ __all__ = ["RULES", "Context", "Problem", "Rule", "all_rules", "check", "finding
 _TOPICS = (
     hardware, tpu, regions, quotas, cluster, images, program, scheduling, storage, disks,
     identity, network, naming, secrets, gcloud, study, trainer, strategy,
+    commands, saving, container,
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = tuple(rule for topic in _TOPICS for rule in topic.RULES)
@@ -63,6 +68,8 @@ def check(document: Document, context: Context, silenced: Mapping[str, str] = {}
     """
     found = list(document.findings)
     if document.data or not any(finding.id in _UNREADABLE for finding in found):
+        if context.trainer is not None:
+            context = replace(context, trainer=with_command(document, context.trainer))
         for rule in RULES:
             if rule.id not in silenced:
                 problems = [one for one in rule.run(document, context) if not _unfilled(document, one.path)]

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
+from pathlib import PurePosixPath
 
 from vertexrig.errors import nearest
-from vertexrig.package.source import Flag, TrainerSource
+from vertexrig.package.source import Flag, TrainerSource, program
+from vertexrig.package.source import Problem as TrainerProblem
+from vertexrig.package.source.choose import chosen
 from vertexrig.spec.document import Document, Pool
 
 _NEGATIVE = re.compile(r"-[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -35,7 +38,8 @@ class Passed:
 
 def trainer_pools(document: Document, trainer: TrainerSource) -> list[Pool]:
     """The pools that run the trainer that was read: not a Reduction Server, another module or a shell line."""
-    return [pool for pool in document.pools if not pool.empty and _runs(pool, trainer)]
+    pools = [pool for pool in document.pools if not pool.empty and _runs(pool, trainer)]
+    return [pool for pool in pools if pool.container is None or pool.image == pools[0].image]
 
 
 def is_reduction_server(pool: Pool) -> bool:
@@ -48,19 +52,50 @@ def _runs(pool: Pool, trainer: TrainerSource) -> bool:
         return False
     if pool.python is not None:
         return not pool.module or not trainer.module or pool.module == trainer.module
-    words = [*(pool.container or {}).get("command", ()), *pool.args]
-    if words and _SHELL.search(words[0]):
+    line = _line(pool)
+    if line and _SHELL.search(line[0]):
         return False  # what the shell passes on cannot be told
-    named = words[words.index("-m") + 1 :][:1] if "-m" in words else []
-    return not named or not trainer.module or named[0] == trainer.module
+    found = program.find(line)
+    if found is None or not trainer.module:
+        return True
+    return (
+        found.name == trainer.module
+        if found.is_module
+        else PurePosixPath(found.name).stem == trainer.module.rpartition(".")[2]
+    )
+
+
+def _line(pool: Pool) -> list[str]:
+    """A container's command line, as far as the spec gives it."""
+    args = pool.args
+    return [*(pool.container or {}).get("command", (["python"] if args[:1] == ["-m"] else [])), *args]
+
+
+def words(pool: Pool) -> list[str]:
+    """A pool's args from the first that the trainer itself gets."""
+    if pool.python is not None:
+        return pool.args
+    line = _line(pool)
+    found = program.find(line)
+    before = len(line) - len(pool.args)
+    return pool.args[max(found.end - before, 0) :] if found is not None else pool.args
+
+
+def with_command(document: Document, trainer: TrainerSource) -> TrainerSource:
+    """The trainer with the flags of the sub-command that the pools choose; without any to hold them against if they differ."""
+    pools = trainer_pools(document, trainer)
+    found = [chosen(trainer, [*trainer.leading, *words(pool)]) for pool in pools] or [trainer]
+    if any(one.command != found[0].command for one in found):
+        why = TrainerProblem("the pools choose different sub-commands")
+        flags = tuple(replace(flag, required=False) for flag in trainer.flags)
+        return replace(trainer, flags=flags, flags_unread=(*trainer.flags_unread, why))
+    return found[0]
 
 
 def passed(pool: Pool, trainer: TrainerSource | None) -> Iterator[Passed]:
     """Each flag of a pool's args with its value, and each positional value."""
-    args, start = pool.args, 0
-    if pool.python is None and "-m" in args:  # `args: [-m, trainer.task, --epochs=2]` behind a Python entry point
-        start = args.index("-m") + 2
-    index, only_values = start, False
+    args = pool.args
+    index, only_values = len(args) - len(words(pool)), False
     while index < len(args):
         word, path = args[index], f"{pool.program_path}.args[{index}]"
         index += 1
@@ -74,7 +109,13 @@ def passed(pool: Pool, trainer: TrainerSource | None) -> Iterator[Passed]:
         else:
             flag = _find(word, trainer)
             follows = index < len(args) and not _is_flag(args[index]) and args[index] != "--"
-            if follows and (flag is None or flag.takes_value is not False):
+            cluster = trainer.cluster(word) if trainer is not None and flag is None else []
+            if cluster:
+                if cluster[-1][0].takes_value and cluster[-1][1] is None and follows:
+                    cluster[-1] = (cluster[-1][0], args[index])
+                    index += 1
+                yield from (Passed(path, one.names[0], value, one, value is not None) for one, value in cluster)
+            elif follows and (flag is None or flag.takes_value is not False):
                 yield Passed(path, word, args[index], flag)
                 index += 1
                 while flag is not None and _takes_more(flag, args, index):

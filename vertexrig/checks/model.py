@@ -21,12 +21,14 @@ class Context:
         region: The region the job will run in, "" if it is not known.
         today: The day that end dates are held against.
         trainer: The trainer's source as read, None if it is not at hand.
+        trainer_unused: Why a trainer that was named is not what the document runs; empty if it is, or none was named.
     """
 
     catalog: Catalog
     region: str = ""
     today: date = field(default_factory=date.today)
     trainer: TrainerSource | None = None
+    trainer_unused: str = ""
 
 
 @dataclass(frozen=True)

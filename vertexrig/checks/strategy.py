@@ -6,6 +6,7 @@ spread their work by other means (Horovod, JAX, PyTorch, Keras Tuner) are left a
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
 from dataclasses import dataclass, replace
 
@@ -40,6 +41,9 @@ _OTHERS = frozenset(
         "torch_xla",
     }
 )
+# Images of other registries that name their TensorFlow: gcr.io/cloud-aiplatform/training/tf-gpu.2-4,
+# deeplearning-platform-release/tf2-cpu.2-11, tensorflow/tensorflow:2.15.0-gpu.
+_NAMED = re.compile(r"(?:/tf2?-[a-z]+\.|(?:^|/)tensorflow/tensorflow:)(?P<version>\d+[.-]\d+)")
 _FLAGS = ("strategy", "distribute", "distribution", "distribution_strategy", "distribute_strategy", "tf_strategy")
 _BY_NAME = {
     "mirrored": _MIRRORED, "gpusonemachine": _MIRRORED, "multigpu": _MIRRORED, "onedevice": _ONE,
@@ -259,12 +263,45 @@ def _keras_2(trainer: TrainerSource, pool: Pool) -> bool:
 
 
 def _tensorflow(pool: Pool, context: Context) -> tuple[int, ...] | None:
-    """The TensorFlow version of a pool's image; None for an image the catalog does not know."""
-    image = context.catalog.image(pool.image)
-    if image is None or image.framework != "tf":
+    """The TensorFlow version of a pool's image, or of the one its Dockerfile starts from; None if neither tells."""
+    base = context.trainer.base_image if context.trainer is not None else ""
+    for uri in (pool.image, base):
+        image = context.catalog.image(uri) if uri else None
+        if image is not None and image.framework == "tf":
+            parts = image.version.split(".")
+            return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else None
+        named = _NAMED.search(uri)
+        if named is not None:
+            return tuple(int(part) for part in re.split(r"[.-]", named["version"]))
+    return None
+
+
+def keras_of(document: Document, context: Context) -> tuple[Pool, str, bool] | None:
+    """The pool in which the trainer runs Keras 3, words for its image, and whether that is certain; None if it may not."""
+    trainer = context.trainer
+    if trainer is None or trainer.problems or not trainer.keras:
         return None
-    parts = image.version.split(".")
-    return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else None
+    for pool in trainer_pools(document, trainer):
+        version = _tensorflow(pool, context)
+        older = version is not None and version < _FIRST_KERAS_3
+        if older or _keras_2(trainer, pool):
+            return None
+        if version is None and pool.container is not None:
+            return None  # any image: nothing says which Keras it has
+        return (
+            pool,
+            f"TensorFlow {'.'.join(map(str, version))}" if version else "from TensorFlow 2.16 on",
+            bool(version),
+        )
+    return None
+
+
+def joined_workers(document: Document, context: Context) -> tuple[Pool, int] | None:
+    """The pool and number of the replicas that MultiWorkerMirroredStrategy joins; None if it joins none."""
+    subject = _subject(document, context)
+    if subject is None or subject[1].replicas < 2 or subject[0].strategy_names & _CLUSTER != {_MULTI}:
+        return None
+    return subject[1].pools[0], subject[1].replicas
 
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO

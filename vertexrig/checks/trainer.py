@@ -5,6 +5,7 @@ Where the source does not say something plainly, nothing is found: a wrong alarm
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 
 from vertexrig.checks._arguments import Passed, is_choice, is_number, nearest_option, parses, passed, trainer_pools
@@ -102,7 +103,7 @@ def argument_known(document: Document, context: Context) -> Iterator[Problem]:
 
 def _unknown_arguments(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
     strict = trainer.parsers == {"argparse"} and not trainer.tolerates_unknown
-    strict = strict and not any(flag.positional for flag in trainer.flags)
+    strict = strict and not trainer.commands and not any(flag.positional for flag in trainer.flags)
     for item in _all_passed(document, trainer):
         if item.name and item.flag is None:
             yield _unknown(trainer, item.path, item.name, "the argument")
@@ -150,10 +151,15 @@ def _missing(document: Document, trainer: TrainerSource, always: set[str], somet
     for pool in trainer_pools(document, trainer):
         items = list(passed(pool, trainer))
         given = {id(item.flag) for item in items if item.flag is not None}
+        given |= {id(trainer.flag(word.partition("=")[0])) for word in trainer.leading if word.startswith("-")}
         tuned = {id(trainer.flag(f"--{name}")) for name in always if name}
         values = [item for item in items if not item.name]
         for flag in trainer.flags:
-            if not flag.required or id(flag) in given | tuned or (flag.positional and values):
+            if (
+                not flag.required
+                or id(flag) in given | tuned
+                or ((flag.positional or flag.parser == "fire") and values)
+            ):
                 continue
             name, path = flag.names[0] if flag.positional else _long(flag), f"{pool.program_path}.args"
             if any(trainer.flag(f"--{other}") is flag for other in sometimes if other):
@@ -356,10 +362,23 @@ def model_dir_used(document: Document, context: Context) -> Iterator[Problem]:
     trainer = context.trainer
     if trainer is None or trainer.problems or not trainer.environment_complete or not trainer_pools(document, trainer):
         return
+    if trainer.names_bucket or any(_is_output(item) for item in _all_passed(document, trainer)):
+        return  # it saves elsewhere in Cloud Storage
     if "AIP_MODEL_DIR" not in trainer.environment:
         message = "the trainer never reads AIP_MODEL_DIR: a model saved to a local folder is lost when the job ends"
         path = f"{document.job_path}baseOutputDirectory"
         yield Problem(path, message, 'save to os.environ.get("AIP_MODEL_DIR", "model")')
+
+
+_OUTPUT_FLAG = re.compile(
+    r"(job|model|out(put)?|save|export|checkpoint|ckpt|log|result|artifact|work)s?[-_]?(dir|path|uri|folder|to|bucket)?"
+)
+
+
+def _is_output(item: Passed) -> bool:
+    """Whether an argument names a place in Cloud Storage to write to: `--job-dir=gs://…`."""
+    name = item.name.strip("-").casefold()
+    return bool(item.value) and str(item.value).startswith(("gs://", "/gcs/")) and _OUTPUT_FLAG.match(name) is not None
 
 
 def model_dir_set(document: Document, context: Context) -> Iterator[Problem]:

@@ -2,11 +2,15 @@
 
 from __future__ import annotations
 
+import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
+from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from vertexrig import checks, spec
 from vertexrig.catalog import Catalog, load
@@ -14,12 +18,16 @@ from vertexrig.checks import naming
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
 from vertexrig.masking import masked
+from vertexrig.package.source import read
 from vertexrig.package.source.cache import read_cached
 from vertexrig.package.source.model import TrainerSource
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Sweep
 from vertexrig.render.renderer import Rendered, Renderer
 from vertexrig.spec.names import snake
+
+if TYPE_CHECKING:
+    from vertexrig.package.source.containers import Container
 
 GCLOUD_REFUSES = "pool-empty-gcloud"
 """The rule on what the API takes and gcloud does not."""
@@ -93,19 +101,74 @@ class Workspace:
         if module not in self._trainers:
             folder = self._trainer or self.loaded.path(self.loaded.project.trainer.path)
             store = self.loaded.path("build/cache")
-            self._trainers[module] = read_cached(folder, module, store) if folder.is_dir() else None
+            found = read_cached(folder, module, store) if folder.is_dir() else None
+            if found is None and folder.is_file():  # an archive, or a single module
+                found = read(folder, module if folder.suffix != ".py" else None)
+            self._trainers[module] = found
         return self._trainers[module]
 
     def context(self, document: spec.Document) -> checks.Context:
         """What the checks may know: the project's region, and its trainer if the document runs it."""
         project = self.loaded.project
+        context = checks.Context(self.catalog, region=self._region or project.region)
         modules = {pool.module for pool in document.pools if pool.module}
+        pool = next((pool for pool in document.pools if pool.container is not None and pool.image), None)
+        if self._trainer is not None:
+            return self._with_given(context, modules, pool)
         ours = {project.trainer.module, *(job.module for job in project.jobs.values() if job.module)}
-        if not modules and project.trainer.custom_image in {pool.image for pool in document.pools if pool.image}:
-            modules = {project.trainer.module}  # the trainer's own image runs the trainer
-        known = len(modules) == 1 and (self._trainer is not None or modules <= ours)
-        trainer = self.trainer(modules.pop()) if known else None
-        return checks.Context(self.catalog, region=self._region or project.region, trainer=trainer)
+        if len(modules) == 1 and modules <= ours:
+            return replace(context, trainer=self.trainer(modules.pop()))
+        found = self.container(pool) if pool is not None and not modules else None
+        if found is not None and found.source is not None:
+            return replace(context, trainer=found.source)
+        if pool is not None and not modules and pool.image == project.trainer.custom_image:
+            return replace(context, trainer=self.trainer(project.trainer.module))  # the trainer's own image runs it
+        return context
+
+    def _with_given(self, context: checks.Context, modules: set[str], pool: spec.Pool | None) -> checks.Context:
+        """The trainer that was named, whatever the project says; or why it is not what the document runs."""
+        if len(modules) > 1:
+            return replace(context, trainer_unused=f"its pools run several modules: {', '.join(sorted(modules))}")
+        if modules:
+            return replace(context, trainer=self.trainer(modules.pop()))
+        found = self.container(pool) if pool is not None else None
+        if found is None:
+            return replace(context, trainer_unused="no pool has a pythonModule or an image")
+        return replace(context, trainer=found.source, trainer_unused=found.reason)
+
+    def container(self, pool: spec.Pool) -> Container | None:
+        """The program of a pool's image: of the trainer that was named, of local.images, or of the project's own image."""
+        from vertexrig.package.source.containers import read_container
+
+        project, spec_ = self.loaded.project, pool.container or {}
+        command, args = list(spec_.get("command", ())), list(spec_.get("args", ()))
+        folder = self._trainer
+        if folder is None:
+            local = next((one for key, one in project.local.images.items() if fnmatchcase(pool.image, key)), None)
+            if local is not None:
+                folder, command = self.loaded.path(local.path), command or list(local.command)
+            elif pool.image == project.trainer.custom_image:
+                folder = self.loaded.path(project.trainer.path)
+                command = command or list(project.trainer.command)
+        if folder is None or not folder.exists():
+            return None
+        return read_container(folder, command, args)
+
+    def proposed_image(self, document: spec.Document) -> str:
+        """The lines of a project file that let a container of the document run on this machine without its image, as its
+        Dockerfile has it; empty if there are such lines, or nothing to make them of."""
+        pool = next((pool for pool in document.pools if pool.container is not None and pool.image), None)
+        mapped = self.loaded.project.local.images
+        if pool is None or any(fnmatchcase(pool.image, pattern) for pattern in mapped):
+            return ""
+        found = self.container(pool)
+        if found is None or found.source is None or found.source.problems or found.folder is None or not found.command:
+            return ""
+        home = (self.loaded.folder if self.loaded.file.name else Path()).resolve()
+        path = os.path.relpath(found.folder.resolve(), home)
+        words = ", ".join(json.dumps(word) for word in found.command)
+        name = json.dumps(pool.image)
+        return f"local:\n  images:\n    {name}:\n      path: {json.dumps(path)}\n      command: [{words}]\n"
 
     def prepare(self, name: str, *, check: bool = True) -> Prepared:
         """A job or sweep of the project, rendered and, unless told otherwise, checked."""

@@ -77,6 +77,9 @@ def command(
         if document.data:
             options.note(f"{path}: taken for a {document.kind}")
         found += findings
+        proposed = workspace.proposed_image(document) if trainer is not None else ""
+        if proposed:
+            options.note(f"{path}: to rehearse its image on this machine, put into vertexrig.yaml:\n{proposed}")
     show.findings(found, format_=format_, sources=sources, to_stdout=True, info=info)
     severities = {finding.severity for finding in found}
     if Severity.ERROR in severities or (strict and Severity.WARNING in severities):

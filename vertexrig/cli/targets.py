@@ -63,7 +63,15 @@ def workspace(
     region: str | None = None,
     trainer: Path | None = None,
 ) -> Workspace:
-    """The project, or an empty one when it is not needed and there is none."""
+    """The project, or an empty one when it is not needed and there is none.
+
+    Raises:
+        UsageError: There is no project although one is needed, or nothing at `trainer`.
+    """
+    if trainer is not None and not trainer.exists():
+        raise UsageError(
+            f"--trainer {trainer}: there is no such folder. Name the folder of the trainer, or of its Dockerfile"
+        )
     try:
         loaded = config.load(file, overrides=overrides, target=target)
     except UsageError:

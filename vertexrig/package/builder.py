@@ -21,12 +21,11 @@ from configparser import Error as ConfigParserError
 from configparser import RawConfigParser
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
-from typing import Any
 
 from vertexrig.errors import PackageError
 from vertexrig.package.identity import PackageId, identity_of
 from vertexrig.package.sources import Sources, gather, why_absent
-from vertexrig.package.verify import default_python, install, reason, run, verify
+from vertexrig.package.verify import Verified, default_python, install, reason, run, verify
 
 __all__ = ["Built", "build"]
 
@@ -89,16 +88,16 @@ def build(
     end keeps what the first build found.
 
     Args:
-        folder: The trainer's folder, with its setup.py. It is copied first and never written to.
+        folder: The trainer's folder, in any layout. It is copied first and never written to.
         out_dir: Where the file goes; made if needed.
         tf_version: TensorFlow of the image: the tf-keras requirement is held to its minor version. None: left as it is.
         module: What the job runs (`python -m MODULE`); it must be in the package.
-        verify: Install the sdist without network into a folder, and import `module` in an interpreter that sees only it.
+        verify: Install the sdist without network into a folder, and follow the imports of `module` there, without running any.
         wheel: Build a wheel too: pip 26 builds every sdist in isolation, so in a container without egress only a wheel installs.
         python: Interpreter with setuptools and pip to build and verify with; this one by default.
 
     Raises:
-        PackageError: The folder, its requirements or its setup.py are wrong, or the module cannot be imported.
+        PackageError: The folder, its requirements or its setup.py are wrong, or the module's imports are not there.
     """
     folder, out_dir = Path(folder), Path(out_dir)
     python = python or default_python()
@@ -169,11 +168,13 @@ def _make(
     return built
 
 
-def _verified(archive: Path, sources: Sources, module: str, tf_version: str | None, python: str, work: Path) -> Any:
+def _verified(
+    archive: Path, sources: Sources, module: str, tf_version: str | None, python: str, work: Path
+) -> Verified:
     target, scratch = work / "target", work / "scratch"
     scratch.mkdir()
     install(archive, target, scratch, python)
-    return verify(target, sources.folder, module, sources.requirements, tf_version, python, scratch)
+    return verify(target, sources.folder, module, sources.requirements, tf_version)
 
 
 def _stage(sources: Sources, identity: PackageId, staged: Path) -> None:
@@ -190,6 +191,7 @@ def _stage(sources: Sources, identity: PackageId, staged: Path) -> None:
                 raise PackageError(f"{relative} of the trainer cannot be copied: {error.strerror}") from error
     # setuptools' own way to add to a version; sdist writes it into the archive's setup.cfg, so it holds wherever that is built.
     config = RawConfigParser()
+    config.optionxform = str  # type: ignore[assignment,method-assign]  # packages may be named with capitals
     settings = staged / "setup.cfg"
     try:
         if settings.exists():

@@ -37,7 +37,7 @@ def identify(folder: Path | str, *, tf_version: str | None = None) -> PackageId:
         tf_version: TensorFlow of the image, `2.17` or `2.17.1`; None leaves the requirements as they are.
 
     Raises:
-        PackageError: No such folder, no setup.py, a file that cannot be read.
+        PackageError: No such folder, nothing to package, a file that cannot be read.
     """
     return identity_of(gather(Path(folder), tf_version))
 

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vertexrig.errors import PackageError
+from vertexrig.package.layouts import Layout, layout, with_requirements
 from vertexrig.package.source.files import Tree, parse_module
 from vertexrig.package.source.model import Problem
 from vertexrig.package.source.names import Code, walk
@@ -30,23 +31,36 @@ _REQUIREMENT = re.compile(
     r"(?P<lead>\s*)(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*?(?P<extras>\[[^\]]*\])?"
     r"\s*?(?P<pin>[<>=!~(][^;#@]*?|@[^;#]*?)?\s*?(?P<marker>;[^#]*?)?(?P<comment>\s+#.*|\s*)"
 )
+_URL = re.compile(
+    r"(?P<lead>\s*)(?:-e\s+|--editable[= ]\s*)?(?P<url>(?:(?:git|hg|svn|bzr)\+[a-z]+|https?|ssh)://[^\s#;]+)(?P<fragment>#\S*)?(?P<rest>\s.*)?"
+)
+_NAMED_URL = re.compile(
+    r"\s*(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*@\s*(?P<url>[a-z+]+:\S+)(?P<rest>\s.*)?"
+)
 _REQUIREMENT_FILE = re.compile(r"requirements[^/]*\.txt")
 # Arguments of setup() whose lists are no requirements the container installs.
 _OTHER_SETUP_LISTS = frozenset(
     {"keywords", "classifiers", "packages", "py_modules", "scripts", "extras_require", "tests_require"}
 )
+_BROUGHT = r"tensorflow(-cpu|-gpu|-intel|-macos)?|tf-nightly|protobuf"
+IMAGE_PYTHON = 10
+"""Minor version of Python 3 in the newest prebuilt TensorFlow image, tf-cpu.2-17.py310."""
 FIRST_TF_KERAS = (2, 14)
 """tf-keras 2.14.1 is its first release (PyPI, 2026-11-21)."""
 
 
 @dataclass(frozen=True)
 class Requirement:
-    """One declared requirement: normalised name, version pin as written, and where it stands."""
+    """One declared requirement: normalised name, version pin as written, and where it stands.
+
+    `sure` is False for a URL that does not say the name: it is guessed then.
+    """
 
     name: str
     pin: str
     file: str
     line: int
+    sure: bool = True
 
 
 @dataclass(frozen=True)
@@ -97,11 +111,11 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     """Lists a trainer's sources and rewrites the tf-keras requirement for an image's TensorFlow.
 
     Args:
-        folder: The trainer's folder, with its setup.py.
+        folder: The trainer's folder, in any of the layouts of `vertexrig.package.layouts`.
         tf_version: TensorFlow of the image (`2.17` or `2.17.1`); None if it is not known, as for a custom image.
 
     Raises:
-        PackageError: There is no such folder, no setup.py, or a file cannot be read.
+        PackageError: There is no such folder, nothing in it to package, or a file cannot be read.
     """
     minor = _minor(tf_version)
     if not folder.is_dir():
@@ -111,16 +125,26 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     except OSError as error:
         raise PackageError(f"the trainer's folder cannot be read: {error.strerror}: {error.filename}") from error
     by_path = dict(files)
-    _require_setup(folder, by_path)
-    notes = _Notes()
-    rewritten: dict[str, bytes] = {}
+    laid_out = layout(folder, by_path)
+    notes = _Notes(warnings=list(laid_out.metadata.warnings) if laid_out.metadata else [])
+    wanted = laid_out.metadata.requires_python if laid_out.metadata else ""
+    least = re.search(r"(?:>=|~=|==|>)\s*3\.(\d+)", wanted)
+    if minor is not None and least is not None and int(least[1]) > IMAGE_PYTHON:
+        notes.refusals.append(
+            f"pyproject.toml: it needs Python {wanted}, and the newest prebuilt image has 3.{IMAGE_PYTHON}, whose pip would "
+            f'refuse the package. Write requires-python = ">=3.{IMAGE_PYTHON}", or use a custom image'
+        )
+    rewritten = _generated(laid_out, minor, notes)
+    files = tuple(sorted({**by_path, **{name: folder / name for name in rewritten}}.items()))
     for relative, path in files:
+        if relative in rewritten or (laid_out.alone and _REQUIREMENT_FILE.fullmatch(relative)):
+            continue
         if relative in {"setup.py", "setup.cfg"} or _REQUIREMENT_FILE.fullmatch(relative):
             data = _read(path, relative)
             changed = _rewrite(relative, data, minor, notes)
             if changed != data:
                 rewritten[relative] = changed
-    name, version = _identity(by_path)
+    name, version = _identity(by_path, rewritten)
     return Sources(
         folder, files, rewritten, name or "trainer", version or "0",
         tuple(notes.requirements), tuple(notes.refusals), tuple(notes.warnings),
@@ -143,26 +167,13 @@ def _read(path: Path, relative: str) -> bytes:
         raise PackageError(f"{relative} of the trainer cannot be read: {error.strerror}") from error
 
 
-def _require_setup(folder: Path, files: Mapping[str, Path]) -> None:
-    pyproject = folder / "pyproject.toml"
-    described_there = pyproject.is_file() and re.search(
-        rb"^\s*\[\s*(project|tool\.poetry)\s*\]", _read(pyproject, "pyproject.toml"), re.MULTILINE
-    )
-    what = "setup(name='trainer', version='0.1.0', packages=find_packages(), install_requires=[...])"
-    if "setup.py" not in files:
-        why = (
-            "only a pyproject.toml, which pip can install only with access to PyPI"
-            if described_there
-            else "no setup.py"
-        )
-        raise PackageError(
-            f"the trainer's folder {str(folder)!r} has {why}. Add a setup.py: from setuptools import find_packages, setup; {what}"
-        )
-    if described_there:
-        raise PackageError(
-            "the trainer's pyproject.toml holds its [project] table, and pyproject.toml cannot be in the package "
-            f"(pip would need PyPI to build it). Move name, version and dependencies into setup.py: {what}"
-        )
+def _generated(laid_out: Layout, minor: tuple[int, int] | None, notes: _Notes) -> dict[str, bytes]:
+    """The files that staging adds for a layout without a setup.py of its own, its requirements held to the image."""
+    texts = dict(laid_out.generated)
+    if laid_out.dependencies:
+        held = [_requirement(one.text, one.file, one.line, minor, notes) for one in laid_out.dependencies]
+        texts["setup.cfg"] = with_requirements(texts["setup.cfg"], held)
+    return {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
 
 
 def _walk(folder: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
@@ -205,7 +216,7 @@ def _rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: _
         if relative == "setup.cfg" and re.match(r"\S", body):
             inside = re.match(r"install_requires\s*[=:]", body) is not None
             continue
-        if inside and not body.lstrip().startswith(("#", "-")):
+        if inside and not re.match(r"\s*(#|-(?!e\s|-editable))", body):
             lines[index] = _requirement(body, relative, index + 1, minor, notes) + line[len(body) :]
     return "".join(lines).encode("utf-8", "surrogateescape")
 
@@ -237,11 +248,11 @@ def _requirement(text: str, file: str, line: int, minor: tuple[int, int] | None,
     """Notes one requirement, and returns it with tf-keras held to the image's TensorFlow."""
     match = _REQUIREMENT.fullmatch(text)
     if match is None:
-        return text
+        return _from_url(text, file, line, minor, notes)
     name, pin = normalise(match["name"]), (match["pin"] or "").strip()
     notes.requirements.append(Requirement(name, pin, file, line))
     place = f"{file}:{line}"
-    if re.fullmatch(r"tensorflow(-cpu|-gpu|-intel|-macos)?|tf-nightly|protobuf", name):
+    if re.fullmatch(_BROUGHT, name):
         _judge_pin(name, pin, place, minor, notes)
     if name != "tf-keras" or minor is None:
         return text
@@ -262,6 +273,33 @@ def _requirement(text: str, file: str, line: int, minor: tuple[int, int] | None,
     return f"{match['lead']}{match['name']}{extras}~={release}.0{marker}{comment}"
 
 
+def _from_url(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: _Notes) -> str:
+    """Notes a requirement that comes from a URL. One that only names itself by `#egg=` gets the form that setup() takes."""
+    named, bare = _NAMED_URL.fullmatch(text), _URL.fullmatch(text)
+    if named is not None:
+        name = normalise(named["name"])
+        notes.requirements.append(Requirement(name, f"@ {named['url']}", file, line))
+        if re.fullmatch(_BROUGHT, name):
+            _judge_pin(name, f"@ {named['url']}", f"{file}:{line}", minor, notes)
+        return text
+    if bare is None:
+        return text
+    options = dict(part.partition("=")[::2] for part in (bare["fragment"] or "").lstrip("#").split("&"))
+    given = re.sub(r"\[.*", "", options.get("egg", ""))
+    url = bare["url"]
+    notes.requirements.append(Requirement(normalise(given or _guessed(url)), f"@ {url}", file, line, sure=bool(given)))
+    if not given:
+        return text
+    folder = f"#subdirectory={options['subdirectory']}" if options.get("subdirectory") else ""
+    return f"{bare['lead']}{options['egg']} @ {url}{folder}{bare['rest'] or ''}"
+
+
+def _guessed(url: str) -> str:
+    """A distribution's likely name by its URL: the repository's name, or the file's up to its version."""
+    last = re.sub(r"@[^/]*$", "", url.rstrip("/")).rpartition("/")[2]
+    return re.sub(r"\.git$|-\d.*$|\.(zip|whl|tar\.gz)$", "", last) or "unknown"
+
+
 def _judge_pin(name: str, pin: str, place: str, minor: tuple[int, int] | None, notes: _Notes) -> None:
     what = f"{place}: {name}{pin}"
     advice = f"The image brings its own {name}; remove the line"
@@ -277,7 +315,18 @@ def _judge_pin(name: str, pin: str, place: str, minor: tuple[int, int] | None, n
 # Name and version, without running setup.py
 
 
-def _identity(files: Mapping[str, Path]) -> tuple[str | None, str | None]:
+def _identity(files: Mapping[str, Path], generated: Mapping[str, bytes]) -> tuple[str | None, str | None]:
+    given: dict[str, str | None] = {"name": None, "version": None}
+    if "setup.py" in files:
+        given = _setup_identity(files)
+    text = generated.get("setup.cfg")
+    if text is None:
+        text = _read(files["setup.cfg"], "setup.cfg") if "setup.cfg" in files else b""
+    configured = _configured(text)
+    return given["name"] or configured.get("name"), given["version"] or configured.get("version")
+
+
+def _setup_identity(files: Mapping[str, Path]) -> dict[str, str | None]:
     tree = parse_module(_read(files["setup.py"], "setup.py"), "setup.py")
     if isinstance(tree, Problem):
         raise PackageError(f"setup.py:{tree.line or 1}: {tree.message}")
@@ -296,17 +345,14 @@ def _identity(files: Mapping[str, Path]) -> tuple[str | None, str | None]:
             if keyword.arg in given:
                 texts = code.texts(keyword.value, call.scope, call.module)
                 given[keyword.arg] = texts[0] if texts and len(texts) == 1 else None
-    configured = _configured(files)
-    return given["name"] or configured.get("name"), given["version"] or configured.get("version")
+    return given
 
 
-def _configured(files: Mapping[str, Path]) -> dict[str, str]:
+def _configured(text: bytes) -> dict[str, str]:
     """Plain values of setup.cfg's [metadata]; `attr:` and `file:` are left to the build."""
-    if "setup.cfg" not in files:
-        return {}
     config = RawConfigParser()
     try:
-        config.read_string(_read(files["setup.cfg"], "setup.cfg").decode("utf-8", "replace"))
+        config.read_string(text.decode("utf-8", "replace"))
     except ConfigParserError as error:
         raise PackageError(f"setup.cfg cannot be read: {str(error).splitlines()[0]}") from error
     values = dict(config["metadata"]) if config.has_section("metadata") else {}

@@ -1,8 +1,7 @@
-"""Whether a built package works where it will run: installed by pip, read, and its module imported in isolation."""
+"""Whether a built package works where it will run: installed by pip, and its imports followed, without running any of it."""
 
 from __future__ import annotations
 
-import json
 import os
 import re
 import subprocess
@@ -16,7 +15,6 @@ from vertexrig.package.source import Import, TrainerSource, read
 from vertexrig.package.sources import Requirement, normalise, why_absent
 
 INSTALL_TIMEOUT_S = 180
-IMPORT_TIMEOUT_S = 60
 
 SUPPLIED: Mapping[str, str] = {
     **dict.fromkeys(("tensorflow", "hypertune", "sympy", "pandas", "xgboost", "pythonjsonlogger", "webob", "paste", "mock"),
@@ -82,8 +80,6 @@ _UNTIL_3_12 = frozenset(
         "uu",
     }
 )
-# Errors that real code raises whatever a stand-in returned; the others may be the stand-in's doing.
-_CERTAIN = frozenset({"SyntaxError", "ImportError", "NameError", "OSError", "SystemExit"})
 
 
 @dataclass(frozen=True)
@@ -166,43 +162,31 @@ def install(archive: Path, target: Path, work: Path, python: str) -> None:
 
 
 def verify(
-    target: Path,
-    folder: Path,
-    module: str,
-    requirements: Sequence[Requirement],
-    tf_version: str | None,
-    python: str,
-    work: Path,
+    target: Path, folder: Path, module: str, requirements: Sequence[Requirement], tf_version: str | None
 ) -> Verified:
-    """Reads the installed trainer and imports its module in an interpreter that sees nothing but it.
+    """Reads the installed trainer and follows its imports. Nothing of it is run: a module may begin to train, or ask for
+    a variable that only the job has, as soon as it is imported.
 
     Args:
         target: Where the package is installed.
         folder: The trainer's sources, for hints.
-        module: The module the job runs; it is imported, not run.
+        module: The module the job runs.
         requirements: What the package declares.
         tf_version: TensorFlow of the image, None if not known.
-        python: The interpreter to import with.
-        work: An empty folder for the child's files.
 
     Raises:
-        PackageError: The module cannot be imported, with the trainer's own line.
+        PackageError: What the module imports is not there, or does not parse, with the trainer's own line.
     """
     source = read(target, module)
     for problem in source.problems:
         place = f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: " if problem.file else ""
         raise PackageError(f"{place}{problem.message}{_hint(folder, module)}")
-    _packages_have_init(target, folder, source)
-    supplied, declared = _third_party(source, folder, requirements, tf_version)
-    if source.work_at_import:
-        work_place = source.work_at_import[0]
-        warning = (
-            f"{work_place.file}:{work_place.line}: {work_place.text} runs when the module is imported, so the module was "
-            'read and not imported. Put that under if __name__ == "__main__":'
+    found = _third_party(source, folder, requirements, tf_version)
+    for place_of in source.undefined:
+        raise PackageError(
+            f"{place_of.file}:{place_of.line}: the name {place_of.text!r} is used and never defined or imported"
         )
-        return Verified(supplied, declared, (warning,))
-    warnings = _probe(target, folder, source, (*supplied, *declared), tf_version, python, work)
-    return Verified(supplied, declared, warnings)
+    return found
 
 
 def _hint(folder: Path, module: str) -> str:
@@ -210,23 +194,13 @@ def _hint(folder: Path, module: str) -> str:
     return f". {why}" if why else ""
 
 
-def _packages_have_init(target: Path, folder: Path, source: TrainerSource) -> None:
-    """Every package of the modules read has an `__init__.py`: the documented form of a source distribution."""
-    for file in source.files:
-        parts = file.split("/")[:-1]
-        for index in range(len(parts)):
-            package = "/".join(parts[: index + 1])
-            if not (target / package / "__init__.py").is_file():
-                raise PackageError(
-                    f"{package}/ has no __init__.py. Add an empty one: {file} is imported as part of that package"
-                )
-
-
 def _third_party(
     source: TrainerSource, folder: Path, requirements: Sequence[Requirement], tf_version: str | None
-) -> tuple[tuple[str, ...], tuple[str, ...]]:
+) -> Verified:
     """Top-level modules the image brings and those the requirements bring; PackageError for one named nowhere."""
     known = _declared_modules(requirements)
+    unsure = [item for item in requirements if not item.sure]
+    warnings: list[str] = []
     supplied: set[str] = set()
     declared: set[str] = set()
     for item in source.imports:
@@ -246,9 +220,14 @@ def _third_party(
             declared.add(top)
         elif _is_supplied(top, tf_version):
             supplied.add(top)
+        elif not item.caught and unsure and not _hint(folder, top):
+            url = unsure[0]
+            warnings.append(
+                f"{place}: imports {top}: whether {url.file}:{url.line} ({url.pin.lstrip('@ ')}) brings it is not known"
+            )
         elif not item.caught:
             raise PackageError(_named_nowhere(item, top, folder))
-    return tuple(sorted(supplied)), tuple(sorted(declared))
+    return Verified(tuple(sorted(supplied)), tuple(sorted(declared)), tuple(dict.fromkeys(warnings)))
 
 
 def _declared_modules(requirements: Sequence[Requirement]) -> frozenset[str]:
@@ -273,49 +252,6 @@ def _named_nowhere(item: Import, top: str, folder: Path) -> str:
     names = [distribution for distribution, modules in IMPORT_NAMES.items() if top in modules]
     name = names[0] if names else top.replace("_", "-")
     return f"{place}: imports {top}, which neither the image nor the requirements bring. Add {name} to requirements.txt"
-
-
-def _probe(
-    target: Path,
-    folder: Path,
-    source: TrainerSource,
-    stand_ins: Sequence[str],
-    tf_version: str | None,
-    python: str,
-    work: Path,
-) -> tuple[str, ...]:
-    result = work / "import.json"
-    order = {
-        "target": str(target),
-        "module": source.module,
-        "stand_ins": sorted(stand_ins),
-        "version": f"{tf_version or '2.17'}.0",
-        "result": str(result),
-    }
-    probe = Path(__file__).with_name("import_probe.py")
-    done = run(
-        [python, "-I", "-S", "-B", str(probe), json.dumps(order)],
-        cwd=work, home=work, timeout=IMPORT_TIMEOUT_S, what=f"importing {source.module}",
-    )  # fmt: skip
-    if not result.is_file():
-        raise PackageError(
-            f"importing {source.module} ended the interpreter (exit code {done.returncode}): {reason(done.stderr)}"
-        )
-    answer = json.loads(result.read_text(encoding="utf-8"))
-    if answer["ok"]:
-        return ()
-    file, line, text = answer["place"]
-    place = f"{file}:{line}: " if file else ""
-    shown = f"{place}{answer['type']}: {answer['message']}" + (f" in: {text.strip()}" if text else "")
-    certain = _CERTAIN & set(answer["kinds"]) and not (answer["starred"] and "NameError" in answer["kinds"])
-    if certain or not answer["used"]:
-        hint = _hint(folder, answer["name"]) if answer["type"] == "ModuleNotFoundError" and answer["name"] else ""
-        raise PackageError(f"{source.module} cannot be imported: {shown}{hint}")
-    warning = (
-        f"{source.module} was imported with stand-ins for {', '.join(answer['used'])}, and ended with {shown}. "
-        "That may be the stand-ins' doing: a rehearsal will tell"
-    )
-    return (warning,)
 
 
 def default_python() -> str:

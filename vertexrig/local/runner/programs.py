@@ -84,7 +84,8 @@ def prepare(
         return Program(command, tuple(pool.args), image=pool.image)
     raise JobFailedError(
         f"image {pool.image!r} cannot be run here: no Docker engine answers, and no entry of the image map fits it. "
-        f"Start Docker, or map the image to a folder and an entry point under local: images: in the project file"
+        f"Start Docker, or map the image to a folder and an entry point under local: images: in the project file; "
+        f"`vertexrig check FILE --trainer FOLDER`, with the folder of its Dockerfile, prints the lines to put there"
     )
 
 

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Iterator
+from dataclasses import replace
 
 from vertexrig.package.source.flags import (
     Collector,
+    commands_of,
     constant,
     full_name,
     keywords_of,
@@ -14,6 +16,7 @@ from vertexrig.package.source.flags import (
     truth,
     unpacks,
 )
+from vertexrig.package.source.groups import app_commands, click_commands, click_owners, required_group
 from vertexrig.package.source.model import DYNAMIC, Flag
 from vertexrig.package.source.names import Call, Module, dotted, last_name
 
@@ -54,19 +57,30 @@ def read_click(found: Collector, call: Call) -> None:
             names=names,
             dest=plain[0] if plain else max(names, key=len).lstrip("-").replace("-", "_"),
             type="bool" if switch else kind,
-            required=truth(found, keywords.get("required"), call)
-            or (is_argument and default is None and "required" not in keywords),
+            required=click_owners(found, call) is not None
+            and (
+                truth(found, keywords.get("required"), call)
+                or (is_argument and default is None and "required" not in keywords)
+            ),
             has_default=default is not None,
             default=value,
             choices=_click_choices(found, call, keywords.get("type")),
-            action="store_true" if switch else "store",
+            action="count" if truth(found, keywords.get("count"), call) else "store_true" if switch else "store",
             nargs="dynamic" if "nargs" in keywords else None,
             takes_float_text={"int": False, "bool": False, DYNAMIC: None}.get(kind, True),
             parser="click",
             file=call.module.file,
             line=call.node.lineno,
+            commands=commands_of(click_owners(found, call)),
         )
     )
+
+
+def read_click_groups(found: Collector) -> None:
+    """The commands of click's groups."""
+    for path in click_commands(found.code):
+        found.commands[path] = None
+    found.command_required |= required_group(found.code)
 
 
 def _click_type(found: Collector, call: Call, keywords: dict[str, ast.expr]) -> str:
@@ -104,6 +118,11 @@ def read_typer(found: Collector, module: Module) -> None:
     if not any(target.split(".")[0] == "typer" for target in module.aliases.values()):
         return
     found.parsers.add("typer")
+    commands = app_commands(module)
+    for paths in commands.values():
+        for path in paths or ():
+            found.commands[path] = None
+            found.command_required = True
     for name, node in module.definitions.items():
         if isinstance(node, ast.ClassDef):
             continue
@@ -117,7 +136,11 @@ def read_typer(found: Collector, module: Module) -> None:
             if full_name(call.node.func, module) == "typer.run"
         )
         if decorated or run:
-            found.flags += _typer_flags(node, module)
+            own = commands.get(name, ())
+            found.flags += (
+                replace(flag, commands=own, required=flag.required and own is not None)
+                for flag in _typer_flags(node, module)
+            )
 
 
 def _typer_flags(node: ast.FunctionDef | ast.AsyncFunctionDef, module: Module) -> Iterator[Flag]:

@@ -1,4 +1,4 @@
-"""The command line a trainer declares, over all parsers that are read: the join of `flags` and `clicks`."""
+"""The command line a trainer declares, over all parsers that are read: the join of `flags`, `clicks` and `records`."""
 
 from __future__ import annotations
 
@@ -6,12 +6,13 @@ import ast
 from collections.abc import Callable
 from dataclasses import dataclass, replace
 
-from vertexrig.package.source.clicks import read_click, read_typer
+from vertexrig.package.source.clicks import read_click, read_click_groups, read_typer
 from vertexrig.package.source.flags import (
     Collector,
     full_name,
     read_absl,
     read_absl_required,
+    read_add_parser,
     read_argument,
     read_handed_parser,
     read_parse,
@@ -22,21 +23,29 @@ from vertexrig.package.source.flags import (
 )
 from vertexrig.package.source.model import Flag, Problem
 from vertexrig.package.source.names import Call, Code, Module, last_name
+from vertexrig.package.source.records import merged, read_record_call, read_record_classes
 
-# Command lines that derive their flags from signatures or data classes: what they accept is not declared call by call.
-_UNREAD_PARSERS = {
-    "fire": "Fire",
-    "tyro": "cli",
-    "simple_parsing": "ArgumentParser",
-    "jsonargparse": "ArgumentParser",
-    "transformers": "HfArgumentParser",
-    "hydra": "main",
-    "docopt": "docopt",
-    "plac": "call",
-    "defopt": "run",
-    "tap": "Tap",
+# Command lines that are not declared call by call, nor by fields in the source: what they accept is not read.
+_UNREAD = {
+    "hydra.main": "hydra",
+    "docopt.docopt": "docopt",
+    "plac.call": "plac",
+    "defopt.run": "defopt",
+    "jsonargparse.ArgumentParser": "jsonargparse",
+    "lightning.pytorch.cli.LightningCLI": "jsonargparse",
+    "pytorch_lightning.cli.LightningCLI": "jsonargparse",
+    "pytorch_lightning.utilities.cli.LightningCLI": "jsonargparse",
+    "cyclopts.App": "cyclopts",
+    "cyclopts.run": "cyclopts",
+    "ml_collections.config_flags.DEFINE_config_file": "config_flags",
+    "ml_collections.config_flags.config_flags.DEFINE_config_file": "config_flags",
+    "pyrallis.wrap": "pyrallis",
+    "draccus.wrap": "draccus",
+    "configargparse.ArgParser": "configargparse",
+    "configargparse.ArgumentParser": "configargparse",
+    "configargparse.get_argument_parser": "configargparse",
 }
-_UNREAD = {f"{package}.{name}" for package, name in _UNREAD_PARSERS.items()}
+"""A call's full name, and the library it belongs to."""
 _READERS: dict[str, Callable[[Collector, Call], None]] = {
     "add_argument": read_argument,
     "parse_known_args": read_parse_known,
@@ -45,6 +54,7 @@ _READERS: dict[str, Callable[[Collector, Call], None]] = {
     "ArgumentParser": read_parser,
     "set_defaults": read_set_defaults,
     "add_subparsers": read_subparsers,
+    "add_parser": read_add_parser,
     "mark_flag_as_required": read_absl_required,
     "mark_flags_as_required": read_absl_required,
     "option": read_click,
@@ -62,6 +72,8 @@ class FlagSet:
         tolerates_unknown: Whether unknown flags are ignored (`parse_known_args` and its like).
         abbreviations: Whether argparse takes unambiguous beginnings of long flags.
         unread: Declarations that could not be read: other flags may exist.
+        commands: Paths of the sub-commands.
+        command_required: Whether one has to be given.
     """
 
     flags: tuple[Flag, ...]
@@ -69,6 +81,8 @@ class FlagSet:
     tolerates_unknown: bool
     abbreviations: bool
     unread: tuple[Problem, ...]
+    commands: tuple[str, ...] = ()
+    command_required: bool = False
 
 
 def collect(code: Code) -> FlagSet:
@@ -77,26 +91,36 @@ def collect(code: Code) -> FlagSet:
     for call in code.calls:
         name = last_name(call.node.func)
         reader = _READERS.get(name)
-        if reader is not None:
+        unread = _UNREAD.get(full_name(call.node.func, call.module))
+        if unread is not None:
+            found.parsers.add(unread)
+            found.skip(call, f"flags made by {unread} are not read")
+        elif reader is not None:
             reader(found, call)
-        else:
+        elif not read_record_call(found, call):
             read_handed_parser(found, call)
-        if name.startswith("DEFINE_"):
+        if name.startswith("DEFINE_") and unread is None:
             read_absl(found, call, name.removeprefix("DEFINE_"))
-        elif full_name(call.node.func, call.module) in _UNREAD:
-            parser = full_name(call.node.func, call.module).split(".")[0]
-            found.parsers.add(parser)
-            found.skip(call, f"flags made by {parser} are not read")
+    read_click_groups(found)
     for module in code.modules:
         read_typer(found, module)
+        read_record_classes(found, module)
         _argv(found, module)
-    flags = tuple(_finished(flag, found) for flag in found.flags)
-    return FlagSet(flags, frozenset(found.parsers), found.tolerates_unknown, found.abbreviations, tuple(found.unread))
+    if found.subparsers.used and not found.commands:
+        found.skip(found.code.callers("add_subparsers")[0], "the sub-commands are not written here")
+    flags = tuple(_finished(flag, found) for flag in merged(found.flags))
+    return FlagSet(
+        flags, frozenset(found.parsers), found.tolerates_unknown, found.abbreviations, tuple(found.unread),
+        tuple(found.commands), found.command_required,
+    )  # fmt: skip
 
 
 def _finished(flag: Flag, found: Collector) -> Flag:
     if flag.parser == "absl" and flag.dest in found.required:
         return replace(flag, required=True)
+    if flag.parser == "argparse" and {"jsonargparse", "configargparse"} & found.parsers:
+        # A file may give what is required, and values are read by the type, `false` of a bool too.
+        return replace(flag, required=False, parser="jsonargparse")
     if flag.parser == "argparse" and flag.dest in found.defaulted:
         return replace(flag, has_default=True)
     return flag

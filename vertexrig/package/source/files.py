@@ -60,9 +60,9 @@ class Tree:
         return path in self._files if self._folder is None else (self._folder / path).is_file()
 
     def find(self, module: str) -> str | None:
-        """The file of a dotted module name: `a/b.py` or `a/b/__init__.py`."""
+        """The file of a dotted module name: `a/b.py` or `a/b/__init__.py`. `python -m` finds `my-job.py`, too."""
         parts = module.split(".")
-        if not all(part.isidentifier() for part in parts):
+        if not all(part.replace("-", "_").isidentifier() for part in parts):
             return None
         stem = "/".join(parts)
         for root in self._roots:

@@ -7,6 +7,7 @@ import builtins
 
 from vertexrig.package.source.model import DYNAMIC, WITHOUT_VALUE, Flag, Problem
 from vertexrig.package.source.names import Call, Code, FunctionNode, Module, Scope, dotted, last_name
+from vertexrig.package.source.subcommands import ROOT, Owners, Parsers
 
 _ABSL_TYPES = {
     "string": "str",
@@ -25,6 +26,10 @@ _ABSL_TYPES = {
 }
 
 
+_TAKE_PARSERS = frozenset({"add_parser", "print", "help", "append"})
+"""Calls that are given a parser and add no flag to it."""
+
+
 class Collector:
     """What the readers of one trainer's calls have found so far."""
 
@@ -38,6 +43,9 @@ class Collector:
         self.own = {name for module in code.modules for name in module.definitions}
         self.required: set[str] = set()
         self.defaulted: set[str] = set()
+        self.commands: dict[str, None] = {}
+        self.command_required = False
+        self.subparsers = Parsers(code)
 
     def skip(self, call: Call, why: str) -> None:
         """Notes a declaration that cannot be read."""
@@ -153,6 +161,8 @@ def _argparse_flag(found: Collector, call: Call, names: tuple[str, ...], keyword
         if positional
         else truth(found, keywords.get("required"), call)
     )
+    commands = commands_of(found.subparsers.owners(call)) if found.subparsers.used else ()
+    required = required and commands is not None
     action = _action(found, keywords.get("action"), call)
     if action in WITHOUT_VALUE:
         kind, float_text = "bool" if "store_" in action or action == "BooleanOptionalAction" else kind, None
@@ -170,7 +180,13 @@ def _argparse_flag(found: Collector, call: Call, names: tuple[str, ...], keyword
         parser="argparse",
         file=call.module.file,
         line=call.node.lineno,
+        commands=commands,
     )
+
+
+def commands_of(owners: Owners) -> tuple[str, ...] | None:
+    """What `Flag.commands` holds for the parsers that a flag is declared with."""
+    return None if owners is None else () if ROOT in owners else tuple(sorted(owners))
 
 
 def _action(found: Collector, node: ast.expr | None, call: Call) -> str:
@@ -308,6 +324,8 @@ def read_handed_parser(found: Collector, call: Call) -> None:
     """A parser handed to a function of another package, which may add flags to it."""
     if isinstance(call.node.func, ast.Name) and hasattr(builtins, call.node.func.id):
         return
+    if last_name(call.node.func) in _TAKE_PARSERS:
+        return
     for argument in call.node.args:
         made = _single_binding(argument.id, call.scope) if isinstance(argument, ast.Name) else None
         if isinstance(made, ast.Call) and _makes_parser(made) and last_name(call.node.func) not in found.own:
@@ -323,7 +341,18 @@ def read_set_defaults(found: Collector, call: Call) -> None:
 
 
 def read_subparsers(found: Collector, call: Call) -> None:
-    found.skip(call, "sub-commands: which flags are valid depends on the command")
+    """`add_subparsers(...)`: argparse asks for a command only with required=True."""
+    found.parsers.add("argparse")
+    found.command_required |= truth(found, keywords_of(call).get("required"), call)
+
+
+def read_add_parser(found: Collector, call: Call) -> None:
+    """One sub-command of argparse."""
+    paths = found.subparsers.paths(call) if found.subparsers.used else None
+    if paths is None:
+        found.skip(call, "the name of this sub-command is not a plain text")
+    for path in sorted(paths or ()):
+        found.commands[path] = None
 
 
 # absl

@@ -43,9 +43,10 @@ class Flag:
         action: `store`, `store_true`, `store_false`, `BooleanOptionalAction`, `append`, ..., or `dynamic`.
         nargs: As declared (`"?"`, `"*"`, `"+"`, `"2"`), `dynamic`, or None.
         takes_float_text: Whether the text `128.0` is accepted; None if that cannot be told.
-        parser: `argparse`, `absl`, `click` or `typer`.
+        parser: `argparse`, `absl`, `click`, `typer`, or the library that makes flags of fields (`tap`, `tyro`, ...).
         file: File of the declaration, relative to the trainer's folder.
         line: Its line, counted from 1.
+        commands: The sub-commands it belongs to; empty: the program itself; None: that cannot be told.
     """
 
     names: tuple[str, ...]
@@ -61,6 +62,7 @@ class Flag:
     parser: str = "argparse"
     file: str = ""
     line: int = 0
+    commands: tuple[str, ...] | None = ()
 
     @property
     def positional(self) -> bool:
@@ -137,6 +139,27 @@ class Import:
 
 
 @dataclass(frozen=True)
+class Save:
+    """One place where a model is saved.
+
+    Args:
+        kind: `save` (of a Keras model) or `ModelCheckpoint`.
+        ending: What the path ends with; empty for a folder that the environment names, None if that is not plain.
+        weights_only: `save_weights_only=True`.
+        save_format: Whether `save_format=` is given.
+        file: Where, relative to the trainer's folder.
+        line: Its line, counted from 1.
+    """
+
+    kind: str
+    ending: str | None
+    weights_only: bool
+    save_format: bool
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
 class TrainerSource:
     """What was read of one trainer. Every `file` is relative to its folder.
 
@@ -148,6 +171,14 @@ class TrainerSource:
         parsers: Command-line parsers used; empty: the trainer reads no arguments, and any argument is ignored.
         tolerates_unknown: Unknown flags are ignored instead of ending the trainer.
         abbreviations: argparse takes an unambiguous beginning of a long flag (`allow_abbrev`, its default).
+        commands: Paths of the sub-commands: `train`, one within another `data prepare`.
+        command_required: Whether the program stops without one.
+        command: The one chosen, see `vertexrig.package.source.choose`; empty if none is.
+        command_unknown: The word in its place that is no sub-command.
+        leading: Arguments that the image's entry point gives before the job's own.
+        base_image: The image that the container's own starts from; empty if that is not known.
+        drops_args: An ENTRYPOINT in shell form, which starts the program without the job's args.
+        args_replace: A CMD without an ENTRYPOINT, which the job's args take the place of.
         metrics: Reports through cloudml-hypertune.
         strategies: tf.distribute strategies made.
         keras: Which Keras is used, of `keras` (version 3), `tf_keras` (version 2) and `tf.keras` (what
@@ -156,8 +187,11 @@ class TrainerSource:
         environment: Names of environment variables that stand in the source (`AIP_MODEL_DIR`, ...), with a place.
         environment_needed: Of these, the ones whose absence would end the trainer (`os.environ["TF_CONFIG"]`).
         environment_complete: False if names are put together while running (`f"AIP_{kind}_DIR"`).
+        saves: Where a model is saved.
+        tells_chief: Whether the source tells the chief from other workers.
+        names_bucket: Whether a place in Cloud Storage stands in the source.
         imports: Every import of the modules read.
-        work_at_import: Calls that would begin the work if the entry module were only imported.
+        undefined: Names that are used when a module is imported, and that nothing in it binds.
         problems: What could not be read.
     """
 
@@ -168,6 +202,14 @@ class TrainerSource:
     parsers: frozenset[str] = frozenset()
     tolerates_unknown: bool = False
     abbreviations: bool = True
+    commands: tuple[str, ...] = ()
+    command_required: bool = False
+    command: str = ""
+    command_unknown: str = ""
+    leading: tuple[str, ...] = ()
+    base_image: str = ""
+    drops_args: Place | None = None
+    args_replace: Place | None = None
     metrics: tuple[Metric, ...] = ()
     strategies: tuple[Strategy, ...] = ()
     keras: dict[str, Place] = field(default_factory=dict)
@@ -175,8 +217,11 @@ class TrainerSource:
     environment: dict[str, Place] = field(default_factory=dict)
     environment_needed: dict[str, Place] = field(default_factory=dict)
     environment_complete: bool = True
+    saves: tuple[Save, ...] = ()
+    tells_chief: bool = False
+    names_bucket: bool = False
     imports: tuple[Import, ...] = ()
-    work_at_import: tuple[Place, ...] = ()
+    undefined: tuple[Place, ...] = ()
     problems: tuple[Problem, ...] = ()
 
     @property
@@ -220,6 +265,20 @@ class TrainerSource:
             and any(option.startswith(wanted) for option in flag.names)
         ]
         return begun[0] if len(begun) == 1 else None
+
+    def cluster(self, word: str) -> list[tuple[Flag, str | None]]:
+        """The flags of a word such as `-vv` or `-b32`, each with its value; empty if it is no such word."""
+        found: list[tuple[Flag, str | None]] = []
+        rest = word[1:] if word.startswith("-") and not word.startswith("--") else ""
+        while rest:
+            flag = next((flag for flag in self.flags if f"-{rest[0]}" in flag.names), None)
+            if flag is None or flag.takes_value is None:
+                return []
+            if flag.takes_value:
+                return [*found, (flag, rest[1:] or None)]
+            found.append((flag, None))
+            rest = rest[1:]
+        return found
 
     def accepts(self, name: str) -> bool | None:
         """Whether passing `--name` is harmless; None if the source does not say."""

@@ -29,6 +29,8 @@ from vertexrig.package.source.model import (
 )
 from vertexrig.package.source.names import Code, Imported, Module, dotted, last_name, walk
 from vertexrig.package.source.runs import Runs
+from vertexrig.package.source.saving import remote, saves, tells_chief
+from vertexrig.package.source.unbound import undefined
 
 __all__ = ["read"]
 
@@ -47,10 +49,6 @@ STRATEGIES = {
 MAX_MODULES = 500
 _VARIABLE = re.compile(r"(AIP|CLOUD_ML|TF|KERAS|KERASTUNER|CLUSTER|TPU)_[A-Z0-9_]+")
 _METRIC_FILE = re.compile(r"hypertune/output\.metrics|CLOUD_ML_HP_METRIC_FILE")
-# Calls that begin the work when a module is only imported. Own functions by these names count, and these methods of anything.
-_WORK_NAMES = frozenset({"main", "train", "train_and_evaluate", "run", "run_experiment", "fit", "task", "start"})
-_WORK_METHODS = frozenset({"fit", "parse_args", "parse_known_args", "train", "train_and_evaluate", "minimize"})
-_WORK_FULL = frozenset({"absl.app.run", "tf.app.run", "typer.run", "fire.Fire", "sys.exit", "exit", "quit"})
 
 
 def read(source: Path | str, module: str | None = None) -> TrainerSource:
@@ -64,6 +62,18 @@ def read(source: Path | str, module: str | None = None) -> TrainerSource:
         What was found; `problems` says what could not be read.
     """
     tree, entry_file, problems = open_tree(Path(source))
+    return read_tree(tree, entry_file, module, problems)
+
+
+def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: list[Problem]) -> TrainerSource:
+    """Like `read`, for files that were found already.
+
+    Args:
+        tree: Where modules are looked up.
+        entry_file: The file that is run, None if a module is.
+        module: The entry module, None if a file is run.
+        problems: What went wrong so far.
+    """
     try:
         modules = _load(tree, entry_file, module, problems)
     except OSError as error:
@@ -84,6 +94,8 @@ def read(source: Path | str, module: str | None = None) -> TrainerSource:
         parsers=flags.parsers,
         tolerates_unknown=flags.tolerates_unknown,
         abbreviations=flags.abbreviations,
+        commands=flags.commands,
+        command_required=flags.command_required,
         metrics=tuple(_metrics(code, runs)),
         strategies=tuple(_strategies(code)),
         keras=keras,
@@ -91,8 +103,11 @@ def read(source: Path | str, module: str | None = None) -> TrainerSource:
         environment=environment,
         environment_needed=_needed(runs, environment),
         environment_complete=complete,
+        saves=tuple(saves(code)),
+        tells_chief=tells_chief(code),
+        names_bucket=remote(code),
         imports=tuple(_imports(code, tree)),
-        work_at_import=tuple(_work_at_import(modules[0])),
+        undefined=tuple(undefined(code)),
         problems=tuple(problems),
     )
 
@@ -271,6 +286,7 @@ def _environment(code: Code) -> tuple[dict[str, Place], bool]:
 def _imports(code: Code, tree: Tree) -> list[Import]:
     found: dict[Import, None] = {}
     owned: dict[str, bool] = {}
+    moved = any(dotted(call.node.func).endswith((".path.insert", ".path.append", ".addsitedir")) for call in code.calls)
     for module in code.modules:
         for item in module.imports:
             top = item.module.split(".")[0]
@@ -281,8 +297,10 @@ def _imports(code: Code, tree: Tree) -> list[Import]:
             kind = "own" if owned[top] else "stdlib" if top in sys.stdlib_module_names else "other"
             name = item.module
             if kind == "own" and (absent := _absent(code, tree, item)):
-                kind, name = "missing", absent
-            found[Import(name, module.file, item.line, kind, item.caught, item.at_import)] = None
+                # A folder without __init__.py, such as examples/tensorflow, gives way to an installed package of its name.
+                kind, name = ("missing", absent) if tree.find(top) else ("other", name)
+            caught = item.caught or (moved and kind == "missing")  # it may be on a path that the trainer adds
+            found[Import(name, module.file, item.line, kind, caught, item.at_import)] = None
     return list(found)
 
 
@@ -303,19 +321,3 @@ def _absent(code: Code, tree: Tree, item: Imported) -> str:
     open_ended = open_ended or any(last_name(call.node.func) in {"globals", "vars", "exec"} for call in owner.calls)
     known = item.name in owner.scope.names or item.name.startswith("__")
     return "" if known or open_ended else full
-
-
-def _work_at_import(module: Module) -> list[Place]:
-    """Statements of the entry module, outside functions and the `__main__` guard, that would start the training."""
-    found: list[Place] = []
-    for call in module.calls:
-        if not call.at_import:
-            continue
-        full = dotted(call.node.func)
-        head, _, rest = full.partition(".")
-        absolute = ".".join(part for part in (module.aliases.get(head, head), rest) if part)
-        own = isinstance(call.node.func, ast.Name) and full in module.definitions and full in _WORK_NAMES
-        method = isinstance(call.node.func, ast.Attribute) and call.node.func.attr in _WORK_METHODS
-        if own or method or absolute in _WORK_FULL:
-            found.append(Place(module.file, call.node.lineno, f"{full}()"))
-    return found

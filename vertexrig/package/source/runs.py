@@ -75,7 +75,7 @@ class Runs:
     def needed(self, names: Collection[str]) -> dict[str, tuple[str, int]]:
         """Those of the environment variables whose absence would end the trainer, with file and line.
 
-        They are looked up as `os.environ[name]` and in no other way, and a KeyError is not caught.
+        They are looked up as `os.environ[name]` and in no other way, in no branch, and a KeyError is not caught.
         """
         candidates: dict[str, list[tuple[Module, ast.Subscript]]] = {}
         other: set[str] = set()
@@ -95,8 +95,35 @@ class Runs:
         return {
             name: (places[0][0].file, places[0][1].lineno)
             for name, places in candidates.items()
-            if name not in other and not any(self._caught(node, module) for module, node in places)
+            if name not in other
+            and not any(self._caught(node, module) for module, node in places)
+            and not all(self._branched(node, module) for module, node in places)
         }
+
+    def _branched(self, node: ast.AST, module: Module, depth: int = 0) -> bool:
+        """Whether a node is reached in some runs only: behind an if, or in a function that is only called so."""
+        parents = self._parents_of(module)
+        here: ast.AST = node
+        while (parent := parents.get(id(here))) is not None:
+            if (
+                isinstance(parent, (ast.If, ast.IfExp, ast.While))
+                and here is not parent.test
+                and not _is_main(parent.test)
+            ):
+                return True
+            if isinstance(parent, ast.match_case) or (isinstance(parent, ast.BoolOp) and here is not parent.values[0]):
+                return True
+            if isinstance(parent, ast.Lambda):
+                return True
+            if isinstance(parent, _FUNCTIONS) and here in parent.body:
+                owner = parents.get(id(parent))
+                in_class = isinstance(owner, ast.ClassDef) and parent.name == "__init__"
+                calls = self._code.callers(owner.name if in_class and isinstance(owner, ast.ClassDef) else parent.name)
+                if depth > _MAX_DEPTH or not calls or _ends_before(parent, here):
+                    return True
+                return all(self._branched(call.node, call.module, depth + 1) for call in calls)
+            here = parent
+        return False
 
     def _caught(self, node: ast.AST, module: Module) -> bool:
         parents = self._parents_of(module)
@@ -107,6 +134,20 @@ class Runs:
                 return True
             here = parent
         return False
+
+
+def _is_main(test: ast.expr) -> bool:
+    return any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(test))
+
+
+def _ends_before(function: ast.FunctionDef | ast.AsyncFunctionDef, statement: ast.AST) -> bool:
+    """Whether a branch before a function's statement may return: `if not distributed: return`."""
+    for node in function.body:
+        if node is statement:
+            return False
+        if isinstance(node, ast.If) and any(isinstance(part, (ast.Return, ast.Raise)) for part in ast.walk(node)):
+            return True
+    return False
 
 
 def _catches(handler: ast.ExceptHandler) -> bool:

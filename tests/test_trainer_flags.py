@@ -1,0 +1,132 @@
+"""Trainers' command lines as the users of each flag library write them: what the checks then say of a job."""
+
+from __future__ import annotations
+
+from datetime import date
+from pathlib import Path
+
+import pytest
+
+from vertexrig import checks, spec
+from vertexrig.catalog import load
+from vertexrig.finding import Severity
+from vertexrig.package.source import read
+from vertexrig.package.source.cache import decode, encode
+from vertexrig.package.source.model import TrainerSource
+
+FLAGS = Path(__file__).parent / "trainers" / "flags"
+RULES = {
+    "argument-unknown", "argument-required", "argument-parse", "flag-takes-no-value", "boolean-flag", "sub-command",
+    "flags-unread", "trainer-unreadable", "trainer-module",
+}  # fmt: skip
+
+
+def job(args: list[str]) -> spec.Document:
+    program = {"executorImageUri": "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest", "args": args}
+    program |= {"packageUris": ["gs://b/p.tar.gz"], "pythonModule": ""}
+    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "pythonPackageSpec": program}
+    return spec.from_data({"workerPoolSpecs": [pool]})
+
+
+def said(name: str, args: str) -> dict[str, Severity]:
+    trainer = read(FLAGS / f"{name}.py")
+    found = checks.check(job(args.split()), checks.Context(load(), today=date(2026, 7, 1), trainer=trainer))
+    return {f"{one.id}: {one.message}": one.severity for one in found if one.id in RULES}
+
+
+@pytest.mark.parametrize(
+    ("name", "args"),
+    [
+        ("argparse_commands", "train --data=x --epochs=2 --units=8"),
+        ("argparse_commands", "--seed=1 fit --data=x --epochs 2 --units=8 -vv -q -n5"),
+        ("argparse_commands", "--seed 1 export --data=x --format=h5 -vvq -qn 5"),
+        ("argparse_commands", "tools clean --force"),
+        ("click_commands", "train-model --epochs=2"),
+        ("click_commands", "-vv save --format=h5"),
+        ("click_commands", "data prepare --source=x"),
+        ("typer_commands", "train --epochs=2"),
+        ("typer_commands", "--verbose save --format=h5"),
+        ("typer_commands", "tools clean --force"),
+        ("tap_fields", "--data_path=x --epochs=2 --augment --keep --optimizer=sgd --layers 8 4 -b 16"),
+        ("transformers_fields", "--model_name=x --max-length=8 --no_shuffle --splits a b"),
+        ("simple_parsing_fields", "--data=x --fast --optimizer=sgd --seed=2"),
+        ("tyro_fields", "--data-dir=x --no-amp --optimizer.learning-rate=0.2"),
+        ("jsonargparse_function", "--data=x --epochs=2 --amp=false"),
+        ("jsonargparse_function", "--config=a.yaml"),
+        ("pydantic_fields", "--epochs=2 --data-dir=x --optimizer.lr=0.1 --amp=true --width=2"),
+        ("fire_function", "--data=x --epochs=2 --amp"),
+        ("fire_function", "x 2"),
+    ],
+)
+def test_what_the_program_takes_is_no_finding(name: str, args: str) -> None:
+    """Only the chosen command's flags are required, `-vv` counts, and each library's own spellings are known."""
+    assert said(name, args) == {}
+
+
+@pytest.mark.parametrize(
+    ("name", "args", "words"),
+    [
+        ("argparse_commands", "train --data=x --epochs=2", "argument-required: the trainer requires --units"),
+        ("argparse_commands", "export --data=x --format=h5 --epochs=2", "argument-unknown: the trainer has no flag --epochs"),
+        ("argparse_commands", "export --data=x --format=onnx", "argument-parse: --format is 'onnx'"),
+        ("argparse_commands", "trian --data=x", "sub-command: the trainer has no sub-command 'trian'"),
+        ("argparse_commands", "--seed=1", "sub-command: the trainer needs a sub-command"),
+        ("argparse_commands", "tools clean --data=x", "argument-unknown: the trainer has no flag --data"),
+        ("argparse_commands", "train --data=x --epochs=2 --units=8 -nx", "argument-parse: -n is 'x'"),
+        ("click_commands", "save", "argument-required: the trainer requires --format"),
+        ("click_commands", "save --format=h5 --epochs=2", "argument-unknown: the trainer has no flag --epochs"),
+        ("typer_commands", "train", "argument-required: the trainer requires --epochs"),
+        ("tap_fields", "--epochs=2", "argument-required: the trainer requires --data_path"),
+        ("tap_fields", "--data_path=x --epochs=two", "argument-parse: --epochs is 'two'"),
+        ("tap_fields", "--data_path=x --augment=true", "flag-takes-no-value: --augment"),
+        ("tap_fields", "--data_path=x --optimizer=rms", "argument-parse: --optimizer is 'rms'"),
+        ("tap_fields", "--data_path=x --rate=1", "argument-unknown: the trainer has no flag --rate"),
+        ("transformers_fields", "--max_length=8", "argument-required: the trainer requires --model_name"),
+        ("transformers_fields", "--model_name=x --lr=1", "argument-unknown: the trainer has no flag --lr"),
+        ("simple_parsing_fields", "--fast", "argument-required: the trainer requires --data"),
+        ("simple_parsing_fields", "--data=x --optimizer=rms", "argument-parse: --optimizer is 'rms'"),
+        ("tyro_fields", "--data-dir=x --lr=1", "argument-unknown: the trainer has no flag --lr"),
+        ("jsonargparse_function", "--data=x --epochs=two", "argument-parse: --epochs is 'two'"),
+        ("pydantic_fields", "--lr=1", "argument-unknown: the trainer has no flag --lr"),
+        ("pydantic_environment", "--epochs=1", "argument-unknown: the trainer reads no arguments"),
+        ("fire_function", "--epochs=2", "argument-required: the trainer requires --data"),
+        ("fire_function", "--data=x --lrate=2", "argument-unknown: the trainer has no flag --lrate"),
+    ],
+)  # fmt: skip
+def test_what_the_program_refuses_is_found(name: str, args: str, words: str) -> None:
+    """One finding, with the right words."""
+    found = said(name, args)
+    assert len(found) == 1 and next(iter(found)).startswith(words), found
+
+
+@pytest.mark.parametrize("name", ["jsonargparse_parser", "hydra_main"])
+def test_what_cannot_be_read_is_said_once_and_held_against_nothing(name: str) -> None:
+    """Flags of a library that is not read: one line of severity info, and no finding on any argument."""
+    found = said(name, "--anything=1 --amp=false")
+    assert list(found.values()) == [Severity.INFO] and next(iter(found)).startswith("flags-unread: ")
+
+
+@pytest.mark.parametrize("file", sorted(FLAGS.glob("*.py")), ids=lambda file: file.stem)
+def test_what_was_read_is_kept_whole(file: Path) -> None:
+    """The cache gives back what the reader found, sub-commands included."""
+    found = read(file)
+    assert found.problems == () and decode(TrainerSource, encode(found)) == found
+
+
+@pytest.mark.parametrize(
+    "code",
+    [
+        "def mk():\n  return mk()\np = mk()\nargparse.ArgumentParser(parents=[p])\n",
+        "def f(p):\n" + "  f(p)\n" * 8 + "  p.add_argument('--x')\nf(f)\n",
+        "class A(B, B): x: int\nclass B(A, A): y: A\nfrom tap import Tap\nclass C(A, Tap): z: 'C'\nC()\n",
+        "import tyro\nclass A:\n  a: 'A'\n  b: 'list[A]'\n  c: 'A | None'\ntyro.cli(A)\n",
+        "import click\n@g.command()\ndef g(): pass\n@g.group()\ndef h(): pass\nh.add_command(h)\n",
+        "import typer\na = typer.Typer()\na.add_typer(a, name=1)\n@a.command(*x)\ndef f(): pass\n",
+    ],
+)
+def test_code_that_leads_in_circles_is_given_up(tmp_path: Path, code: str) -> None:
+    """Functions, classes and groups that refer to themselves end the search, not the reader."""
+    (tmp_path / "task.py").write_text(
+        f"import argparse\nparser = argparse.ArgumentParser()\nsub = parser.add_subparsers()\n{code}"
+    )
+    assert read(tmp_path / "task.py").problems == ()

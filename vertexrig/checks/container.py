@@ -1,0 +1,85 @@
+"""What a Dockerfile says of the program against the job: whether args reach it, and whether --trainer applies."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+
+from vertexrig.checks._arguments import trainer_pools
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.sources import CONTAINER_SETTINGS, join
+from vertexrig.finding import Severity
+from vertexrig.package.source import program
+from vertexrig.spec.document import Document, Pool
+
+_SHELL = re.compile(r"(?:.*/)?(?:ba|da|z|a)?sh")
+_DOCKER = "Dockerfile reference, ENTRYPOINT and CMD (docs.docker.com, read 2026-11-21)"
+
+
+def _given(document: Document, pool: Pool) -> str:
+    """What the job passes to a pool's program, in words; empty if it passes nothing."""
+    if pool.args:
+        return f"args ({pool.args[0][:60]}{', …' if len(pool.args) > 1 else ''})"
+    return "the study's parameters" if (document.study or {}).get("parameters") else ""
+
+
+def _pools(document: Document, context: Context) -> list[Pool]:
+    pools = trainer_pools(document, context.trainer) if context.trainer is not None else []
+    return [pool for pool in pools if pool.container is not None and not pool.container.get("command")]
+
+
+def trainer_unused(document: Document, context: Context) -> Iterator[Problem]:
+    """The trainer that was named is what the job runs."""
+    if context.trainer_unused:
+        pool = next((pool for pool in document.pools if not pool.empty), None)
+        path = pool.program_path if pool is not None else f"{document.job_path}workerPoolSpecs"
+        fix = "name the folder with the image's Dockerfile, write command: [python, -m, MODULE], or leave --trainer out"
+        yield Problem(path, f"--trainer cannot be held against this: {context.trainer_unused}", fix)
+
+
+def entrypoint_shell(document: Document, context: Context) -> Iterator[Problem]:
+    """An ENTRYPOINT that gets args is written in exec form."""
+    place = context.trainer.drops_args if context.trainer is not None else None
+    for pool in _pools(document, context)[:1] if place is not None else ():
+        given = _given(document, pool)
+        if given and place is not None:
+            message = (
+                f"{place.file}:{place.line}: ENTRYPOINT is in shell form, which starts the program without {given}"
+            )
+            yield Problem(
+                f"{pool.program_path}.args", message, 'write it as ENTRYPOINT ["python", "-m", "trainer.task"]'
+            )
+
+
+def args_replace_cmd(document: Document, context: Context) -> Iterator[Problem]:
+    """Args go to an image with an ENTRYPOINT."""
+    place = context.trainer.args_replace if context.trainer is not None else None
+    for pool in _pools(document, context)[:1] if place is not None else ():
+        given = _given(document, pool)
+        if given and place is not None and (not pool.args or pool.args[0].startswith("-")):
+            message = (
+                f"{place.file}:{place.line}: the image has a CMD and no ENTRYPOINT (nor has {place.text}), so {given} "
+                "would take the place of the program"
+            )
+            yield Problem(f"{pool.program_path}.args", message, "make the CMD an ENTRYPOINT, or give the job a command")
+
+
+def command_words(document: Document, context: Context) -> Iterator[Problem]:
+    """A command is a list of words, not a line for a shell."""
+    for pool in document.pools:
+        command = [str(word) for word in (pool.container or {}).get("command", ())]
+        words = command[0].split() if command else []
+        if len(words) > 1 and (program.find(words) is not None or _SHELL.fullmatch(words[0])):
+            message = f"{command[0][:80]!r} is one word for the container: there is no program of that name"
+            fix = f"write command: [{', '.join(words)}]"
+            yield Problem(f"{pool.program_path}.command", message, fix)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("command-words", Severity.ERROR, "A command is a list of words.", join(_DOCKER, CONTAINER_SETTINGS), command_words),
+    Rule("trainer-unused", Severity.ERROR, "The trainer named with --trainer is what the job runs.",
+         CONTAINER_SETTINGS, trainer_unused),
+    Rule("entrypoint-shell", Severity.ERROR, "An ENTRYPOINT that gets args is in exec form.", _DOCKER, entrypoint_shell),
+    Rule("args-replace-cmd", Severity.ERROR, "Args go to an image with an ENTRYPOINT.",
+         join(_DOCKER, CONTAINER_SETTINGS), args_replace_cmd),
+)  # fmt: skip

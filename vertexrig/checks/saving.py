@@ -1,0 +1,65 @@
+"""Where a trainer saves: what Keras 3 refuses, and several workers that write to one place."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vertexrig.checks import strategy
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.sources import DISTRIBUTED, PRACTICE, join
+from vertexrig.finding import Severity
+from vertexrig.package.source.model import Save
+from vertexrig.spec.document import Document
+
+_KERAS = "Keras 3.15.1, saving_api.py and model_checkpoint.py, read 2026-11-21"
+
+
+def keras_3_saving(document: Document, context: Context) -> Iterator[Problem]:
+    """A model is saved in a way that the Keras of the image takes."""
+    found = strategy.keras_of(document, context)
+    if found is None or context.trainer is None:
+        return
+    pool, image, certain = found
+    for save in context.trainer.saves:
+        reason = _refused(save)
+        if reason:
+            message = f"{save.file}:{save.line}: {reason} under Keras 3 ({image})"
+            fix = "save to a file that ends in .keras, use model.export(folder) for a SavedModel, or use tf_keras"
+            yield Problem(pool.program_path, message, fix, None if certain else Severity.WARNING)
+
+
+def _refused(save: Save) -> str:
+    """Why Keras 3 raises an error for a save; empty if it may not."""
+    if save.ending is None:
+        return ""
+    if save.kind == "ModelCheckpoint":
+        wanted = (".weights.h5",) if save.weights_only else (".keras", ".h5")
+        if save.ending.endswith(wanted):
+            return ""
+        return f"ModelCheckpoint refuses a path that does not end in {' or '.join(wanted)}"
+    if save.ending.endswith((".keras", ".h5", ".hdf5")):
+        return ""
+    return "model.save() refuses save_format" if save.save_format else "model.save() refuses a folder"
+
+
+def workers_save_together(document: Document, context: Context) -> Iterator[Problem]:
+    """Of several workers that train together, one saves the model."""
+    found = strategy.joined_workers(document, context)
+    trainer = context.trainer
+    if found is None or trainer is None or not trainer.saves or trainer.tells_chief:
+        return
+    pool, replicas = found
+    save = trainer.saves[0]
+    message = (
+        f"{replicas} replicas run {save.kind} ({save.file}:{save.line}), and nothing in the trainer tells the chief from the "
+        "others: all of them write to one place"
+    )
+    fix = "let workers other than the chief save to a folder of their own (the task's type and index are in TF_CONFIG)"
+    yield Problem(pool.program_path, message, fix)
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("keras-3-saving", Severity.ERROR, "A model is saved in a way that the image's Keras takes.", _KERAS, keras_3_saving),
+    Rule("workers-save-together", Severity.WARNING, "Of several workers that train together, one saves the model.",
+         join(DISTRIBUTED, PRACTICE), workers_save_together),
+)  # fmt: skip

@@ -1,0 +1,288 @@
+"""The layouts a trainer's folder may have, and the setup.cfg and setup.py that each one becomes in its package.
+
+The container's pip installs an archive with a setup.py and no pyproject.toml without a build backend (see `builder`). So what
+another layout says in its own way is written as setup.cfg, which every setuptools since 30.3 reads, beside a setup.py of
+one call. A setup.py that is there is kept: setuptools takes from setup.cfg only what the script does not give.
+"""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Callable, Collection, Mapping
+from configparser import RawConfigParser
+from dataclasses import dataclass
+from io import StringIO
+from pathlib import Path
+
+from vertexrig.errors import PackageError
+from vertexrig.package import pyproject
+from vertexrig.package.pyproject import Declared, Metadata
+
+SETUP_PY = "from setuptools import setup\n\nsetup()\n"
+"""The setup.py of a project that has none: setup.cfg says the rest."""
+_ROOTS = ("", "src", "lib", "python")
+_SETTINGS = frozenset({"setup", "conftest", "noxfile", "tasks", "fabfile"})
+# Folders beside the code that are packages in many repositories, and no part of what is installed (setuptools' own list).
+_NOT_SHIPPED = frozenset(
+    {
+        "benchmark", "benchmarks", "bin", "build", "changelog", "ci", "deploy", "dist", "doc", "docs", "documentation",
+        "example", "examples", "htmlcov", "man", "news", "newsfragments", "node_modules", "notebooks", "scripts",
+        "site_scons", "tasks", "test", "testing", "tests", "toolbox", "tools", "vendor",
+    }
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Layout:
+    """What a folder becomes.
+
+    Args:
+        metadata: What it says of itself, None if setup.py or setup.cfg say all.
+        generated: Files that staging adds or replaces, by their path; the requirements in `dependencies` are not in them.
+        dependencies: Requirements that go into the generated setup.cfg.
+        alone: These are all there are: a requirements.txt beside them is not installed.
+    """
+
+    metadata: Metadata | None
+    generated: Mapping[str, str]
+    dependencies: tuple[Declared, ...] = ()
+    alone: bool = False
+
+
+Finder = Callable[[Path, Mapping[str, Path]], "Layout | None"]
+
+
+def layout(folder: Path, files: Mapping[str, Path]) -> Layout:
+    """The first row of `LAYOUTS` that fits a folder.
+
+    Args:
+        folder: The trainer's folder.
+        files: Its files by their path relative to it, without what is never packaged.
+
+    Raises:
+        PackageError: None fits, or the metadata cannot be read.
+    """
+    for finder in LAYOUTS:
+        found = finder(folder, files)
+        if found is not None:
+            return found
+    raise PackageError(
+        f"the trainer's folder {str(folder)!r} has no setup.py, no pyproject.toml and no Python module to package. "
+        "Put the module that the job runs there: trainer/task.py with an empty trainer/__init__.py"
+    )
+
+
+def _described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
+    """A pyproject.toml with [project], [tool.poetry] or [tool.flit.metadata], with or without a setup.py."""
+    found = pyproject.read(folder)
+    if found is None:
+        return None
+    given = _setup_keywords(files)
+    config = _config(files)
+    _fill(config, "metadata", {"name": found.name or "", "version": found.version or ""})
+    _fill(config, "options", {"python_requires": found.requires_python})
+    if found.scripts:
+        _fill(config, "options.entry_points", {"console_scripts": _lines(found.scripts)})
+    if not given & {"packages", "py_modules", "ext_modules"} and not _has(config, "options", "packages", "py_modules"):
+        packages, modules = _chosen(found, files)
+        if not packages and not modules:
+            raise PackageError(
+                f"pyproject.toml of {str(folder)!r} describes a project without a package or module: none stands at the "
+                "top or in src/. Add an empty __init__.py to the folder of the code"
+            )
+        _content(config, packages, modules, files)
+    dependencies = () if found.dependencies is None or "install_requires" in given else found.dependencies
+    if _has(config, "options", "install_requires"):
+        dependencies = ()
+    alone = found.dependencies is not None and "install_requires" not in given
+    return Layout(found, {**_setup_py(files), "setup.cfg": _written(config)}, dependencies, alone)
+
+
+def _scripted(folder: Path, files: Mapping[str, Path]) -> Layout | None:
+    """A setup.py, or a setup.cfg that says all a setup.py would."""
+    if "setup.py" in files:
+        return Layout(None, {})
+    config = _config(files)
+    return Layout(None, {"setup.py": SETUP_PY}) if _has(config, "options", "packages", "py_modules") else None
+
+
+def _bare(folder: Path, files: Mapping[str, Path]) -> Layout | None:
+    """Packages, modules and a requirements.txt, and nothing that describes them."""
+    packages, modules = _chosen(Metadata(), files)
+    if not packages and not modules:
+        return None
+    config = _config(files)
+    _fill(config, "metadata", {"name": "trainer", "version": "0"})
+    _content(config, packages, modules, files)
+    lines = _requirement_lines(files)
+    return Layout(Metadata(), {"setup.py": SETUP_PY, "setup.cfg": _written(config)}, lines, alone=True)
+
+
+LAYOUTS: tuple[Finder, ...] = (_described, _scripted, _bare)
+"""How a folder may be laid out, the first that fits: a new layout is a row here."""
+
+
+def with_requirements(config_text: str, requirements: Collection[str]) -> str:
+    """A generated setup.cfg with its install_requires."""
+    config = RawConfigParser()
+    config.read_string(config_text)
+    _fill(config, "options", {"install_requires": _lines(requirements)})
+    return _written(config)
+
+
+def _setup_py(files: Mapping[str, Path]) -> dict[str, str]:
+    return {} if "setup.py" in files else {"setup.py": SETUP_PY}
+
+
+def _setup_keywords(files: Mapping[str, Path]) -> set[str]:
+    """The names of what a setup.py gives to setup()."""
+    if "setup.py" not in files:
+        return set()
+    try:
+        tree = ast.parse(files["setup.py"].read_bytes())
+    except (OSError, SyntaxError, ValueError, RecursionError):
+        return set()
+    calls = [node for node in ast.walk(tree) if isinstance(node, ast.Call)]
+    return {
+        keyword.arg
+        for call in calls
+        if getattr(call.func, "attr", getattr(call.func, "id", "")) == "setup"
+        for keyword in call.keywords
+        if keyword.arg
+    }
+
+
+def _requirement_lines(files: Mapping[str, Path]) -> tuple[Declared, ...]:
+    if "requirements.txt" not in files:
+        return ()
+    try:
+        lines = files["requirements.txt"].read_text(encoding="utf-8-sig", errors="replace").splitlines()
+    except OSError as error:
+        raise PackageError(f"requirements.txt of the trainer cannot be read: {error.strerror}") from error
+    plain = [(number, re.sub(r"(^|\s)#.*", "", line).strip()) for number, line in enumerate(lines, 1)]
+    return tuple(
+        Declared(line, number, "requirements.txt") for number, line in plain if line and not re.match(r"-(?!e\s)", line)
+    )
+
+
+# What is packaged
+
+
+def _chosen(found: Metadata, files: Mapping[str, Path]) -> tuple[dict[str, str], dict[str, str]]:
+    """Packages (dotted) and modules with their folder or file: those the metadata names, else all there are."""
+    packages: dict[str, str] = {}
+    modules: dict[str, str] = {}
+    for path in (*found.packages, *found.modules):
+        base, top = _split(path, files)
+        if f"{base}{top}.py" in files:
+            modules[top] = f"{base}{top}.py"
+        else:
+            packages |= _below(f"{base}{top}", top, files, named=True)
+    if packages or modules:
+        return packages, modules
+    for root in found.roots or _ROOTS:
+        base = f"{root.strip('./')}/" if root.strip("./") else ""
+        tops = dict.fromkeys(path[len(base) :].split("/")[0] for path in files if path.startswith(base))
+        for top in tops:
+            if top.isidentifier() and not (not base and top in {*_NOT_SHIPPED, *_ROOTS}):
+                packages |= _below(f"{base}{top}", top, files, named=False)
+        modules |= {
+            name: f"{base}{top}"
+            for top in tops
+            if top.endswith(".py") and (name := top[:-3]).isidentifier() and name not in {*_SETTINGS, *_NOT_SHIPPED}
+        }
+        if packages and base:  # with src/ in use, what stands at the top is tools
+            break
+    return packages, modules
+
+
+def _split(path: str, files: Mapping[str, Path]) -> tuple[str, str]:
+    """The folder that a package's path starts from, with its `/`, and its top-level package: `src/app/core` is src/, app."""
+    parts = path.split("/")
+    tops = (n for n in range(len(parts)) if f"{'/'.join(parts[: n + 1])}/__init__.py" in files)
+    place = next(tops, len(parts) - 1)
+    return "".join(f"{part}/" for part in parts[:place]), parts[place]
+
+
+def _below(folder: str, name: str, files: Mapping[str, Path], *, named: bool) -> dict[str, str]:
+    """A package and the packages in it, by dotted name; one that the metadata names needs no `__init__.py`."""
+    holding = {path.rpartition("/")[0] for path in files if path.startswith(f"{folder}/") and path.endswith(".py")}
+    if not named:
+        holding = {path for path in holding if f"{path}/__init__.py" in files}
+        if folder not in holding:
+            return {}
+    return {
+        ".".join([name, *filter(None, path[len(folder) :].split("/"))]): path
+        for path in sorted(holding)
+        if all(part.isidentifier() for part in path[len(folder) :].split("/") if part)
+    }
+
+
+def _content(
+    config: RawConfigParser, packages: Mapping[str, str], modules: Mapping[str, str], files: Mapping[str, Path]
+) -> None:
+    """Writes packages and modules with the folders they stand in and the data files between them."""
+    folders = {name: path for name, path in packages.items() if path != name.replace(".", "/")}
+    root = {file.rpartition("/")[0] for file in modules.values()} - {""}
+    pairs = [f"{name} = {path}" for name, path in folders.items()]
+    if root:
+        pairs.append(f"= {sorted(root)[0]}")
+    data: dict[str, list[str]] = {}
+    for name, path in packages.items():
+        inner = [file[len(path) + 1 :] for file in files if file.startswith(f"{path}/")]
+        own = [
+            file
+            for file in inner
+            if not file.endswith(".py") and f"{path}/{file}".rpartition("/")[0] not in _others(packages, path)
+        ]
+        data |= {name: own} if own else {}
+    _fill(
+        config,
+        "options",
+        {"packages": _lines(packages), "py_modules": _lines(modules), "package_dir": _lines(pairs)},
+    )
+    _fill(config, "options.package_data", {name: _lines(names) for name, names in data.items()})
+
+
+def _others(packages: Mapping[str, str], path: str) -> set[str]:
+    return {other for other in packages.values() if other != path}
+
+
+# setup.cfg
+
+
+def _config(files: Mapping[str, Path]) -> RawConfigParser:
+    config = RawConfigParser()
+    config.optionxform = str  # type: ignore[assignment,method-assign]  # packages in [options.package_data] have capitals
+    if "setup.cfg" in files:
+        from configparser import Error
+
+        try:
+            config.read_string(files["setup.cfg"].read_text(encoding="utf-8", errors="replace"))
+        except (OSError, Error) as error:
+            raise PackageError(f"setup.cfg cannot be read: {str(error).splitlines()[0]}") from error
+    return config
+
+
+def _has(config: RawConfigParser, section: str, *options: str) -> bool:
+    return any(config.has_option(section, option) for option in options)
+
+
+def _fill(config: RawConfigParser, section: str, values: Mapping[str, str]) -> None:
+    """Adds what is not there and has a value."""
+    for option, value in values.items():
+        if value and not config.has_option(section, option):
+            if not config.has_section(section):
+                config.add_section(section)
+            config.set(section, option, value)
+
+
+def _lines(items: Collection[str]) -> str:
+    return "".join(f"\n{item}" for item in items)
+
+
+def _written(config: RawConfigParser) -> str:
+    stream = StringIO()
+    config.write(stream)
+    return stream.getvalue()

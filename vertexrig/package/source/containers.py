@@ -1,0 +1,225 @@
+"""The program of a container, read from its Dockerfile and its build context as a trainer's source."""
+
+from __future__ import annotations
+
+import posixpath
+from collections.abc import Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path, PurePosixPath
+
+from vertexrig.package.source import dockerfile, program
+from vertexrig.package.source.dockerfile import Image
+from vertexrig.package.source.files import ROOTS, Tree
+from vertexrig.package.source.model import Place, Problem, TrainerSource
+from vertexrig.package.source.program import Program
+
+# Images of these names have no ENTRYPOINT of their own (their Dockerfiles on Docker Hub, 2026-11).
+_PLAIN_BASES = ("python", "ubuntu", "debian", "alpine")
+
+
+@dataclass(frozen=True)
+class Container:
+    """A container's program as found.
+
+    Args:
+        source: What was read; None if it could not be found.
+        reason: Why there is none, in one sentence.
+        folder: The folder that stands for the image's working directory.
+        command: The words that start the program there.
+    """
+
+    source: TrainerSource | None
+    reason: str = ""
+    folder: Path | None = None
+    command: tuple[str, ...] = ()
+
+
+class ImageTree(Tree):
+    """The build context seen through what a Dockerfile copies: modules are looked up where the image has them."""
+
+    def __init__(self, context: Path, image: Image, script_folder: str | None) -> None:
+        super().__init__(folder=context, roots=ROOTS)
+        self.context, self.image = context, image
+        paths = image.environment.get("PYTHONPATH", "").split(":")
+        installed = [place for base in image.installed for place in (base, f"{base}/src")]
+        places = [script_folder, image.workdir, *filter(None, paths), *installed]
+        self._places = list(dict.fromkeys(posixpath.join(image.workdir, one) for one in places if one))
+
+    def find(self, module: str) -> str | None:
+        """A module's file in the context, by its place in the image, else by its place in the context."""
+        parts = module.split(".")
+        if not all(part.replace("-", "_").isidentifier() for part in parts):
+            return None
+        for place in self._places:
+            stem = posixpath.join(place, *parts)
+            for path in (f"{stem}/__init__.py", f"{stem}.py"):
+                found = self.inside(path)
+                if found is not None and (self.context / found).is_file():
+                    return found
+        return super().find(module)
+
+    def holds(self, module: str) -> bool:
+        """Whether a dotted name is a folder with Python files in the image or in the context."""
+        for place in self._places if all(part.isidentifier() for part in module.split(".")) else ():
+            found = self.inside(posixpath.join(place, *module.split(".")))
+            if found is not None and (self.context / found).is_dir() and any((self.context / found).glob("*.py")):
+                return True
+        return super().holds(module)
+
+    def inside(self, path: str) -> str | None:
+        """The path in the context of what the image has at `path`; None if nothing was copied there."""
+        path = posixpath.normpath(path)
+        path = self.image.moved.get(path, path)
+        for copy in reversed(self.image.copies):
+            target = copy.target.rstrip("/") or "/"
+            below = path == target or path.startswith(f"{target.rstrip('/')}/")
+            for source in copy.sources if below else ():
+                found = self._match(source, target, copy.target.endswith("/"), path)
+                if found is not None:
+                    return found
+        return None
+
+    def _match(self, source: str, target: str, into: bool, path: str) -> str | None:
+        rest = path[len(target) :].lstrip("/")
+        try:
+            files = sorted(self.context.glob(source)) if any(c in source for c in "*?[") else [self.context / source]
+        except (ValueError, NotImplementedError):
+            return None
+        for file in files:
+            relative = posixpath.normpath(file.relative_to(self.context).as_posix())
+            if file.is_dir():
+                found = posixpath.normpath(posixpath.join(relative, rest))
+                if not found.startswith("..") and (self.context / found).exists():
+                    return found
+            elif file.is_file() and (rest == file.name if into or rest else path == target):
+                return relative
+        return None
+
+
+def read_container(folder: Path, command: Sequence[str], args: Sequence[str]) -> Container:
+    """Reads the program that a container runs.
+
+    Args:
+        folder: Its build context, or the Dockerfile itself.
+        command: The spec's `command`, which replaces ENTRYPOINT and CMD.
+        args: The spec's `args`, which replace CMD.
+    """
+    file = folder if folder.is_file() else dockerfile.find(folder)
+    if file is None:
+        return _without_dockerfile(folder, command, args)
+    try:
+        image = dockerfile.parse(file.read_text(encoding="utf-8", errors="replace"))
+    except OSError as error:
+        return Container(None, f"{file} cannot be read: {error.strerror}")
+    context = _context(file.parent, folder if folder.is_dir() else file.parent, image)
+    head = tuple(command) or image.entrypoint
+    words = [*head, *(args or (() if command else image.cmd))]
+    shell = image.shell and not command
+    tree = ImageTree(context, image, None)
+    found = (
+        program.of_shell_line(" ".join(head)) if shell else program.find(words) or _script(words, tree, image.workdir)
+    )
+    name = file.relative_to(context).as_posix() if context in file.parents else file.name
+    alone = not head and bool(args) and args[0].startswith("-")  # args replace the CMD, and are no program
+    if alone and image.cmd:
+        found = program.find(image.cmd)
+    if found is None:
+        shown = " ".join(words) or "no ENTRYPOINT and no CMD"
+        return Container(None, f"{name} starts no Python program that can be told: {shown}")
+    source = _read(found, image, context)
+    leading = tuple(head[found.end :]) if found.end and not alone and found.end <= len(head) else ()
+    place = Place(name, image.entrypoint_line, "ENTRYPOINT")
+    source = replace(
+        source,
+        base_image=image.base,
+        leading=leading,
+        drops_args=place if shell and found.drops else None,
+        args_replace=Place(name, image.cmd_line, image.base) if not head and image.cmd and _plain(image.base) else None,
+    )
+    if not command and any(problem.message.startswith("there is no module") for problem in source.problems):
+        # Nobody builds an image around a module that is not there: it comes from elsewhere.
+        return Container(None, f"{found.name}, which {name} starts, is not among the files of {context}")
+    root = tree.inside(image.workdir) or "."
+    root = root if (context / root).is_dir() else "."
+    return Container(source, "", context / root, _portable(found, tree, image, context / root))
+
+
+def _plain(base: str) -> bool:
+    return base.partition(":")[0].rpartition("/")[2] in _PLAIN_BASES and base.count("/") <= 1
+
+
+def _without_dockerfile(folder: Path, command: Sequence[str], args: Sequence[str]) -> Container:
+    """A folder whose program the spec names by itself."""
+    found = program.find([*command, *args])
+    if found is None:
+        return Container(None, f"there is no Dockerfile in {folder}, and the spec's command names no Python program")
+    if folder.is_file():
+        return Container(None, f"{folder} is no Dockerfile and no folder")
+    image = Image(copies=[dockerfile.Copy((".",), "/")])
+    source = replace(_read(found, image, folder), leading=tuple(command[found.end :]) if found.end else ())
+    words = ("python", "-m", found.name) if found.is_module else ("python", PurePosixPath(found.name).name)
+    return Container(source, "", folder, words)
+
+
+def _context(parent: Path, folder: Path, image: Image) -> Path:
+    """The folder of the build: the one whose files the COPY lines name, of the Dockerfile's own and those above it."""
+    sources = [source for copy in image.copies for source in copy.sources if source.strip("./")]
+    sources += [
+        posixpath.relpath(source, image.workdir) for source in image.moved.values() if source.startswith(image.workdir)
+    ]
+    candidates = list(dict.fromkeys((folder, parent, *list(parent.parents)[:3])))
+
+    def there(candidate: Path) -> int:
+        try:
+            return sum(any(candidate.glob(source)) for source in sources)
+        except (ValueError, NotImplementedError):
+            return 0
+
+    best = max(candidates, key=there) if sources else folder
+    return best
+
+
+def _script(words: Sequence[str], tree: ImageTree, workdir: str) -> Program | None:
+    """The program that a shell script of the context starts."""
+    if not words or not words[-1 if words[0].endswith("sh") and len(words) == 2 else 0].endswith(".sh"):
+        return None
+    path = words[1] if len(words) > 1 and words[1].endswith(".sh") else words[0]
+    inside = tree.inside(posixpath.join(workdir, path))
+    data = tree.read(inside) if inside else None
+    found = program.of_shell_line(data.decode("utf-8", "replace").replace("\\\n", " ")) if data else None
+    return found if found is not None and not found.drops else None
+
+
+def _read(found: Program, image: Image, context: Path) -> TrainerSource:
+    from vertexrig.package.source.reader import read_tree
+
+    if found.is_module:
+        return read_tree(ImageTree(context, image, None), None, found.name, [])
+    path = posixpath.normpath(posixpath.join(image.workdir, found.name))
+    tree = ImageTree(context, image, posixpath.dirname(path))
+    file = tree.inside(path)
+    if file is None or not (context / file).is_file():
+        name = PurePosixPath(found.name)
+        plain = [
+            one for one in (name.as_posix().lstrip("./"), name.name, f"src/{name.name}") if (context / one).is_file()
+        ]
+        if not plain:
+            problem = Problem(
+                f"there is no module {name.stem!r} in the trainer: {path} of the image is not in {context.name}/"
+            )
+            return TrainerSource(module=name.stem, problems=(problem,))
+        file = plain[0]
+    return read_tree(tree, file, None, [])
+
+
+def _portable(found: Program, tree: ImageTree, image: Image, root: Path) -> tuple[str, ...]:
+    """The words that start the program in the folder that stands for the image's working directory."""
+    if found.is_module:
+        return ("python", "-m", found.name)
+    inside = tree.inside(posixpath.join(image.workdir, found.name))
+    if inside is None:
+        return ("python", found.name)
+    try:
+        return ("python", (tree.context / inside).relative_to(root).as_posix())
+    except ValueError:
+        return ("python", inside)

@@ -1,0 +1,132 @@
+"""Which Python program a command line starts: `python -m trainer.task`, `torchrun train.py`, `sh -c "…"`."""
+
+from __future__ import annotations
+
+import re
+import shlex
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+_PYTHON = re.compile(r"(?:.*/)?(?:python|pypy)(?:\d(?:\.\d+)?)?")
+_SHELL = re.compile(r"(?:.*/)?(?:ba|da|z|a)?sh")
+_WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
+# Programs that start another and pass on what follows: their words are skipped up to a module or a script.
+_LAUNCHERS = frozenset(
+    {
+        "torchrun",
+        "accelerate",
+        "deepspeed",
+        "horovodrun",
+        "mpirun",
+        "uv",
+        "poetry",
+        "pipenv",
+        "conda",
+        "tini",
+        "dumb-init",
+        "xvfb-run",
+        "nice",
+        "exec",
+        "env",
+        "time",
+        "numactl",
+    }
+)
+_LAUNCHER_MODULES = frozenset(
+    {
+        "torch.distributed.launch",
+        "torch.distributed.run",
+        "accelerate.commands.launch",
+        "torch_xla.distributed.xla_dist",
+        "debugpy",
+        "coverage",
+    }
+)
+
+
+@dataclass(frozen=True)
+class Program:
+    """A Python program in a command line.
+
+    Args:
+        name: The module, or the script's path.
+        is_module: Whether it is a module (`-m`).
+        end: How many words stand up to and including its name; what follows is the program's.
+        drops: Whether a shell starts it without passing its own arguments on.
+    """
+
+    name: str
+    is_module: bool
+    end: int
+    drops: bool = False
+
+
+def find(words: Sequence[str]) -> Program | None:
+    """The program that a command line starts; None if it is none of Python's, or cannot be told."""
+    if not words:
+        return None
+    first = words[0]
+    if _SHELL.fullmatch(first):
+        return _in_shell(words)
+    if _PYTHON.fullmatch(first):
+        return _behind_python(words, 1)
+    if first.endswith(".py"):
+        return Program(first, False, 1)
+    if first.rpartition("/")[2] in _LAUNCHERS:
+        return _behind_launcher(words, 1)
+    return None
+
+
+def _behind_python(words: Sequence[str], index: int) -> Program | None:
+    while index < len(words):
+        word = words[index]
+        if word == "-m" or word.startswith("-m"):
+            name = word[2:] or (words[index + 1] if index + 1 < len(words) else "")
+            index += 1 if word[2:] else 2
+            if name in _LAUNCHER_MODULES:
+                return _behind_launcher(words, index)
+            return Program(name, True, index) if name else None
+        if word in {"-c", "-"}:
+            return None
+        if not word.startswith("-"):
+            return Program(word, False, index + 1)
+        index += 2 if word in _WITH_VALUE else 1
+    return None
+
+
+def _behind_launcher(words: Sequence[str], index: int) -> Program | None:
+    while index < len(words):
+        word = words[index]
+        if _PYTHON.fullmatch(word):
+            return _behind_python(words, index + 1)
+        if word in {"-m", "--module"} and index + 1 < len(words):
+            return Program(words[index + 1], True, index + 2)
+        if word.endswith(".py") and not word.startswith("-"):
+            return Program(word, False, index + 1)
+        index += 1
+    return None
+
+
+def _in_shell(words: Sequence[str]) -> Program | None:
+    """The last command of a shell's line, if that is a Python program."""
+    line = next(
+        (words[index + 1] for index in range(1, len(words) - 1) if re.fullmatch(r"-[a-z]*c", words[index])), None
+    )
+    return of_shell_line(line) if line is not None else None
+
+
+def of_shell_line(text: str) -> Program | None:
+    """The Python program that a shell's line or script ends with. `end` is 0: its arguments are the shell's to make."""
+    commands = [
+        part.strip() for part in re.split(r"&&|\|\||;|\n", text) if part.strip() and not part.strip().startswith("#")
+    ]
+    for command in reversed(commands):
+        try:
+            words = [word for word in shlex.split(command, comments=True) if not re.fullmatch(r"\w+=\S*", word)]
+        except ValueError:
+            return None
+        found = find(words) if words and not _SHELL.fullmatch(words[0]) else None
+        if found is not None:
+            passes = bool(re.search(r"\$[@*]|\$\{[@*]", command))
+            return Program(found.name, found.is_module, 0, drops=not passes)
+    return None

@@ -1,0 +1,175 @@
+"""Sub-commands of argparse: which parser an expression stands for, and so which commands a flag belongs to."""
+
+from __future__ import annotations
+
+import ast
+
+from vertexrig.package.source.fields import owned
+from vertexrig.package.source.names import Call, Code, FunctionNode, Module, Scope, last_name
+
+ROOT = ""
+"""The path of the program's own parser; a sub-command's is its name, one within another `data prepare`."""
+Owners = frozenset[str] | None
+_MAX_DEPTH = 12
+_MAX_STEPS = 2_000
+_GROUPS = frozenset({"add_argument_group", "add_mutually_exclusive_group"})
+
+
+class Parsers:
+    """Answers for the parsers of one trainer; None where an expression cannot be followed."""
+
+    def __init__(self, code: Code) -> None:
+        self._code = code
+        self.used = any(True for _ in code.callers("add_subparsers"))
+        self._parents: dict[int, set[str] | None] | None = None
+        self._steps = 0
+
+    def owners(self, call: Call) -> Owners:
+        """The commands whose parser `call` is a method of: `parser.add_argument(...)`."""
+        if not isinstance(call.node.func, ast.Attribute):
+            return None
+        self._steps = 0
+        return self._of(call.node.func.value, call.scope, call.module, 0)
+
+    def paths(self, call: Call) -> Owners:
+        """The paths of the commands that an `add_parser` call makes."""
+        self._steps = 0
+        return self._made(call.node, call.scope, call.module, 0)
+
+    def _extra(self) -> dict[int, set[str] | None]:
+        """Of a parser that is a parent of others, theirs."""
+        if self._parents is None:
+            self._parents = {}
+            for name in ("add_parser", "ArgumentParser"):
+                for call in self._code.callers(name):
+                    given = next((word.value for word in call.node.keywords if word.arg == "parents"), None)
+                    for parent in given.elts if isinstance(given, (ast.List, ast.Tuple)) else ():
+                        for maker in self._makers(parent, call.scope, call.module):
+                            made = self._made(call.node, call.scope, call.module, 1)
+                            before = self._parents.setdefault(id(maker), set())
+                            if made is None or before is None:
+                                self._parents[id(maker)] = None
+                            else:
+                                before.update(made)
+        return self._parents
+
+    def _makers(self, node: ast.expr, scope: Scope, module: Module, depth: int = 0) -> list[ast.Call]:
+        self._steps += 1
+        if depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
+            return []
+        if isinstance(node, ast.Call):
+            own = owned(node.func, module, self._code)
+            if own is not None:
+                returned = _returns(*own)
+                return [call for value, inner in returned for call in self._makers(value, inner, own[1], depth + 1)]
+            return [node]
+        found: list[ast.Call] = []
+        for value, level in _bindings(node, scope):
+            if value is not None and value is not node and isinstance(value, ast.Call):
+                found += self._makers(value, level, module, depth + 1)
+        return found
+
+    def _made(self, call: ast.Call, scope: Scope, module: Module, depth: int) -> Owners:
+        """The paths of the parser that a call makes."""
+        name = last_name(call.func)
+        if depth > _MAX_DEPTH:
+            return None
+        if name == "add_parser" and isinstance(call.func, ast.Attribute):
+            base = self._of(call.func.value, scope, module, depth + 1)
+            names = self._names(call, scope, module)
+            if base is None or names is None:
+                return None
+            return frozenset(f"{path} {name}".strip() for path in base for name in names)
+        if name in _GROUPS | {"add_subparsers"} and isinstance(call.func, ast.Attribute):
+            return self._of(call.func.value, scope, module, depth + 1)
+        own = owned(call.func, module, self._code)
+        if own is not None:
+            if isinstance(own[0], ast.ClassDef):
+                return frozenset({ROOT})
+            found = [self._of(value, inner, own[1], depth + 1) for value, inner in _returns(*own)]
+            return _joined(found)
+        if name.endswith("ArgumentParser"):
+            extra = self._extra()
+            if id(call) in extra:
+                owners = extra[id(call)]
+                return None if owners is None else frozenset(owners)
+            return frozenset({ROOT})
+        return None
+
+    def _names(self, call: ast.Call, scope: Scope, module: Module) -> list[str] | None:
+        first = call.args[0] if call.args else next((w.value for w in call.keywords if w.arg == "name"), None)
+        names = self._code.texts(first, scope, module)
+        if names is None:
+            return None
+        aliases = next((word.value for word in call.keywords if word.arg == "aliases"), None)
+        more = [item.value for item in getattr(aliases, "elts", ()) if isinstance(item, ast.Constant)]
+        return [*names, *(name for name in more if isinstance(name, str))]
+
+    def _of(self, node: ast.expr, scope: Scope, module: Module, depth: int) -> Owners:
+        self._steps += 1
+        if depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
+            return None
+        if isinstance(node, ast.Call):
+            return self._made(node, scope, module, depth + 1)
+        bound = _bindings(node, scope)
+        if not bound and isinstance(node, ast.Name):
+            return self._parameter(node.id, scope, module, depth + 1)
+        return _joined([None if value is None else self._of(value, level, module, depth + 1) for value, level in bound])
+
+    def _parameter(self, name: str, scope: Scope | None, module: Module, depth: int) -> Owners:
+        """What the callers of a function hand over as its parameter `name`."""
+        while scope is not None:
+            node = scope.node
+            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+                names = [arg.arg for arg in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]]
+                if name in names:
+                    method = isinstance(scope.parent.node if scope.parent else None, ast.ClassDef)
+                    return self._handed(node.name, name, names.index(name) - method, depth)
+            scope = scope.parent
+        return None
+
+    def _handed(self, function: str, name: str, index: int, depth: int) -> Owners:
+        found: list[Owners] = []
+        for call in self._code.callers(function):
+            words = {word.arg: word.value for word in call.node.keywords}
+            given = words.get(name) or (call.node.args[index] if 0 <= index < len(call.node.args) else None)
+            found.append(None if given is None else self._of(given, call.scope, call.module, depth + 1))
+        return _joined(found)
+
+
+def _joined(found: list[Owners]) -> Owners:
+    if not found or any(one is None for one in found):
+        return None
+    return frozenset().union(*(one for one in found if one is not None))
+
+
+def _bindings(node: ast.expr, scope: Scope) -> list[tuple[ast.expr | None, Scope]]:
+    """What a name may hold where it is used: of several calls bound one after the other, the last before it."""
+    key = node.id if isinstance(node, ast.Name) else ""
+    level: Scope | None = scope
+    if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
+        key = f"self.{node.attr}"
+    while key and level is not None:
+        if key in level.names:
+            values = level.names[key]
+            calls = [value for value in values if isinstance(value, ast.Call)]
+            if len(calls) == len(values) and level is scope:
+                before = [value for value in calls if value.lineno <= node.lineno]
+                values = [max(before, key=lambda value: (value.lineno, value.col_offset))] if before else list(calls)
+            return [(value, _written(value, level)) for value in values]
+        level = level.parent
+    return []
+
+
+def _written(value: ast.expr | None, level: Scope) -> Scope:
+    scope = value.__dict__.get("_scope") if value is not None else None
+    return scope if isinstance(scope, Scope) else level
+
+
+def _returns(node: FunctionNode | ast.ClassDef, module: Module) -> list[tuple[ast.expr, Scope]]:
+    """What a function returns, with the scope it stands in."""
+    return [
+        (part.value, scope)
+        for part, scope in module.nodes
+        if isinstance(part, ast.Return) and part.value is not None and scope.node is node
+    ]

@@ -1,0 +1,72 @@
+"""Names that a module uses while it is imported and never binds: a misspelt name, a forgotten import."""
+
+from __future__ import annotations
+
+import ast
+import builtins
+from collections.abc import Iterator
+
+from vertexrig.package.source.model import Place
+from vertexrig.package.source.names import Code, Module, last_name
+
+_KNOWN = frozenset(dir(builtins)) | {
+    "__file__", "__path__", "__builtins__", "__annotations__", "__class__", "get_ipython", "display", "WindowsError",
+}  # fmt: skip
+_RUN_AT_ONCE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Assert, ast.Raise)
+_LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def undefined(code: Code) -> Iterator[Place]:
+    """The places, one per name and module. Only statements at the top of a module are looked at, outside of any branch,
+    and a name that is bound anywhere in the module counts as bound: what is found here ends every run."""
+    for module in code.modules:
+        if _open_ended(module):
+            continue
+        bound = _bound(module)
+        seen: set[str] = set()
+        for statement in module.tree.body:
+            if isinstance(statement, _RUN_AT_ONCE):
+                for name in _used(statement):
+                    if name.id not in bound and name.id not in seen:
+                        seen.add(name.id)
+                        yield Place(module.file, name.lineno, name.id)
+
+
+def _open_ended(module: Module) -> bool:
+    """Whether names may come from where they are not written: a star import, exec, globals()."""
+    return any(item.name == "*" for item in module.imports) or any(
+        last_name(call.node.func) in {"globals", "vars", "exec", "setattr", "inject"} for call in module.calls
+    )
+
+
+def _bound(module: Module) -> set[str]:
+    bound = set(_KNOWN) | set(module.aliases)
+    for node in ast.walk(module.tree):
+        if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
+            bound.add(node.id)
+        elif isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)):
+            bound.add(node.name)
+        elif isinstance(node, ast.arg):
+            bound.add(node.arg)
+        elif isinstance(node, ast.ExceptHandler) and node.name:
+            bound.add(node.name)
+        elif isinstance(node, (ast.Global, ast.Nonlocal)):
+            bound.update(node.names)
+        elif isinstance(node, (ast.MatchAs, ast.MatchStar)) and node.name:
+            bound.add(node.name)
+        elif isinstance(node, ast.MatchMapping) and node.rest:
+            bound.add(node.rest)
+    return bound
+
+
+def _used(statement: ast.stmt) -> Iterator[ast.Name]:
+    """Names read while the statement runs: not those inside a lambda, or an annotation that may stay text."""
+    stack: list[ast.AST] = [statement]
+    while stack:
+        node = stack.pop()
+        if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load):
+            yield node
+        elif isinstance(node, ast.AnnAssign):
+            stack += [part for part in (node.target, node.value) if part is not None]
+        elif not isinstance(node, (*_LATER, ast.IfExp, ast.BoolOp)):
+            stack.extend(ast.iter_child_nodes(node))
