@@ -85,6 +85,7 @@ setup(
         "google-cloud-aiplatform>=1.60",
         "jinja2>=3.1",
         "pyyaml>=6.0",
+        "rich>=13.7",
         # package builds the trainer's sdist with the interpreter's own setuptools
         "setuptools>=68",
         "wheel>=0.40",

@@ -14,7 +14,9 @@ from importlib import import_module
 import click
 
 from vertexrig import __version__
-from vertexrig.errors import UsageError, VertexrigError, did_you_mean
+from vertexrig.cli import output, streams
+from vertexrig.cli.problems import Problem, problem
+from vertexrig.errors import UsageError, did_you_mean
 
 # verb -> (module of vertexrig.cli, one line of help); the module is imported when the verb is used
 VERBS = {
@@ -73,35 +75,36 @@ def vertexrig() -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; every message for a person goes to stderr."""
+    words = list(sys.argv[1:] if args is None else args)
+    streams.prepare()
+    document = output.Document(wanted=output.wants_json(words))
+    found: Problem | None = None
+    code = 0
     try:
-        vertexrig.main(args=list(args) if args is not None else None, prog_name="vertexrig", standalone_mode=False)
+        vertexrig.main(args=words, prog_name="vertexrig", standalone_mode=False, obj=document)
         sys.stdout.flush()
-        return 0
+    except click.exceptions.NoArgsIsHelpError as wanting:
+        return _say(wanting.format_message(), UsageError.exit_code)
     except click.exceptions.Exit as done:
-        return done.exit_code
-    except click.Abort:
-        return _say("interrupted", 130)
-    except KeyboardInterrupt:
-        return _say("interrupted", 130)
-    except click.ClickException as error:
-        error.show(sys.stderr)
-        return 2
-    except VertexrigError as error:
-        return _say(f"error: {error}", error.exit_code)
+        code = done.exit_code
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:  # a file that cannot be read or written, wherever that shows
-        if error.strerror is None:
+        streams.drop_broken()
+    except BaseException as error:
+        found = problem(error)
+        if found is None:
             raise
-        place = f"{str(error.filename)[:200]}: " if error.filename is not None else ""
-        return _say(f"error: {place}{error.strerror}", UsageError.exit_code)
-    except UnicodeEncodeError as error:
-        return _say(f"error: {ascii(error.object)[:200]} holds bytes that are no text", UsageError.exit_code)
+    if document.wanted:
+        document.send(found)
+    if found is None:
+        return code
+    return _say(found.text(color=streams.wants_color(sys.stderr, os.environ)), found.exit_code)
 
 
 def _say(message: str, code: int) -> int:
-    print(message, file=sys.stderr)
+    try:
+        print(message, file=sys.stderr)
+    except BrokenPipeError:
+        streams.drop_broken()
     return code
 
 

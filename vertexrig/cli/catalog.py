@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from vertexrig.catalog import Catalog, load
-from vertexrig.cli import options
+from vertexrig.cli import options, tables
+from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 from vertexrig.project.config import DEFAULT_NAME
 
@@ -41,11 +42,9 @@ def command(table: str, pattern: str | None, file: Path | None, format_: str) ->
         rows = [row for row in rows if pattern.casefold() in json.dumps(row).casefold()]
         if not rows:
             raise UsageError(f"no row of {table} contains {pattern!r}")
-    if format_ == "json":
-        click.echo(json.dumps({table: rows}, indent=2))
-        return
     columns = COLUMNS[table]
-    click.echo(options.table(columns, [[_cell(row.get(column)) for column in columns] for row in rows]))
+    cells = ([_cell(row.get(column)) for column in columns] for row in rows)
+    result(format_, {table: rows}, lambda: tables.table(columns, cells))
 
 
 def _project(file: Path | None) -> Catalog:

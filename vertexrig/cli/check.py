@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from vertexrig.cli import options, show, targets
+from vertexrig.cli import options, output, show, targets
 from vertexrig.errors import FindingsError
 from vertexrig.finding import Finding, Severity
 
@@ -63,7 +63,12 @@ def command(
         document, findings = workspace.check_text(text, file=path, kind=targets.kind(kind))
         options.note(f"{path}: taken for a {document.kind}")
         found += findings
-    show.findings(found, format_=format_, sources=sources, to_stdout=True, info=info)
+    if format_ == "sarif":
+        output.say(show.sarif(found), nl=False)
+    elif format_ == "json":
+        output.document().data["findings"] = show.rows(found)
+    else:
+        show.findings(found, sources=sources, info=info, err=False)
     severities = {finding.severity for finding in found}
     if Severity.ERROR in severities or (strict and Severity.WARNING in severities):
         raise FindingsError(show.summary(found))

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 
 import click
 
 from vertexrig.cli import options, remote
+from vertexrig.cli.output import result
+from vertexrig.cli.tables import table
 
 
 @click.command("jobs")
@@ -34,8 +35,6 @@ def command(file: Path | None, all_: bool, live: bool, limit: int, format_: str)
     found = sorted(
         [*sweeps, *itertools.islice(customs, limit)], key=lambda job: str(job.data.get("createTime")), reverse=True
     )
-    if format_ == "json":
-        click.echo(json.dumps({"jobs": [dict(job.data) for job in found]}, indent=2))
-        return
     rows = [(job.id, job.kind, job.display_name, job.state.removeprefix("JOB_STATE_"), job.data.get("createTime")) for job in found]  # fmt: skip
-    click.echo(options.table(("id", "kind", "name", "state", "created"), rows))
+    headings = ("id", "kind", "name", "state", "created")
+    result(format_, {"jobs": [dict(job.data) for job in found]}, lambda: table(headings, rows))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig.cli import options
+from vertexrig.cli.output import result
+from vertexrig.cli.tables import table
 from vertexrig.errors import JobFailedError
 from vertexrig.text import shown
 
@@ -69,7 +70,7 @@ def command(
     control = Control()
     with _cancelling(control):
         done = rehearse(workspace, name, watcher=watcher, control=control, trials=trials, seed=seed)
-    click.echo(json.dumps(_plain(done), indent=2) if format_ == "json" else _text(done))
+    result(format_, _plain(done), lambda: _text(done))
     if done.succeeded:
         options.note(f"on Vertex AI: {workspace.renderer.render(name).shell_command(f'build/jobs/{name}.yaml')}")
         return
@@ -116,6 +117,8 @@ def _plain(done: Rehearsal) -> dict[str, object]:
 
 
 def _text(done: Rehearsal) -> str:
+    from vertexrig.submit.trials import columns
+
     rows = [("state", done.state.removeprefix("JOB_STATE_")), ("seconds", f"{done.seconds:.1f}")]
     rows += [(name, f"{value:.4f}") for name, value in done.metrics.items()]
     if done.model:
@@ -126,9 +129,8 @@ def _text(done: Rehearsal) -> str:
     width = max(len(name) for name, _ in rows)
     text = "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
     if done.trials:
-        text += "\n\n" + options.table(
-            done.trials[0], [[shown(cell, DIGITS) for cell in row.values()] for row in done.trials]
-        )
+        headings, cells = columns(done.trials)
+        text += "\n\n" + table(headings, [[shown(cell, DIGITS) for cell in row] for row in cells])
     return text
 
 
