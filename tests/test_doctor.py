@@ -142,7 +142,11 @@ def test_the_verbs(here: server.Running, tmp_path: Path) -> None:
     watched = run("watch", "sweep", "--poll=0.1")
     assert "SUCCEEDED  (3 succeeded of 3)" in watched.splitlines()[-1]
     rows = json.loads(run("trials", sweep.name, "--format=json"))["trials"]
-    assert len(rows) == 3 and rows[0]["note"] == "best" and rows[0]["accuracy"] == max(row["accuracy"] for row in rows)
+    assert (
+        len(rows) == 3
+        and rows[0]["note"] == "best"
+        and rows[0]["metrics"]["accuracy"] == max(row["metrics"]["accuracy"] for row in rows)
+    )
     (best,) = json.loads(run("best", "sweep", "--format=json"))["best"]
     assert best["id"] == rows[0]["trial"]
     assert f"{best['metrics']['accuracy']:.6g}" in run("best", "sweep").splitlines()[-1].split()

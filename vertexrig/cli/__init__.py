@@ -15,8 +15,9 @@ import click
 
 from vertexrig import __version__
 from vertexrig.cli import output, streams
+from vertexrig.cli.groups import Group
 from vertexrig.cli.problems import Problem, problem
-from vertexrig.errors import UsageError, did_you_mean
+from vertexrig.errors import UsageError
 
 # verb -> (module of vertexrig.cli, one line of help); the module is imported when the verb is used
 VERBS = {
@@ -43,7 +44,7 @@ VERBS = {
 }
 
 
-class Verbs(click.Group):
+class Verbs(Group):
     """A group whose commands are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -55,19 +56,20 @@ class Verbs(click.Group):
         command: click.Command = import_module(f"vertexrig.cli.{VERBS[cmd_name][0]}").command
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
-            raise click.UsageError(f"there is no command {args[0]!r}. {did_you_mean(args[0], VERBS)}", ctx)
-        return super().resolve_command(ctx, args)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):  # from the table: help imports no verb
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+_EPILOG = """\b
+Begin with `vertexrig init`; `vertexrig COMMAND --help` has more.
+Exit codes: 0 done; 1 findings of severity error, or the job failed;
+2 bad usage or configuration; 3 a service refused or could not be reached."""
+
+
+@click.group(
+    cls=Verbs, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, prog_name="vertexrig")
 def vertexrig() -> None:
     """Render, check, rehearse and launch training jobs on Vertex AI."""
@@ -87,8 +89,9 @@ def run(args: Sequence[str] | None = None) -> int:
         return _say(wanting.format_message(), UsageError.exit_code)
     except click.exceptions.Exit as done:
         code = done.exit_code
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
+    except (BrokenPipeError, SystemExit) as gone:  # click exits where the reader of stderr has gone
         streams.drop_broken()
+        code = gone.code if isinstance(gone, SystemExit) and isinstance(gone.code, int) else 0
     except BaseException as error:
         found = problem(error)
         if found is None:

@@ -10,11 +10,12 @@ from pathlib import Path
 import click
 
 from vertexrig.cli import options
+from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
 from vertexrig.project import config
 
 
-@click.group("function")
+@click.group("function", cls=Group)
 def command() -> None:
     """Stage, serve and deploy the Cloud Function that starts jobs."""
 
@@ -33,10 +34,16 @@ def build(file: Path | None, output: Path | None, format_: str) -> None:
     result(format_, {**asdict(staged), "folder": str(staged.folder)}, str(staged.folder))
 
 
-@command.command("serve")
+@command.command("serve", short_help="Stage the function and serve it on this machine.")
 @options.file_option
-@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True)
-@click.option("--target", type=click.Choice(["trigger", "on_event"]), default="trigger", show_default=True)
+@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Its port on 127.0.0.1.")
+@click.option(
+    "--target",
+    type=click.Choice(["trigger", "on_event"]),
+    default="trigger",
+    show_default=True,
+    help="Which function: trigger answers HTTP requests, on_event takes events.",
+)
 def serve(file: Path | None, port: int, target: str) -> None:
     """Stage the function and serve it on this machine with functions-framework, until interrupted.
 
@@ -63,7 +70,7 @@ def serve(file: Path | None, port: int, target: str) -> None:
     os.execve(sys.executable, [sys.executable, "-m", "functions_framework", *words], environment)
 
 
-@command.command("package")
+@command.command("package", short_help="Upload the trainer packages of triggered runs.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @options.file_option
 @options.format_option("text", "json")
@@ -81,7 +88,7 @@ def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
     result(format_, {"packages": list(uris)}, "\n".join(uris))
 
 
-@command.command("deploy")
+@command.command("deploy", short_help="Print, or run, the gcloud commands that deploy it.")
 @options.file_option
 @click.option("--run", is_flag=True, help="Run the commands; without it they are printed.")
 @options.format_option("text", "json")

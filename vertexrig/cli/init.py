@@ -15,7 +15,14 @@ from vertexrig.project.config import DEFAULT_NAME
 
 
 @click.command("init")
-@click.option("--output", "-o", type=click.Path(path_type=Path), default=Path(DEFAULT_NAME), show_default=True)
+@click.option(
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    default=Path(DEFAULT_NAME),
+    show_default=True,
+    help="File to write.",
+)
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
 @options.format_option("text", "json")
 def command(output: Path, force: bool, format_: str) -> None:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig.cli import options, output
+from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
 from vertexrig.errors import ConfigError, ServiceError
 
@@ -26,25 +27,37 @@ root_option = click.option(
 )
 
 
-@click.group("local")
+@click.group("local", cls=Group)
 def command() -> None:
     """A server on this machine that speaks the APIs of Vertex AI and its neighbours, and really trains."""
 
 
-@command.command("up")
+@command.command("up", short_help="Start the server on 127.0.0.1.")
 @options.file_option
 @root_option
-@click.option("--port", type=click.IntRange(0, 65535), default=_DEFAULT_PORT, show_default=True, help="0: a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    default=_DEFAULT_PORT,
+    show_default=True,
+    help="Its port; 0 takes a free one.",
+)
 @click.option("--detach", "-d", is_flag=True, help="Return once it answers; it goes on in the background.")
 @click.option("--slots", type=click.IntRange(1), help="Replicas that run at a time; one per core by default.")
 @click.option(
     "--slow-start", type=options.Seconds(0, 86400), default=0.0, help="Seconds each replica takes to be available."
 )
-@click.option("--fault", "faults", multiple=True, metavar="KIND[:PATTERN[:TIMES]]", help="stockout or quota, by rule.")
-@click.option("--at-least-twice", is_flag=True, help="Have schedules deliver duplicates on purpose.")
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    metavar="KIND[:PATTERN[:TIMES]]",
+    help="Fail jobs whose machine, accelerator or region fits PATTERN, TIMES times; KIND is stockout or quota.",
+)
+@click.option("--at-least-twice", is_flag=True, help="Let schedules deliver each call twice, as Cloud Scheduler may.")
 @click.option("--no-checks", is_flag=True, help="Accept jobs that the service would refuse.")
 @click.option("--pass-credentials", is_flag=True, help="Let trainers see your cloud credentials.")
-@click.option("--seed", type=int, default=0, help="Seed of studies.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Where the search of studies starts from.")
 @options.format_option("text", "json")
 def up(
     file: Path | None,
@@ -97,7 +110,7 @@ def _started(format_: str) -> Callable[[Running], None]:
     return tell
 
 
-@command.command("down")
+@command.command("down", short_help="Stop the server.")
 @options.file_option
 @root_option
 @options.format_option("text", "json")
@@ -133,7 +146,7 @@ def status(file: Path | None, root: Path | None, format_: str) -> None:
         )
 
 
-@command.command("env")
+@command.command("env", short_help="Print the shell exports that point programs at it.")
 @options.file_option
 @root_option
 @options.format_option("text", "json")
@@ -148,7 +161,7 @@ def env(file: Path | None, root: Path | None, format_: str) -> None:
     result(format_, {"env": found}, exports)
 
 
-@command.command("kill")
+@command.command("kill", short_help="Kill a replica of a running job.")
 @click.argument("job")
 @click.argument("replica")
 @options.file_option
@@ -162,7 +175,7 @@ def kill(job: str, replica: str, file: Path | None, root: Path | None, format_: 
     result(format_, {"job": job, "replica": replica}, "")
 
 
-@command.command("preempt")
+@command.command("preempt", short_help="Take the machines of a running job away.")
 @click.argument("job")
 @options.file_option
 @root_option

@@ -53,7 +53,8 @@ info_option = click.option("--info", is_flag=True, help="Show findings of severi
 
 def format_option(*names: str) -> Callable[[F], F]:
     """`--format`, with the given names; the first is the default."""
-    return click.option("--format", "format_", type=click.Choice(names), default=names[0], show_default=True)
+    text = "How to print the result; json is one document, also for an error."
+    return click.option("--format", "format_", type=click.Choice(names), default=names[0], show_default=True, help=text)
 
 
 def workspace(

@@ -55,9 +55,15 @@ def result(format_: str, data: Mapping[str, Any], text: str | Callable[[], str])
             say(shown)
 
 
-def progress(format_: str, line: str) -> None:
-    """A line about what goes on: a result where text was asked for, a message beside a JSON document."""
-    click.echo(line, err=format_ == "json")
+def progress(format_: str, line: str) -> bool:
+    """A line about what goes on: a result where text was asked for, a message beside a JSON document.
+
+    False once nobody reads it any more.
+    """
+    if format_ == "json":
+        click.echo(line, err=True)
+        return True
+    return say(line)
 
 
 def document() -> Document:
@@ -67,9 +73,11 @@ def document() -> Document:
     return found
 
 
-def say(text: str | bytes, *, nl: bool = True) -> None:
-    """Print a result on stdout. A reader that has gone stops nothing: the verb's exit code is still its own."""
+def say(text: str | bytes, *, nl: bool = True) -> bool:
+    """Print a result on stdout; False if its reader has gone, which is no error: the verb ends with its own code."""
     try:
         click.echo(text, nl=nl, color=streams.wants_color(sys.stdout, os.environ))
     except BrokenPipeError:
         streams.drop_broken()
+        return False
+    return True

@@ -105,7 +105,6 @@ def _plain(done: Rehearsal) -> dict[str, object]:
     return {
         "name": done.name,
         "state": done.state,
-        "error": done.error or None,
         "metrics": dict(done.metrics),
         "model": str(done.model) if done.model else None,
         "output": str(done.output) if done.output else None,

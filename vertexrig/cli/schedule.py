@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig.cli import options
+from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.project import config
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
     from vertexrig.trigger.schedules import Step
 
 
-@click.group("schedule")
+@click.group("schedule", cls=Group)
 def command() -> None:
     """Make Cloud Scheduler match the `schedules:` of the project file; jobs of others are left alone."""
 
@@ -76,7 +77,7 @@ def apply(file: Path | None, format_: str) -> None:
     _print(steps, format_)
 
 
-@command.command("list")
+@command.command("list", short_help="Show the schedules in words, with their next runs.")
 @options.file_option
 @click.option(
     "--next",

@@ -27,6 +27,7 @@ def command(job: str, file: Path | None, poll: float, format_: str) -> None:
     options.note(vertex.console(last.name))
     for now in report.follow(vertex, last.name, poll_s=poll):
         last = now
-        progress(format_, f"{last.id}  {report.line(last)}")
+        if not progress(format_, f"{last.id}  {report.line(last)}"):
+            return
     result(format_, {"job": dict(last.data)}, "")
     remote.must_have_succeeded(last)
