@@ -81,7 +81,7 @@ setup(
         "vertexrig.templates": ["*.yaml.j2"],
     },
     install_requires=[
-        "click>=8.1",
+        "click>=8.2",
         "google-cloud-aiplatform>=1.60",
         "jinja2>=3.1",
         "pyyaml>=6.0",

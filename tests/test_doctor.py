@@ -176,6 +176,9 @@ def test_logs_of_a_trial(here: server.Running, tmp_path: Path, gcloud: str) -> N
     shown = tools.vertexrig("logs", sweep.name, "--trial=2", "--poll=1", cwd=tmp_path, env=env)
     assert shown.returncode == 0, shown.stderr
     assert re.search(r"\brate 0\.\d+", shown.stdout + shown.stderr)
+    words = ("logs", sweep.name, "--trial=2", "--poll=1", "--format=json")
+    lines = json.loads(tools.vertexrig(*words, cwd=tmp_path, env=env).stdout)["lines"]
+    assert re.search(r"\brate 0\.\d+", "\n".join(lines))
 
 
 def test_cancel_waits(tmp_path: Path) -> None:

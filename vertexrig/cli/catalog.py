@@ -27,12 +27,14 @@ COLUMNS = {
 
 
 @click.command("catalog")
-@click.argument("table", type=click.Choice(list(COLUMNS)))
+@click.argument("table", type=click.Choice(list(COLUMNS)), metavar="TABLE")
 @click.argument("pattern", required=False)
 @options.file_option
 @options.format_option("text", "json")
 def command(table: str, pattern: str | None, file: Path | None, format_: str) -> None:
     """Print a TABLE of the catalog, each row with its source and date; with PATTERN only rows that contain it.
+
+    Tables: machines, accelerators, regions, images, prices, quotas, limits, sources.
 
     Rows of the project's own overlay file are included.
     """

@@ -36,7 +36,7 @@ def build(file: Path | None, output: Path | None, format_: str) -> None:
 
 @command.command("serve", short_help="Stage the function and serve it on this machine.")
 @options.file_option
-@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True, help="Its port on 127.0.0.1.")
+@click.option("--port", type=options.Integer(1, 65535), default=8080, show_default=True, help="Its port on 127.0.0.1.")
 @click.option(
     "--target",
     type=click.Choice(["trigger", "on_event"]),

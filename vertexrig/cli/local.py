@@ -37,13 +37,13 @@ def command() -> None:
 @root_option
 @click.option(
     "--port",
-    type=click.IntRange(0, 65535),
+    type=options.Integer(0, 65535),
     default=_DEFAULT_PORT,
     show_default=True,
     help="Its port; 0 takes a free one.",
 )
 @click.option("--detach", "-d", is_flag=True, help="Return once it answers; it goes on in the background.")
-@click.option("--slots", type=click.IntRange(1), help="Replicas that run at a time; one per core by default.")
+@click.option("--slots", type=options.Integer(1), help="Replicas that run at a time; one per core by default.")
 @click.option(
     "--slow-start", type=options.Seconds(0, 86400), default=0.0, help="Seconds each replica takes to be available."
 )

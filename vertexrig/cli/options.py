@@ -16,6 +16,12 @@ from vertexrig.project import config
 F = TypeVar("F", bound=Callable[..., Any])
 
 
+class Integer(click.IntRange):
+    """A whole number, called so in messages."""
+
+    name = "integer"
+
+
 class Seconds(click.FloatRange):
     """A number of seconds; NaN and infinity, which float() takes too, are none."""
 

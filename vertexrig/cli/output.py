@@ -61,7 +61,7 @@ def progress(format_: str, line: str) -> bool:
     False once nobody reads it any more.
     """
     if format_ == "json":
-        click.echo(line, err=True)
+        print(line, file=sys.stderr)
         return True
     return say(line)
 
@@ -76,7 +76,8 @@ def document() -> Document:
 def say(text: str | bytes, *, nl: bool = True) -> bool:
     """Print a result on stdout; False if its reader has gone, which is no error: the verb ends with its own code."""
     try:
-        click.echo(text, nl=nl, color=streams.wants_color(sys.stdout, os.environ))
+        # the stream is named: by itself click writes UTF-8 where the locale asks for ASCII
+        click.echo(text, file=sys.stdout, nl=nl, color=streams.wants_color(sys.stdout, os.environ))
     except BrokenPipeError:
         streams.drop_broken()
         return False

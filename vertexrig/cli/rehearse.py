@@ -28,7 +28,7 @@ DIGITS = 4  # of a parameter or metric
 @options.file_option
 @options.set_option
 @options.templates_option
-@click.option("--trials", type=click.IntRange(min=1), help="For a sweep: this many trials instead of max_trial_count.")
+@click.option("--trials", type=options.Integer(min=1), help="For a sweep: this many trials instead of max_trial_count.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For a sweep: what its search starts from.")
 @options.format_option("text", "json")
 @click.option("--quiet", "-q", is_flag=True, help="Do not show what the replicas print.")

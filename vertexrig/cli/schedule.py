@@ -82,7 +82,7 @@ def apply(file: Path | None, format_: str) -> None:
 @click.option(
     "--next",
     "count",
-    type=click.IntRange(0, 1000),
+    type=options.Integer(0, 1000),
     default=5,
     show_default=True,
     help="How many of the next runs to show.",

@@ -37,7 +37,7 @@ def findings(found: Sequence[Finding], *, sources: Mapping[str, str], info: bool
     fitting = {} if columns is None else {"width": max(20, columns - _MARGIN)}
     text = output.text(found, sources, color=color, info=info, **fitting)
     if err:
-        click.echo(text, nl=False, err=True, color=color)
+        click.echo(text, file=stream, nl=False, color=color)
     else:
         say(text, nl=False)
 

@@ -6,25 +6,23 @@ import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
-from typing import Any
+from typing import Any, Literal
 
 from vertexrig.cli import streams
 from vertexrig.text import clean, shown
 
 _GAP = 2
-_NARROWEST = 6
-"""Columns that a cell needs to be read; with less for each, rows are shown one below the other."""
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     """Rows as aligned columns; numbers to the right, fractions with six digits, a text of many lines in one.
 
-    On a terminal long cells are wrapped to its width, and a row with too many cells for it becomes a block of lines.
+    On a terminal long cells are wrapped to its width; where not even the headings fit, a row becomes a block of lines.
     """
     cells = [[clean(shown(cell)).strip() for cell in row] for row in rows]
     names = list(headings)
     width = streams.width(sys.stdout)
-    if width is not None and cells and width < len(names) * (_NARROWEST + _GAP):
+    if width is not None and cells and width < sum(len(name) + _GAP for name in names):
         return _blocks(names, cells)
     return _columns(names, cells, width)
 
@@ -38,10 +36,10 @@ def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], width: int | 
     drawn = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
     for place, name in enumerate(names):
         column = [row[place] for row in cells if row[place]]
-        number = bool(cells) and all(map(_is_number, column))
-        drawn.add_column(Text(name), justify="right" if number else "left", overflow="fold")
-    lines = [Rule(characters="-", style="") for _ in names]
-    drawn.add_row(*lines)
+        number = bool(column) and all(map(_is_number, column))
+        justify: Literal["left", "right"] = "right" if number else "left"
+        drawn.add_column(Text(name), justify=justify, overflow="fold", min_width=len(name))
+    drawn.add_row(*(Rule(characters="-", style="") for _ in names))
     for row in cells:
         drawn.add_row(*map(Text, row))
     color = streams.wants_color(sys.stdout, os.environ)
