@@ -68,8 +68,11 @@ def progress(format_: str, line: str) -> bool:
 
 def document() -> Document:
     """The document of the command that runs."""
-    found = click.get_current_context().find_object(Document)
-    assert found is not None
+    context = click.get_current_context()
+    found = context.find_object(Document)
+    if found is None:  # a group run by itself, not through vertexrig.cli.run
+        found = context.find_root().obj = Document(wanted=True)
+        context.find_root().call_on_close(found.send)
     return found
 
 
