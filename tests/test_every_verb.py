@@ -114,6 +114,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         stage.submit("quick", "SUCCEEDED")
         assert cli.run(["schedule", "apply"]) == 0
         yield stage
+        server.down(folder / "nowhere")  # what the row of `local up` started
 
 
 @pytest.fixture
