@@ -75,9 +75,10 @@ setup(
         "vertexrig.templates": ["*.yaml.j2"],
     },
     install_requires=[
-        "click>=8.1",
+        "click>=8.2",
         "jinja2>=3.1",
         "pyyaml>=6.0",
+        "rich>=13.7",
         # package runs the trainer's setup.py with the interpreter's own setuptools, which makes wheels itself since 70.1
         "setuptools>=70.1",
         # a trainer's pyproject.toml

@@ -142,7 +142,11 @@ def test_the_verbs(here: server.Running, tmp_path: Path) -> None:
     watched = run("watch", "sweep", "--poll=0.1")
     assert "SUCCEEDED  (3 succeeded of 3)" in watched.splitlines()[-1]
     rows = json.loads(run("trials", sweep.name, "--format=json"))["trials"]
-    assert len(rows) == 3 and rows[0]["note"] == "best" and rows[0]["accuracy"] == max(row["accuracy"] for row in rows)
+    assert (
+        len(rows) == 3
+        and rows[0]["note"] == "best"
+        and rows[0]["metrics"]["accuracy"] == max(row["metrics"]["accuracy"] for row in rows)
+    )
     (best,) = json.loads(run("best", "sweep", "--format=json"))["best"]
     assert best["id"] == rows[0]["trial"]
     assert f"{best['metrics']['accuracy']:.6g}" in run("best", "sweep").splitlines()[-1].split()
@@ -172,6 +176,9 @@ def test_logs_of_a_trial(here: server.Running, tmp_path: Path, gcloud: str) -> N
     shown = tools.vertexrig("logs", sweep.name, "--trial=2", "--poll=1", cwd=tmp_path, env=env)
     assert shown.returncode == 0, shown.stderr
     assert re.search(r"\brate 0\.\d+", shown.stdout + shown.stderr)
+    words = ("logs", sweep.name, "--trial=2", "--poll=1", "--format=json")
+    lines = json.loads(tools.vertexrig(*words, cwd=tmp_path, env=env).stdout)["lines"]
+    assert re.search(r"\brate 0\.\d+", "\n".join(lines))
 
 
 def test_cancel_waits(tmp_path: Path) -> None:

@@ -243,7 +243,7 @@ def test_too_many_replicas() -> None:
         from_pools(pool(), pool(replicas=2_000_000_000))
     found = from_pools(pool(), pool(replicas=explain.MOST_REPLICAS - 1))
     assert "… 9,996 more" in explain_text.text(found)
-    assert len(explain.to_json(explain.data(found))) < 10_000_000
+    assert len(json.dumps(explain.data(found))) < 10_000_000
 
 
 def test_unknown_replica() -> None:
@@ -276,7 +276,7 @@ def test_any_file(pools: list[Any], scheduling: Any, study: Any, trials: int, pa
         except (FindingsError, UsageError):
             continue
         explain_text.text(found)
-        json.loads(explain.to_json(explain.data(found)))
+        json.loads(json.dumps(explain.data(found)))
 
 
 def test_estimate_of_no_trials() -> None:

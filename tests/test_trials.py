@@ -132,11 +132,25 @@ def test_table_lists_the_best_first_and_what_does_not_count_last() -> None:
     """One row per trial, the same columns in each, with the reason of infeasible ones."""
     rows = trials.table(job([L2, BATCH, OPTIMIZER], [({**v, "optimizer": "adam"}, a) for v, a in ROWS]))
     assert [row["trial"] for row in rows] == ["3", "5", "1", "2", "4"]
-    assert {tuple(row) for row in rows} == {
-        ("trial", "state", "l2", "batch_size", "optimizer", "momentum", "accuracy", "seconds", "note")
-    }
-    assert rows[0]["note"] == "best" and rows[3]["note"] == "out of memory"
-    assert rows[0]["seconds"] == 90.5 and rows[0]["momentum"] is None and rows[3]["accuracy"] is None
+    assert {tuple(row) for row in rows} == {("trial", "state", "parameters", "metrics", "seconds", "note")}
+    assert {tuple(row["parameters"]) for row in rows} == {("l2", "batch_size", "optimizer", "momentum")}
+    assert rows[0]["note"] == "best" and rows[3]["note"] == "out of memory" and rows[0]["seconds"] == 90.5
+    assert rows[0]["parameters"]["momentum"] is None and rows[3]["metrics"]["accuracy"] is None
+
+
+def test_parameters_keep_their_own_columns() -> None:
+    """A parameter or metric called like another column, or like each other, is neither lost nor mixed up with it."""
+    clash = job([{**L2, "parameterId": name} for name in ("state", "note", "trial", "accuracy")], [
+        ({"state": 0.1, "note": 0.2, "trial": 0.3, "accuracy": 0.4}, 0.9)
+    ])  # fmt: skip
+    (row,) = trials.table(clash)
+    assert (row["state"], row["note"], row["trial"]) == ("SUCCEEDED", "best", "1")
+    assert row["parameters"] == {"state": 0.1, "note": 0.2, "trial": 0.3, "accuracy": 0.4}
+    headings, ((*cells,),) = trials.columns([row])
+    assert dict(zip(headings, cells, strict=True)) == {
+        "trial": "1", "state": "SUCCEEDED", "parameters.state": 0.1, "parameters.note": 0.2, "parameters.trial": 0.3,
+        "parameters.accuracy": 0.4, "metrics.accuracy": 0.9, "seconds": 90.5, "note": "best",
+    }  # fmt: skip
 
 
 def test_follow_up_grid_around_the_best_values() -> None:

@@ -70,6 +70,13 @@ vertexrig render cpu --set machine_type=n1-standard-8 --set args.epochs=3
 vertexrig render sweep --set jobs.cpu.timeout=600s --set max_trial_count=5
 ```
 
+`--set KEY-`, as in kubectl, removes a key of the file. `--set args.NAME` without a value is a bare flag, `--NAME`;
+`--set args.NAME=` is an empty text, `--NAME=`.
+
+```sh
+vertexrig render cpu --set args.verbose --set timeout-
+```
+
 ## Fields of the API that are not listed: `spec`
 
 `spec` on a job takes any field of the API's CustomJobSpec, on a sweep any field of its HyperparameterTuningJob. It is

@@ -1,4 +1,4 @@
-"""Every error vertexrig raises on purpose, and the exit code each one ends the process with.
+"""Every error vertexrig raises on purpose, its code for programs, and the exit code it ends the process with.
 
 An error names the value, the rule it broke, the choices, and what to do. Only `vertexrig.cli` prints them.
 """
@@ -7,13 +7,23 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
+from typing import Any
 
 
 class VertexrigError(Exception):
-    """Base of all errors meant for a person. `exit_code` is what the command line ends with."""
+    """Base of all errors meant for a person.
+
+    `exit_code` is what the command line ends with; `code` is the word for programs, which docs/json.md promises.
+    """
 
     exit_code = 2
+    code = "usage"
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        """What else a program may want to know, by the names that docs/json.md has."""
+        return {}
 
 
 class UsageError(VertexrigError):
@@ -29,30 +39,42 @@ class ConfigError(VertexrigError):
         line: Its line, counted from 1.
     """
 
+    code = "config"
+
     def __init__(self, message: str, *, file: str | None = None, line: int | None = None) -> None:
         self.message, self.file, self.line = message, file, line
         place = "" if file is None else f"{file}:{line}: " if line else f"{file}: "
         super().__init__(place + message)
 
+    @property
+    def details(self) -> Mapping[str, Any]:
+        return {"file": self.file, "line": self.line}
+
 
 class TemplateError(VertexrigError):
     """A template cannot be rendered (exit code 2)."""
 
+    code = "template"
+
 
 class PackageError(VertexrigError):
     """A trainer folder cannot be built into a package that installs and imports (exit code 2)."""
+
+    code = "package"
 
 
 class FindingsError(VertexrigError):
     """A check found something of severity error (exit code 1)."""
 
     exit_code = 1
+    code = "findings"
 
 
 class JobFailedError(VertexrigError):
     """A job or rehearsal ended in any state but success (exit code 1)."""
 
     exit_code = 1
+    code = "job-failed"
 
 
 class ServiceError(VertexrigError):
@@ -64,10 +86,15 @@ class ServiceError(VertexrigError):
     """
 
     exit_code = 3
+    code = "service"
 
     def __init__(self, message: str, *, status: int | None = None) -> None:
         self.status = status
         super().__init__(message)
+
+    @property
+    def details(self) -> Mapping[str, Any]:
+        return {"status": self.status}
 
 
 def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:

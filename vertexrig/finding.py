@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
 from enum import Enum
 
 
@@ -27,7 +28,8 @@ class Finding:
         source: Where the rule comes from, with its date.
         file: The file checked, as the user named it.
         line: The line of `path` in that file, counted from 1; None if the place has no line.
-        override: The `KEY=VALUE` of a `--set` that the value comes from, in place of the file's own line.
+        given: The `KEY=VALUE` of the command line that the value comes from, "" if it comes from the file.
+        more_paths: Other places where the same is wrong, after `folded`.
     """
 
     id: str
@@ -38,4 +40,24 @@ class Finding:
     source: str = ""
     file: str = ""
     line: int | None = None
-    override: str = ""
+    given: str = ""
+    more_paths: tuple[str, ...] = ()
+
+    @property
+    def paths(self) -> tuple[str, ...]:
+        """Every place that the finding is about."""
+        return tuple(path for path in (self.path, *self.more_paths) if path)
+
+
+def folded(found: Iterable[Finding]) -> list[Finding]:
+    """Findings with the same words about the same line as one, with all their paths: what is shown and counted."""
+    groups: dict[tuple[object, ...], list[Finding]] = {}
+    for finding in found:
+        key = (finding.file, finding.line, finding.given, finding.id, finding.severity, finding.message)
+        groups.setdefault(key, []).append(finding)
+    return [_one(group) for group in groups.values()]
+
+
+def _one(group: Sequence[Finding]) -> Finding:
+    paths = tuple(dict.fromkeys(path for finding in group for path in finding.paths))
+    return replace(group[0], path=paths[0] if paths else "", more_paths=paths[1:])

@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import io
 import json
 import re
+from dataclasses import replace
 from typing import Any
 from urllib.parse import unquote, urlparse
 
@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from vertexrig import spec
 from vertexrig.checks import all_rules, output
 from vertexrig.checks._snippet import WIDTH, snippet
-from vertexrig.finding import Finding, Severity
+from vertexrig.finding import Finding, Severity, folded
 
 TEXT = """\
 workerPoolSpecs:
@@ -101,43 +101,57 @@ def test_control_characters_never_reach_the_terminal() -> None:
     assert not re.search(r"[\x00-\x09\x0b-\x1f\x7f\u202e]", shown)
 
 
-def test_colour_only_where_it_is_wanted() -> None:
-    """Colour goes to a terminal, unless NO_COLOR or a dumb terminal says otherwise."""
-
-    class Terminal(io.StringIO):
-        def isatty(self) -> bool:
-            return True
-
-    assert output.wants_color(Terminal(), {})
-    assert output.wants_color(Terminal(), {"NO_COLOR": ""})  # no-color.org: only when not empty
-    assert not output.wants_color(Terminal(), {"NO_COLOR": "1"})
-    assert not output.wants_color(Terminal(), {"TERM": "dumb"})
-    assert not output.wants_color(io.StringIO(), {})
+def test_colour_changes_no_word() -> None:
+    """Coloured text without its escape sequences is the plain text."""
     plain, colored = (output.text([COUNT], {"job.yaml": TEXT}, color=color) for color in (False, True))
     assert "\x1b" not in plain and re.sub(r"\x1b\[[0-9;]*m", "", colored) == plain
 
 
 def test_summary_counts() -> None:
-    """Singular and plural, and nothing found."""
-    assert output.summary([COUNT, COUNT, NOTE], files=3) == "2 errors, 1 info in 3 files"
+    """Singular and plural, nothing found, and the same words about the same line once."""
+    assert output.summary([COUNT, replace(COUNT, line=3), COUNT, NOTE], files=3) == "2 errors, 1 info in 3 files"
     assert output.summary([]) == "no findings"
 
 
 def test_json_has_exactly_the_keys_that_stay() -> None:
-    """The JSON interface: one key, and eight in each finding."""
-    data = json.loads(output.as_json([COUNT]))
-    assert list(data) == ["findings"]
-    assert data["findings"] == [
+    """The JSON interface: ten keys in each finding."""
+    assert output.rows([COUNT]) == [
         {
             "file": "job.yaml",
             "id": "accelerator-count",
             "severity": "error",
             "path": "workerPoolSpecs[0].machineSpec.acceleratorCount",
+            "paths": ["workerPoolSpecs[0].machineSpec.acceleratorCount"],
             "message": "n1-standard-8 takes 1, 2 or 4 of NVIDIA_TESLA_T4, not 3",
             "fix": "write 4",
             "source": "configure-compute page",
             "line": 2,
+            "set": None,
         }
+    ]
+
+
+def test_every_form_has_the_same_count() -> None:
+    """Two places with the same words about one line are one finding with two paths, in text, JSON, SARIF and count."""
+    other = replace(COUNT, path="workerPoolSpecs[1].machineSpec.acceleratorCount")
+    found = [COUNT, other, NOTE, replace(NOTE, message="draws 1 CPU")]
+    text = output.text(found, {"job.yaml": TEXT}, info=False)
+    assert text.endswith(f"\n\n{output.summary(found)} (--info shows them)\n") and "1 error, 2 infos" in text
+    assert "n1-standard-8" in text and f"= at:  {COUNT.path}, {other.path}\n" in text
+    assert "^^^^^^^^^^^^^^^^^^^\n" in text and text.count("error[") == 1
+    assert [row["paths"] for row in output.rows(found)] == [[COUNT.path, other.path], [], []]
+    (error, *_) = hold_sarif(json.loads(output.sarif(found, [])))
+    assert len(error["locations"][0]["logicalLocations"]) == 2
+
+
+def test_the_snippet_of_an_overridden_value_is_the_override() -> None:
+    """What --set gives is shown as it was typed; the file's old line is not."""
+    text = output.text([replace(COUNT, line=None, given="accelerator_count=3")], {"job.yaml": TEXT})
+    assert text.splitlines()[:4] == [
+        "job.yaml: error[accelerator-count]: n1-standard-8 takes 1, 2 or 4 of NVIDIA_TESLA_T4, not 3",
+        "  |",
+        "  | --set accelerator_count=3",
+        "  |       ^^^^^^^^^^^^^^^^^^^",
     ]
 
 
@@ -208,10 +222,11 @@ def test_any_finding_can_be_shown(findings: list[Finding], texts: dict[str, str]
     """Whatever a finding holds: text that UTF-8 can carry, JSON that reads back, SARIF that is valid."""
     texts |= {finding.file: "a: {b: [1, 2]}\n\t- c" for finding in findings[:1]}
     output.text(findings, texts, color=color).encode()
-    rows = json.loads(output.as_json(findings).encode())["findings"]
-    assert [row["message"] for row in rows] == [finding.message for finding in findings]
+    counted = folded(findings)
+    rows = json.loads(json.dumps(output.rows(findings)))
+    assert [row["message"] for row in rows] == [finding.message for finding in counted]
     results = hold_sarif(json.loads(output.sarif(findings, [])))
-    for result, finding in zip(results, findings, strict=True):
+    for result, finding in zip(results, counted, strict=True):
         if finding.file and not finding.file.startswith("/"):
             uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]
             assert unquote(uri)

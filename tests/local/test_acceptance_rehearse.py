@@ -57,11 +57,12 @@ def test_a_sweep_trains(project: Path) -> None:
     done = rehearse(project, "sweep", "--trials", "6", "--set", "parallel_trial_count=2", *SMALL)
     found = json.loads(done.stdout)
     assert found["state"] == "JOB_STATE_SUCCEEDED" and len(found["trials"]) == 6
-    measured = [trial["accuracy"] for trial in found["trials"]]
+    measured = [trial["metrics"]["accuracy"] for trial in found["trials"]]
     assert measured == sorted(measured, reverse=True) and min(measured) > 0
     for trial in found["trials"]:
-        assert trial["state"] == "SUCCEEDED" and trial["num_units"] in (64, 128, 512)
-        assert 0.001 <= trial["learning_rate"] <= 1 and 0 <= trial["momentum"] <= 0.99
+        chosen = trial["parameters"]
+        assert trial["state"] == "SUCCEEDED" and chosen["num_units"] in (64, 128, 512)
+        assert 0.001 <= chosen["learning_rate"] <= 1 and 0 <= chosen["momentum"] <= 0.99
     assert found["trials"][0]["note"] == "best"
 
 

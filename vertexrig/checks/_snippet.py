@@ -5,31 +5,29 @@ from __future__ import annotations
 import re
 import unicodedata
 
+from vertexrig.text import clean
+
 WIDTH = 110
 """Longest piece of a line that is shown, in characters."""
 
 _ITEM = re.compile(r"""\s*("(?:\\.|[^"\\])*"|'(?:''|[^'])*'|[^,\[\]{}"'\s][^,\[\]{}]*?)\s*([,\]])""")
 
 
-def clean(text: str) -> str:
-    """Text that is safe to print: control characters, escape sequences and half surrogates become a replacement."""
-    return "".join(char if char.isprintable() else " " if char in "\t\n\r" else "\ufffd" for char in text)
-
-
-def snippet(line: str, path: str) -> tuple[str, str]:
+def snippet(line: str, path: str, *, width: int = WIDTH) -> tuple[str, str]:
     """One source line and the marks (`^^^`) to print below it.
 
     Args:
         line: The line, without its end.
         path: The finding's path: its last key, or the item of a list, is what gets marked.
+        width: Longest piece of the line to show.
     """
     line = clean(line)
     start, end = _span(line, path)
-    if len(line) > WIDTH:
-        left = max(0, min(start - WIDTH // 4, len(line) - WIDTH))
-        head, tail = "…" if left else "", "…" if left + WIDTH < len(line) else ""
-        line = head + line[left : left + WIDTH] + tail
-        start, end = start - left + len(head), min(end - left + len(head), WIDTH + len(head))
+    if len(line) > width:
+        left = max(0, min(start - width // 4, len(line) - width))
+        head, tail = "…" if left else "", "…" if left + width < len(line) else ""
+        line = head + line[left : left + width] + tail
+        start, end = start - left + len(head), min(end - left + len(head), width + len(head))
     line = line.rstrip()
     return line, " " * _columns(line[:start]) + "^" * max(1, _columns(line[start:end]))
 

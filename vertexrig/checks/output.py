@@ -1,7 +1,8 @@
 """Findings as text for a person, as JSON for a program, as SARIF for a code host. Pure functions: nothing is printed.
 
-`text` shows each finding with the line it stands in, the way compilers do. `as_json` is the interface that stays:
-`{"findings": [{"file", "id", "severity", "path", "message", "fix", "source", "line"}]}`. `sarif` is SARIF 2.1.0.
+`text` shows each finding with the line it stands in, the way compilers do. `rows` is the interface that stays:
+`{"file", "id", "severity", "path", "paths", "message", "fix", "source", "line", "set"}`. `sarif` is SARIF 2.1.0. Each of
+them, and `summary`, folds what is found first: they agree in number.
 """
 
 from __future__ import annotations
@@ -9,12 +10,13 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Protocol, TextIO
+from typing import Any, Protocol
 from urllib.parse import quote
 
-from vertexrig.checks._snippet import clean, snippet
-from vertexrig.finding import Finding, Severity
+from vertexrig.checks._snippet import WIDTH, snippet
+from vertexrig.finding import Finding, Severity, folded
 from vertexrig.masking import masked
+from vertexrig.text import clean
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 DOCS = "docs/checks.md"
@@ -39,15 +41,14 @@ class Described(Protocol):
     def source(self) -> str: ...
 
 
-def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
-    """Whether to colour what goes to `stream`: only on a terminal, never with NO_COLOR set or TERM=dumb."""
-    if environment.get("NO_COLOR") or environment.get("TERM") == "dumb":
-        return False
-    return stream.isatty()
-
-
 def text(
-    findings: Sequence[Finding], texts: Mapping[str, str] | None = None, *, files: int = 0, color: bool = False
+    findings: Iterable[Finding],
+    texts: Mapping[str, str] | None = None,
+    *,
+    files: int = 0,
+    color: bool = False,
+    info: bool = True,
+    width: int = WIDTH,
 ) -> str:
     """Findings for a person: place, severity, id and message; the line itself; the fix; at the end the count.
 
@@ -56,31 +57,47 @@ def text(
         texts: The content of each file by the name the findings have, to show the lines from.
         files: How many files were checked, for the last line; 0 leaves it out.
         color: Use terminal colours.
+        info: Show those of severity info, too; they are counted either way.
+        width: Longest piece of a line to show, in characters.
     """
+    findings = folded(findings)
     lines = {name: masked(content).splitlines() for name, content in (texts or {}).items()}
-    blocks = [_block(finding, lines.get(finding.file, ()), color) for finding in findings]
-    return "\n\n".join([*blocks, summary(findings, files=files)]) + "\n"
+    seen = [finding for finding in findings if info or finding.severity is not Severity.INFO]
+    blocks = [_block(finding, lines.get(finding.file, ()), color, width) for finding in seen]
+    hidden = len(findings) - len(seen)
+    hint = f" (--info shows {'them' if hidden > 1 else 'it'})" if hidden else ""
+    return "\n\n".join([*blocks, summary(findings, files=files) + hint]) + "\n"
 
 
-def _block(finding: Finding, lines: Sequence[str], color: bool) -> str:
+def _block(finding: Finding, lines: Sequence[str], color: bool, width: int) -> str:
     paint = _COLORS[finding.severity] if color else ""
     bold, dim, off = (_BOLD, _DIM, _OFF) if color else ("", "", "")
-    place = ":".join(part for part in (clean(finding.file), str(finding.line or "")) if part)
-    if finding.override:
-        place = f"--set {clean(finding.override)}"
+    number = "" if finding.line is None or finding.given else str(finding.line)
+    place = ":".join(part for part in (clean(finding.file), number) if part)
     head = f"{paint}{finding.severity.value}{off}[{finding.id}]: {bold}{clean(finding.message)}{off}"
     shown = [f"{bold}{place}{off}: {head}" if place else head]
     margin = "  "
-    if _in_sight(finding, lines):
-        number, source = str(finding.line), lines[(finding.line or 1) - 1]
-        margin = " " * (len(number) + 1)
-        line, marks = snippet(source, finding.path)
-        shown += [f"{dim}{margin}|{off}", f"{dim}{number} |{off} {line}", f"{dim}{margin}|{off} {paint}{marks}{off}"]
-    if finding.path:
-        shown.append(f"{dim}{margin}= at:{off}  {clean(finding.path)}")
+    source = _source(finding, lines, width)
+    if source is not None:
+        line, marks = source
+        margin = " " * (len(number) + 1) if number else margin
+        before = f"{number} " if number else margin
+        shown += [f"{dim}{margin}|{off}", f"{dim}{before}|{off} {line}", f"{dim}{margin}|{off} {paint}{marks}{off}"]
+    if finding.paths:
+        shown.append(f"{dim}{margin}= at:{off}  {clean(', '.join(finding.paths))}")
     if finding.fix:
         shown.append(f"{dim}{margin}= fix:{off} {clean(finding.fix)}")
     return "\n".join(shown)
+
+
+def _source(finding: Finding, lines: Sequence[str], width: int) -> tuple[str, str] | None:
+    """What the finding is about, with marks below it: the `--set` that gives the value, or the line of the file."""
+    if finding.given:
+        option, given = "--set ", clean(finding.given)
+        return option + given, " " * len(option) + "^" * len(given)
+    if not _in_sight(finding, lines):
+        return None
+    return snippet(lines[(finding.line or 1) - 1], finding.path, width=width)
 
 
 def _in_sight(finding: Finding, lines: Sequence[str]) -> bool:
@@ -92,29 +109,30 @@ def _in_sight(finding: Finding, lines: Sequence[str]) -> bool:
 
 def summary(findings: Iterable[Finding], *, files: int = 0) -> str:
     """How many findings there are: `2 errors, 1 warning in 3 files`."""
-    found = [finding.severity for finding in findings]
+    found = [finding.severity for finding in folded(findings)]
     counts = [(severity, found.count(severity)) for severity in Severity]
     parts = [f"{count} {severity.value if count == 1 else _PLURAL[severity]}" for severity, count in counts if count]
     where = "" if not files else " in 1 file" if files == 1 else f" in {files} files"
     return (", ".join(parts) or "no findings") + where
 
 
-def as_json(findings: Iterable[Finding]) -> str:
+def rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     """Findings as the JSON that stays the same between versions."""
-    rows = [
+    return [
         {
             "file": finding.file,
             "id": finding.id,
             "severity": finding.severity.value,
             "path": finding.path,
+            "paths": list(finding.paths),
             "message": finding.message,
             "fix": finding.fix,
             "source": finding.source,
             "line": finding.line,
+            "set": finding.given or None,
         }
-        for finding in findings
+        for finding in folded(findings)
     ]
-    return _dump({"findings": rows})
 
 
 def sarif(findings: Iterable[Finding], rules: Iterable[Described], *, version: str = "") -> str:
@@ -127,7 +145,7 @@ def sarif(findings: Iterable[Finding], rules: Iterable[Described], *, version: s
         rules: The rules that were run; a finding of another id gets a row of its own.
         version: The tool's version.
     """
-    findings = list(findings)
+    findings = folded(findings)
     table = {rule.id: _descriptor(rule) for rule in rules}
     for finding in findings:
         table.setdefault(finding.id, {"id": finding.id, "shortDescription": {"text": finding.id}})
@@ -162,8 +180,8 @@ def _result(finding: Finding, index: int) -> dict[str, Any]:
         if finding.line is not None and finding.line > 0:
             place["region"] = {"startLine": finding.line}
         location["physicalLocation"] = place
-    if finding.path:
-        location["logicalLocations"] = [{"fullyQualifiedName": finding.path, "kind": "member"}]
+    if finding.paths:
+        location["logicalLocations"] = [{"fullyQualifiedName": path, "kind": "member"} for path in finding.paths]
     return {
         "ruleId": finding.id,
         "ruleIndex": index,
@@ -184,9 +202,4 @@ def _uri(file: str) -> str:
 
 
 def _dump(value: Any) -> str:
-    shown = json.dumps(value, indent=2, ensure_ascii=False)
-    try:
-        shown.encode()
-    except UnicodeEncodeError:  # half of a surrogate pair, which UTF-8 cannot hold
-        shown = json.dumps(value, indent=2)
-    return shown + "\n"
+    return json.dumps(value, indent=2) + "\n"

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
@@ -12,7 +13,7 @@ from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vertexrig import checks, spec
+from vertexrig import checks, spec, yamltext
 from vertexrig.catalog import Catalog, load
 from vertexrig.checks import naming
 from vertexrig.errors import did_you_mean
@@ -52,11 +53,13 @@ class Prepared:
         rendered: The YAML and the gcloud command.
         document: The YAML as the strict reading takes it.
         findings: What there is to say about it, placed in the project file.
+        submit: The vertexrig command that submits this very job.
     """
 
     rendered: Rendered
     document: spec.Document
     findings: list[Finding]
+    submit: str
 
     @property
     def ok(self) -> bool:
@@ -66,7 +69,7 @@ class Prepared:
     def command(self, file: Path) -> str:
         """The line for a shell that submits the YAML once it stands in `file`."""
         if any(finding.id == GCLOUD_REFUSES for finding in self.findings):
-            return f"vertexrig submit {self.rendered.view.name}"
+            return self.submit
         return self.rendered.shell_command(file)
 
 
@@ -175,7 +178,7 @@ class Workspace:
         rendered = self.renderer.render(name)
         document = spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, template=False)
         if not check:
-            return Prepared(rendered, document, [])
+            return Prepared(rendered, document, [], self.verb("submit", name))
         silenced = self.silences(name)
         found = checks.check(document, self.context(document), silenced)
         outside = {
@@ -185,15 +188,20 @@ class Workspace:
         for rule, problems in outside.items():
             if rule not in silenced:
                 found += [replace(one, file=str(self.loaded.file)) for one in checks.findings(rule, problems)]
-        found = [_through_the_api(finding, name) if finding.id == GCLOUD_REFUSES else finding for finding in found]
-        return Prepared(rendered, document, [self._placed(finding, rendered, document) for finding in found])
+        submit = self.verb("submit", name)
+        found = [_through_the_api(finding, submit) if finding.id == GCLOUD_REFUSES else finding for finding in found]
+        found = [self._placed(finding, rendered, document) for finding in found]
+        return Prepared(rendered, document, found, submit)
+
+    def verb(self, verb: str, name: str) -> str:
+        """The command line of another verb about job or sweep `name`, with the options that this project came from."""
+        templates = ("--templates", str(self._templates)) if self._templates is not None else ()
+        return shlex.join(["vertexrig", verb, name, *self.loaded.words, *templates])
 
     def _placed(self, finding: Finding, rendered: Rendered, document: spec.Document) -> Finding:
-        """A finding on rendered YAML at its place in the project file, or at the `--set` that its value comes from."""
-        key = self._key(rendered, document, finding.path)
-        if key in self.loaded.given:
-            return replace(finding, line=None, override=masked(self.loaded.given[key]))
-        return replace(finding, line=self.loaded.lines.get(key))
+        """A finding with the line of the project file, or the override, that its value comes from."""
+        source = self.line(rendered, document, finding.path)
+        return replace(finding, line=None, given=source) if isinstance(source, str) else replace(finding, line=source)
 
     def check_text(self, text: str, *, file: str, kind: spec.Kind | None = None) -> tuple[spec.Document, list[Finding]]:
         """A YAML file from anywhere, checked with what this project knows."""
@@ -217,13 +225,10 @@ class Workspace:
                     raise self.loaded.error(f"there is no rule {rule!r}. {did_you_mean(rule, known)}", *path, rule)
         return {rule: reason for _, silence in groups for rule, reason in silence.items()}
 
-    def line(self, rendered: Rendered, document: spec.Document, path: str) -> int | None:
-        """The line of the project file that `path` of the rendered job comes from, as near as can be told."""
-        return self.loaded.lines.get(self._key(rendered, document, path))
-
-    def _key(self, rendered: Rendered, document: spec.Document, path: str) -> tuple[str | int, ...]:
-        """The path of keys in the project file that `path` of the rendered job comes from, as near as can be told."""
-        known = self.loaded.lines.keys() | self.loaded.given.keys()
+    def line(self, rendered: Rendered, document: spec.Document, path: str) -> int | str | None:
+        """The line of the project file, or the override, that `path` of the job comes from, as near as can be told."""
+        given = {path: masked(override) for path, override in self.loaded.given.items()}
+        lines: dict[yamltext.RawPath, int | str] = {**self.loaded.lines, **given}
         view = rendered.view
         bases: list[tuple[str, ...]] = [("jobs", view.name if view.sweep is None else view.sweep.job)]
         if view.sweep is not None:
@@ -238,14 +243,14 @@ class Workspace:
                 for base in bases:
                     for middle in ((place,), ()) if place else ((),):
                         key = (*base, *middle, *names[start:end])
-                        if key in known:
-                            return key
-        return bases[0]
+                        if key in lines:
+                            return lines[key]
+        return lines.get(bases[0])
 
 
-def _through_the_api(finding: Finding, name: str) -> Finding:
+def _through_the_api(finding: Finding, submit: str) -> Finding:
     """What only gcloud refuses is a warning for a job of the project: `vertexrig submit` goes another way."""
-    return replace(finding, severity=Severity.WARNING, fix=f"send it through the API: vertexrig submit {name}")
+    return replace(finding, severity=Severity.WARNING, fix=f"send it through the API: {submit}")
 
 
 def _project_names(document: spec.Document, path: str) -> Iterator[str]:

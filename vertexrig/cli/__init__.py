@@ -14,8 +14,10 @@ from importlib import import_module
 import click
 
 from vertexrig import __version__
-from vertexrig.errors import UsageError, VertexrigError, did_you_mean
-from vertexrig.extras import extra_of
+from vertexrig.cli import output, streams
+from vertexrig.cli.groups import Group
+from vertexrig.cli.problems import Problem, problem
+from vertexrig.errors import UsageError
 
 # verb -> (module of vertexrig.cli, one line of help); the module is imported when the verb is used
 VERBS = {
@@ -42,7 +44,7 @@ VERBS = {
 }
 
 
-class Verbs(click.Group):
+class Verbs(Group):
     """A group whose commands are imported when they are used."""
 
     def list_commands(self, ctx: click.Context) -> list[str]:
@@ -54,19 +56,20 @@ class Verbs(click.Group):
         command: click.Command = import_module(f"vertexrig.cli.{VERBS[cmd_name][0]}").command
         return command
 
-    def resolve_command(
-        self, ctx: click.Context, args: list[str]
-    ) -> tuple[str | None, click.Command | None, list[str]]:
-        if args and args[0] not in VERBS and not args[0].startswith("-"):
-            raise click.UsageError(f"there is no command {args[0]!r}. {did_you_mean(args[0], VERBS)}", ctx)
-        return super().resolve_command(ctx, args)
-
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
         with formatter.section("Commands"):  # from the table: help imports no verb
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
 
-@click.group(cls=Verbs, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110})
+_EPILOG = """\b
+Begin with `vertexrig init`; `vertexrig COMMAND --help` has more.
+Exit codes: 0 done; 1 findings of severity error, or the job failed;
+2 bad usage or configuration; 3 a service refused or could not be reached."""
+
+
+@click.group(
+    cls=Verbs, epilog=_EPILOG, context_settings={"help_option_names": ["-h", "--help"], "max_content_width": 110}
+)
 @click.version_option(__version__, prog_name="vertexrig")
 def vertexrig() -> None:
     """Render, check, rehearse and launch training jobs on Vertex AI."""
@@ -74,41 +77,39 @@ def vertexrig() -> None:
 
 def run(args: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; every message for a person goes to stderr."""
+    words = list(sys.argv[1:] if args is None else args)
+    streams.prepare()
+    document = output.Document(wanted=output.wants_json(words))
+    found: Problem | None = None
+    code = 0
     try:
-        vertexrig.main(args=list(args) if args is not None else None, prog_name="vertexrig", standalone_mode=False)
+        vertexrig.main(args=words, prog_name="vertexrig", standalone_mode=False, obj=document)
         sys.stdout.flush()
-        return 0
+    except click.exceptions.NoArgsIsHelpError as wanting:
+        return _say(wanting.format_message(), UsageError.exit_code)
     except click.exceptions.Exit as done:
-        return done.exit_code
-    except click.Abort:
-        return _say("interrupted", 130)
-    except KeyboardInterrupt:
-        return _say("interrupted", 130)
-    except click.ClickException as error:
-        error.show(sys.stderr)
-        return 2
-    except VertexrigError as error:  # without words where the result itself has said it
-        return _say(f"error: {error}", error.exit_code) if str(error) else error.exit_code
-    except ModuleNotFoundError as error:  # a verb whose extra is not installed
-        extra = extra_of(error.name or "")
-        if extra is None:
+        code = done.exit_code
+    except (BrokenPipeError, SystemExit) as gone:  # click exits where the reader of stderr has gone
+        streams.drop_broken()
+        code = gone.code if isinstance(gone, SystemExit) and isinstance(gone.code, int) else 0
+    except BaseException as error:
+        found = problem(error)
+        if found is None:
             raise
-        advice = f'python -m pip install "vertexrig[{extra}]"'
-        return _say(f"error: the package {error.name} is not installed; run {advice}", UsageError.exit_code)
-    except BrokenPipeError:  # the reader, such as `head`, has seen enough
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
-        return 0
-    except OSError as error:  # a file that cannot be read or written, wherever that shows
-        if error.strerror is None:
-            raise
-        place = f"{str(error.filename)[:200]}: " if error.filename is not None else ""
-        return _say(f"error: {place}{error.strerror}", UsageError.exit_code)
-    except UnicodeEncodeError as error:
-        return _say(f"error: {ascii(error.object)[:200]} holds bytes that are no text", UsageError.exit_code)
+    if document.wanted:
+        document.send(found)
+    if found is None:
+        return code
+    if not found.message:  # the result itself has said it
+        return found.exit_code
+    return _say(found.text(color=streams.wants_color(sys.stderr, os.environ)), found.exit_code)
 
 
 def _say(message: str, code: int) -> int:
-    print(message, file=sys.stderr)
+    try:
+        print(message, file=sys.stderr)
+    except BrokenPipeError:
+        streams.drop_broken()
     return code
 
 

@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
+import shlex
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
 from vertexrig.cli import options, remote
+from vertexrig.cli.output import result, say
+from vertexrig.cli.tables import table
 from vertexrig.errors import UsageError
 
 
@@ -26,10 +28,8 @@ def command(sweep: str, file: Path | None, format_: str) -> None:
     found = trials.best(remote.sweep(file, sweep).data)
     if not found:
         raise UsageError(f"no trial of {sweep} succeeded with a value of every metric")
-    if format_ == "json":
-        click.echo(json.dumps({"best": [asdict(trial) for trial in found]}, indent=2))
-    elif format_ == "args":
-        click.echo(" ".join(f"--{name}={value}" for name, value in found[0].parameters.items()))
-    else:
-        rows = [(trial.id, *trial.metrics.values(), *trial.parameters.values()) for trial in found]
-        click.echo(options.table(("trial", *found[0].metrics, *found[0].parameters), rows))
+    if format_ == "args":
+        say(shlex.join(f"--{name}={value}" for name, value in found[0].parameters.items()))
+        return
+    rows = [{"trial": trial.id, "metrics": trial.metrics, "parameters": trial.parameters} for trial in found]
+    result(format_, {"best": [asdict(trial) for trial in found]}, lambda: table(*trials.columns(rows)))

@@ -7,6 +7,8 @@ from pathlib import Path
 import click
 
 from vertexrig.cli import options, remote
+from vertexrig.cli.output import progress, result
+from vertexrig.cloud.vertex import Job
 from vertexrig.errors import UsageError
 from vertexrig.spec.states import short
 
@@ -15,7 +17,8 @@ from vertexrig.spec.states import short
 @click.argument("job")
 @options.file_option
 @options.poll_option
-def command(job: str, file: Path | None, poll: float) -> None:
+@options.format_option("text", "json")
+def command(job: str, file: Path | None, poll: float, format_: str) -> None:
     """Cancel JOB (number, resource name, or display name) and wait until it has ended: it costs money until then."""
     from vertexrig.submit import report
 
@@ -23,5 +26,10 @@ def command(job: str, file: Path | None, poll: float) -> None:
     found = vertex.lookup(job)
     if found.ended:
         raise UsageError(f"{found.display_name} has ended already: {short(found.state)}")
-    report.cancel(vertex, found.name, wait=lambda one: click.echo(f"{one.id}  {report.line(one)}"), poll_s=poll)
+
+    def wait(one: Job) -> None:
+        progress(format_, f"{one.id}  {report.line(one)}")
+
+    ended = report.cancel(vertex, found.name, wait=wait, poll_s=poll)
+    result(format_, {"job": dict(ended.data)}, "")
     options.note("it costs nothing any more")

@@ -8,7 +8,8 @@ from pathlib import Path
 import click
 
 from vertexrig.catalog import Catalog, load
-from vertexrig.cli import options
+from vertexrig.cli import options, tables
+from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 from vertexrig.project.config import DEFAULT_NAME
 
@@ -26,12 +27,14 @@ COLUMNS = {
 
 
 @click.command("catalog")
-@click.argument("table", type=click.Choice(list(COLUMNS)))
+@click.argument("table", type=click.Choice(list(COLUMNS)), metavar="TABLE")
 @click.argument("pattern", required=False)
 @options.file_option
 @options.format_option("text", "json")
 def command(table: str, pattern: str | None, file: Path | None, format_: str) -> None:
     """Print a TABLE of the catalog, each row with its source and date; with PATTERN only rows that contain it.
+
+    Tables: machines, accelerators, regions, images, prices, quotas, limits, sources.
 
     Rows of the project's own overlay file are included.
     """
@@ -41,11 +44,9 @@ def command(table: str, pattern: str | None, file: Path | None, format_: str) ->
         rows = [row for row in rows if pattern.casefold() in json.dumps(row).casefold()]
         if not rows:
             raise UsageError(f"no row of {table} contains {pattern!r}")
-    if format_ == "json":
-        click.echo(json.dumps({table: rows}, indent=2))
-        return
     columns = COLUMNS[table]
-    click.echo(options.table(columns, [[_cell(row.get(column)) for column in columns] for row in rows]))
+    cells = ([_cell(row.get(column)) for column in columns] for row in rows)
+    result(format_, {table: rows}, lambda: tables.table(columns, cells))
 
 
 def _project(file: Path | None) -> Catalog:

@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from vertexrig.checks.workspace import Workspace
-from vertexrig.cli import options, show, targets
+from vertexrig.cli import options, output, show, targets
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.finding import Finding, Severity
 from vertexrig.spec.document import unreadable
@@ -80,7 +80,12 @@ def command(
         proposed = workspace.proposed_image(document) if trainer is not None else ""
         if proposed:
             options.note(f"{path}: to rehearse its image on this machine, put into vertexrig.yaml:\n{proposed}")
-    show.findings(found, format_=format_, sources=sources, to_stdout=True, info=info)
+    if format_ == "sarif":
+        output.say(show.sarif(found), nl=False)
+    elif format_ == "json":
+        output.document().data["findings"] = show.rows(found)
+    else:
+        show.findings(found, sources=sources, info=info, err=False)
     severities = {finding.severity for finding in found}
     if Severity.ERROR in severities or (strict and Severity.WARNING in severities):
         raise FindingsError("" if format_ == "text" else show.summary(found))  # as text it ends with the count

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-import json
-
 import click
 
 from vertexrig.checks import all_rules
 from vertexrig.cli import options
+from vertexrig.cli.output import result
+from vertexrig.cli.tables import table
 
 
 @click.command("checks")
@@ -15,8 +15,6 @@ from vertexrig.cli import options
 def command(format_: str) -> None:
     """List every rule: id, severity, what holds, and where the rule comes from."""
     rules = [(rule.id, rule.severity.value, rule.summary, rule.source) for rule in all_rules()]
-    if format_ == "json":
-        keys = ("id", "severity", "summary", "source")
-        click.echo(json.dumps({"rules": [dict(zip(keys, rule, strict=True)) for rule in rules]}, indent=2))
-    else:
-        click.echo(options.table(("id", "severity", "what holds"), [rule[:3] for rule in rules]))
+    keys = ("id", "severity", "summary", "source")
+    data = {"rules": [dict(zip(keys, rule, strict=True)) for rule in rules]}
+    result(format_, data, lambda: table(("id", "severity", "what holds"), [rule[:3] for rule in rules]))

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from dataclasses import asdict
 from pathlib import Path
 
 import click
 
-from vertexrig.cli import options
+from vertexrig.cli import options, output
+from vertexrig.cli.output import say
 from vertexrig.errors import FindingsError
 from vertexrig.project import config
 
@@ -29,11 +29,10 @@ def command(file: Path | None, format_: str) -> None:
     for result in doctor.examine(config.load(file)):
         results.append(result)
         if format_ == "text":
-            click.echo(f"{_SIGNS[result.outcome]}  {result.name}: {result.message}")
+            say(f"{_SIGNS[result.outcome]}  {result.name}: {result.message}")
             if result.fix:
-                click.echo(f"      {result.fix}")
-    if format_ == "json":
-        click.echo(json.dumps({"results": [asdict(result) for result in results]}, indent=2))
+                say(f"      {result.fix}")
+    output.result(format_, {"results": [asdict(result) for result in results]}, "")
     wrong = [result.name for result in results if result.outcome == "error"]
     if wrong:
         raise FindingsError(f"wrong: {', '.join(wrong)}")

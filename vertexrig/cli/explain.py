@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import sys
 from datetime import date
@@ -10,7 +11,7 @@ from pathlib import Path
 import click
 
 from vertexrig import spec
-from vertexrig.cli import options, targets
+from vertexrig.cli import options, output, targets
 from vertexrig.explain import model as explain
 from vertexrig.explain import picture as explain_text
 from vertexrig.finding import Severity
@@ -61,18 +62,17 @@ def command(
     errors = sum(finding.severity is Severity.ERROR for finding in document.findings)
     if errors:
         what = "error" if errors == 1 else "errors"
-        options.note(
-            f"{target}: {errors} {what} in reading; what was refused is left out. `vertexrig check {target}` shows it"
-        )
+        shown_by = shlex.join(["vertexrig", "check", target]) if is_file else workspace.verb("check", target)
+        options.note(f"{target}: {errors} {what} in reading; what was refused is left out. `{shown_by}` shows it")
     one = found.replica(replica) if replica else None
     if format_ == "json":
-        click.echo(explain.to_json(explain.data(found) if one is None else explain.replica_data(found, one)))
+        output.document().data.update(explain.data(found) if one is None else explain.replica_data(found, one))
     elif one is not None:
-        click.echo(_printable(explain_text.replica_text(found, one)), nl=False)
+        output.say(_printable(explain_text.replica_text(found, one)), nl=False)
     else:
         width = shutil.get_terminal_size().columns
         text = explain_text.text(found, width=min(width, 120), today=date.today().isoformat())
-        click.echo(_printable(text), nl=False)
+        output.say(_printable(text), nl=False)
 
 
 def _printable(text: str) -> str:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import os
 import sys
 from dataclasses import asdict
@@ -11,10 +10,12 @@ from pathlib import Path
 import click
 
 from vertexrig.cli import options
+from vertexrig.cli.groups import Group
+from vertexrig.cli.output import result
 from vertexrig.project import config
 
 
-@click.group("function")
+@click.group("function", cls=Group)
 def command() -> None:
     """Stage, serve and deploy the Cloud Function that starts jobs."""
 
@@ -30,13 +31,19 @@ def build(file: Path | None, output: Path | None, format_: str) -> None:
     loaded = config.load(file)
     staged = stage.stage(loaded, output or loaded.path(stage.FOLDER))
     options.note(f"{staged.files} files, {staged.size / 1024:.0f} KiB, {staged.requirements} packages to install")
-    click.echo(json.dumps({**asdict(staged), "folder": str(staged.folder)}) if format_ == "json" else staged.folder)
+    result(format_, {**asdict(staged), "folder": str(staged.folder)}, str(staged.folder))
 
 
-@command.command("serve")
+@command.command("serve", short_help="Stage the function and serve it on this machine.")
 @options.file_option
-@click.option("--port", type=click.IntRange(1, 65535), default=8080, show_default=True)
-@click.option("--target", type=click.Choice(["trigger", "on_event"]), default="trigger", show_default=True)
+@click.option("--port", type=options.Integer(1, 65535), default=8080, show_default=True, help="Its port on 127.0.0.1.")
+@click.option(
+    "--target",
+    type=click.Choice(["trigger", "on_event"]),
+    default="trigger",
+    show_default=True,
+    help="Which function: trigger answers HTTP requests, on_event takes events.",
+)
 def serve(file: Path | None, port: int, target: str) -> None:
     """Stage the function and serve it on this machine with functions-framework, until interrupted.
 
@@ -63,10 +70,11 @@ def serve(file: Path | None, port: int, target: str) -> None:
     os.execve(sys.executable, [sys.executable, "-m", "functions_framework", *words], environment)
 
 
-@command.command("package")
+@command.command("package", short_help="Upload the trainer packages of triggered runs.")
 @click.argument("names", nargs=-1, metavar="[NAME]...")
 @options.file_option
-def package(names: tuple[str, ...], file: Path | None) -> None:
+@options.format_option("text", "json")
+def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
     """Build and upload the trainer packages that triggered runs use: those of the jobs named, or of all."""
     from vertexrig.cloud.storage import Storage
     from vertexrig.errors import UsageError
@@ -76,23 +84,27 @@ def package(names: tuple[str, ...], file: Path | None) -> None:
     project = workspace.loaded.project
     if not project.bucket:
         raise UsageError("the project file needs a `bucket`: packages are kept there")
-    for uri in submit.upload_packages(workspace, names or project.jobs, Storage(project.bucket)):
-        click.echo(uri)
+    uris = submit.upload_packages(workspace, names or project.jobs, Storage(project.bucket))
+    result(format_, {"packages": list(uris)}, "\n".join(uris))
 
 
-@command.command("deploy")
+@command.command("deploy", short_help="Print, or run, the gcloud commands that deploy it.")
 @options.file_option
 @click.option("--run", is_flag=True, help="Run the commands; without it they are printed.")
-def deploy(file: Path | None, run: bool) -> None:
+@options.format_option("text", "json")
+def deploy(file: Path | None, run: bool, format_: str) -> None:
     """Stage the function and print, or run, the gcloud commands that deploy it and give it the roles it needs."""
     from vertexrig.trigger import deploy, stage
 
     loaded = config.load(file)
     staged = stage.stage(loaded, loaded.path(stage.FOLDER))
     steps = deploy.commands(loaded, staged.folder, staged.variables)
+    rows = [{"why": step.why, "command": step.line, "outcome": None} for step in steps]
     if not run:
-        for step in steps:
-            click.echo(f"# {step.why}\n{step.line}")
+        result(format_, {"steps": rows}, "\n".join(f"# {row['why']}\n{row['command']}" for row in rows))
         return
+    outcomes: dict[str, str] = {}
     for step, outcome in deploy.run(steps):
         options.note(f"{outcome}: {step.why}")
+        outcomes[step.line] = outcome
+    result(format_, {"steps": [{**row, "outcome": outcomes.get(str(row["command"]))} for row in rows]}, "")

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import itertools
-import json
 from pathlib import Path
 
 import click
 
 from vertexrig.cli import options, remote
+from vertexrig.cli.output import result
+from vertexrig.cli.tables import table
 from vertexrig.spec.states import short
 
 
@@ -16,7 +17,7 @@ from vertexrig.spec.states import short
 @options.file_option
 @click.option("--all", "all_", is_flag=True, help="Also jobs that vertexrig did not start.")
 @click.option("--live", is_flag=True, help="Only jobs that wait or run.")
-@click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Of each kind, at most.")
+@click.option("--limit", type=options.Integer(1), default=20, show_default=True, help="Of each kind, at most.")
 @options.format_option("text", "json")
 def command(file: Path | None, all_: bool, live: bool, limit: int, format_: str) -> None:
     """List jobs and sweeps, the newest first; not the jobs of a sweep's trials."""
@@ -36,8 +37,6 @@ def command(file: Path | None, all_: bool, live: bool, limit: int, format_: str)
     found = sorted(
         [*sweeps, *itertools.islice(customs, limit)], key=lambda job: str(job.data.get("createTime")), reverse=True
     )
-    if format_ == "json":
-        click.echo(json.dumps({"jobs": [dict(job.data) for job in found]}, indent=2))
-        return
     rows = [(job.id, job.kind, job.display_name, short(job.state), job.data.get("createTime")) for job in found]  # fmt: skip
-    click.echo(options.table(("id", "kind", "name", "state", "created"), rows))
+    headings = ("id", "kind", "name", "state", "created")
+    result(format_, {"jobs": [dict(job.data) for job in found]}, lambda: table(headings, rows))

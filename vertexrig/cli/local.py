@@ -2,14 +2,16 @@
 
 from __future__ import annotations
 
-import json
 import shlex
+from collections.abc import Callable
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options
+from vertexrig.cli import options, output
+from vertexrig.cli.groups import Group
+from vertexrig.cli.output import result
 from vertexrig.errors import ConfigError, ServiceError
 
 if TYPE_CHECKING:
@@ -25,25 +27,38 @@ root_option = click.option(
 )
 
 
-@click.group("local")
+@click.group("local", cls=Group)
 def command() -> None:
     """A server on this machine that speaks the APIs of Vertex AI and its neighbours, and really trains."""
 
 
-@command.command("up")
+@command.command("up", short_help="Start the server on 127.0.0.1.")
 @options.file_option
 @root_option
-@click.option("--port", type=click.IntRange(0, 65535), default=_DEFAULT_PORT, show_default=True, help="0: a free one.")
+@click.option(
+    "--port",
+    type=options.Integer(0, 65535),
+    default=_DEFAULT_PORT,
+    show_default=True,
+    help="Its port; 0 takes a free one.",
+)
 @click.option("--detach", "-d", is_flag=True, help="Return once it answers; it goes on in the background.")
-@click.option("--slots", type=click.IntRange(1), help="Replicas that run at a time; one per core by default.")
+@click.option("--slots", type=options.Integer(1), help="Replicas that run at a time; one per core by default.")
 @click.option(
     "--slow-start", type=options.Seconds(0, 86400), default=0.0, help="Seconds each replica takes to be available."
 )
-@click.option("--fault", "faults", multiple=True, metavar="KIND[:PATTERN[:TIMES]]", help="stockout or quota, by rule.")
-@click.option("--at-least-twice", is_flag=True, help="Have schedules deliver duplicates on purpose.")
+@click.option(
+    "--fault",
+    "faults",
+    multiple=True,
+    metavar="KIND[:PATTERN[:TIMES]]",
+    help="Fail jobs whose machine, accelerator or region fits PATTERN, TIMES times; KIND is stockout or quota.",
+)
+@click.option("--at-least-twice", is_flag=True, help="Let schedules deliver each call twice, as Cloud Scheduler may.")
 @click.option("--no-checks", is_flag=True, help="Accept jobs that the service would refuse.")
 @click.option("--pass-credentials", is_flag=True, help="Let trainers see your cloud credentials.")
-@click.option("--seed", type=int, default=0, help="Seed of studies.")
+@click.option("--seed", type=int, default=0, show_default=True, help="Where the search of studies starts from.")
+@options.format_option("text", "json")
 def up(
     file: Path | None,
     root: Path | None,
@@ -56,6 +71,7 @@ def up(
     no_checks: bool,
     pass_credentials: bool,
     seed: int,
+    format_: str,
 ) -> None:
     """Start the server on 127.0.0.1; it stops with Ctrl-C, or with `vertexrig local down`."""
     from vertexrig.local import server
@@ -71,25 +87,41 @@ def up(
         words += ["--fault", fault]
     if detach:
         here = server.up(folder, port, words)
+        result(format_, _where(here), "")
         options.note(f"the local Vertex answers at {here.url}")
         options.note('point gcloud and the SDK at it with: eval "$(vertexrig local env)"')
         return
-    server.main(["--root", str(folder), "--port", str(port), *words], on_start=_started)
+    server.main(["--root", str(folder), "--port", str(port), *words], on_start=_started(format_))
 
 
-def _started(here: Running) -> None:
-    options.note(f"the local Vertex answers at {here.url}; its state is in {here.root}")
+def _where(here: Running) -> dict[str, Any]:
+    return {"url": here.url, "pid": here.pid, "root": str(here.root)}
 
 
-@command.command("down")
+def _started(format_: str) -> Callable[[Running], None]:
+    document = output.document()
+
+    def tell(here: Running) -> None:
+        if format_ == "json":
+            document.data.update(_where(here))
+            document.send()
+        options.note(f"the local Vertex answers at {here.url}; its state is in {here.root}")
+
+    return tell
+
+
+@command.command("down", short_help="Stop the server.")
 @options.file_option
 @root_option
-def down(file: Path | None, root: Path | None) -> None:
+@options.format_option("text", "json")
+def down(file: Path | None, root: Path | None, format_: str) -> None:
     """Stop the server; jobs that ran start again with the next one."""
     from vertexrig.local import server
 
     _, folder = _project(file, root)
-    options.note("stopped" if server.down(folder) else f"no local Vertex runs on {folder}")
+    stopped = server.down(folder)
+    result(format_, {"stopped": bool(stopped)}, "")
+    options.note("stopped" if stopped else f"no local Vertex runs on {folder}")
 
 
 @command.command("status")
@@ -103,51 +135,57 @@ def status(file: Path | None, root: Path | None, format_: str) -> None:
     _, folder = _project(file, root)
     found = server.status(folder)
     if format_ == "json":
-        click.echo(json.dumps(found or {"running": False}))
+        output.document().data.update(found or {"running": False})
     elif found is None:
-        click.echo(f"no local Vertex runs on {folder}")
+        output.say(f"no local Vertex runs on {folder}")
     else:
         queue = found["queue"]
-        click.echo(f"{found['url']}  process {found['pid']}  state in {found['root']}")
-        click.echo(
+        output.say(f"{found['url']}  process {found['pid']}  state in {found['root']}")
+        output.say(
             f"{queue['running']} jobs running, {queue['waiting']} waiting, {queue['used']} of {queue['slots']} slots"
         )
 
 
-@command.command("env")
+@command.command("env", short_help="Print the shell exports that point programs at it.")
 @options.file_option
 @root_option
-def env(file: Path | None, root: Path | None) -> None:
+@options.format_option("text", "json")
+def env(file: Path | None, root: Path | None, format_: str) -> None:
     """Print shell exports that point gcloud, the SDK, storage clients and vertexrig at the server."""
     from vertexrig.local import server
 
     loaded, folder = _project(file, root)
     names = {"project": loaded.project.project, "region": loaded.project.region} if loaded else {}
-    for name, value in server.env(_running(folder), **names).items():
-        click.echo(f"export {name}={shlex.quote(value)}")
+    found = server.env(_running(folder), **names)
+    exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in found.items())
+    result(format_, {"env": found}, exports)
 
 
-@command.command("kill")
+@command.command("kill", short_help="Kill a replica of a running job.")
 @click.argument("job")
 @click.argument("replica")
 @options.file_option
 @root_option
-def kill(job: str, replica: str, file: Path | None, root: Path | None) -> None:
+@options.format_option("text", "json")
+def kill(job: str, replica: str, file: Path | None, root: Path | None, format_: str) -> None:
     """Kill REPLICA (such as workerpool1-0) of a running JOB (id or display name), as the loss of its machine would."""
     from vertexrig.local import server
 
     server.kill(_running(_project(file, root)[1]), job, replica)
+    result(format_, {"job": job, "replica": replica}, "")
 
 
-@command.command("preempt")
+@command.command("preempt", short_help="Take the machines of a running job away.")
 @click.argument("job")
 @options.file_option
 @root_option
-def preempt(job: str, file: Path | None, root: Path | None) -> None:
+@options.format_option("text", "json")
+def preempt(job: str, file: Path | None, root: Path | None, format_: str) -> None:
     """Take the machines of a running JOB (id or display name) away, as happens to Spot VMs."""
     from vertexrig.local import server
 
     server.preempt(_running(_project(file, root)[1]), job)
+    result(format_, {"job": job}, "")
 
 
 def _project(file: Path | None, root: Path | None) -> tuple[Loaded | None, Path]:

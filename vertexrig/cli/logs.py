@@ -10,6 +10,7 @@ from pathlib import Path
 import click
 
 from vertexrig.cli import options, remote
+from vertexrig.cli.output import result
 from vertexrig.cloud.vertex import CUSTOM
 from vertexrig.errors import ServiceError, UsageError
 
@@ -20,7 +21,8 @@ from vertexrig.errors import ServiceError, UsageError
 @click.option("--trial", help="For a sweep: the trial whose job to show.")
 @options.poll_option
 @click.option("--print-command", is_flag=True, help="Only print the gcloud command.")
-def command(job: str, file: Path | None, trial: str | None, poll: float, print_command: bool) -> None:
+@options.format_option("text", "json")
+def command(job: str, file: Path | None, trial: str | None, poll: float, print_command: bool, format_: str) -> None:
     """Stream the log of JOB (number, resource name, or display name) until it has ended, with `gcloud ... stream-logs`."""
     from vertexrig.submit import trials
 
@@ -36,9 +38,11 @@ def command(job: str, file: Path | None, trial: str | None, poll: float, print_c
     place = [f"--project={vertex.project}", f"--region={vertex.region}", f"--polling-interval={max(1, round(poll))}"]
     words = ["gcloud", "ai", "custom-jobs", "stream-logs", name.rsplit("/", 1)[-1], *place]
     if print_command:
-        click.echo(shlex.join(words))
+        result(format_, {"job": name, "command": shlex.join(words)}, shlex.join(words))
         return
     if shutil.which("gcloud") is None:
         raise UsageError("gcloud is not installed: https://cloud.google.com/sdk/docs/install")
-    if subprocess.run(words).returncode:
+    done = subprocess.run(words, stdout=subprocess.PIPE if format_ == "json" else None, text=True, errors="replace")
+    result(format_, {"job": name, "lines": (done.stdout or "").splitlines()}, "")
+    if done.returncode:
         raise ServiceError("gcloud could not stream the log")

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 import sys
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
 
@@ -12,9 +12,14 @@ import click
 
 from vertexrig.checks.workspace import Workspace
 from vertexrig.project import config
-from vertexrig.text import shown
 
 F = TypeVar("F", bound=Callable[..., Any])
+
+
+class Integer(click.IntRange):
+    """A whole number, called so in messages."""
+
+    name = "integer"
 
 
 class Seconds(click.FloatRange):
@@ -40,7 +45,8 @@ set_option = click.option(
     "overrides",
     multiple=True,
     metavar="KEY=VALUE",
-    help="Override a key of the job or sweep, or, with its whole path, any key of the project file.",
+    help="Override a key of the job or sweep, or, with its whole path, any key of the project file. KEY- removes it; "
+    "args.NAME alone is a flag without a value.",
 )
 templates_option = click.option(
     "--templates", type=click.Path(path_type=Path), help="Folder of templates that replace ours file by file."
@@ -53,7 +59,8 @@ info_option = click.option("--info", is_flag=True, help="Show findings of severi
 
 def format_option(*names: str) -> Callable[[F], F]:
     """`--format`, with the given names; the first is the default."""
-    return click.option("--format", "format_", type=click.Choice(names), default=names[0], show_default=True)
+    text = "How to print the result; json is one document, also for an error."
+    return click.option("--format", "format_", type=click.Choice(names), default=names[0], show_default=True, help=text)
 
 
 def workspace(
@@ -64,23 +71,6 @@ def workspace(
 ) -> Workspace:
     """The project that a command's options name."""
     return Workspace(config.load(file, overrides=overrides, target=target), templates=templates)
-
-
-def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Rows as aligned columns; numbers to the right, fractions with six digits."""
-    cells = [[shown(cell) for cell in row] for row in rows]
-    names = list(headings)
-    widths = [max([len(name), *(len(row[i]) for row in cells)]) for i, name in enumerate(names)]
-    right = [
-        bool(cells) and all(row[i].replace(".", "").replace(",", "").isdigit() or not row[i] for row in cells)
-        for i in range(len(names))
-    ]
-
-    def line(row: list[str]) -> str:
-        parts = (cell.rjust(w) if r else cell.ljust(w) for cell, w, r in zip(row, widths, right, strict=True))
-        return "  ".join(parts).rstrip()
-
-    return "\n".join([line(names), "  ".join("-" * width for width in widths), *map(line, cells)])
 
 
 def note(*words: object) -> None:

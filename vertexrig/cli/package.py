@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from vertexrig import package
 from vertexrig.cli import options
+from vertexrig.cli.output import result
 from vertexrig.project.model import Job
 
 
@@ -57,10 +57,6 @@ def command(
     for warning in built.warnings:
         options.note(f"warning: {warning}")
     options.note("built" if built.fresh else "nothing has changed since it was built")
-    if format_ == "json":
-        paths = {"path": str(built.path), "wheel": str(built.wheel) if built.wheel else None}
-        click.echo(json.dumps({**paths, "version": built.id.version, "digest": built.id.digest, "fresh": built.fresh}))
-    else:
-        click.echo(built.path)
-        if built.wheel:
-            click.echo(built.wheel)
+    paths = {"path": str(built.path), "wheel": str(built.wheel) if built.wheel else None}
+    data = {**paths, "version": built.id.version, "digest": built.id.digest, "fresh": built.fresh}
+    result(format_, {**data, "warnings": list(built.warnings)}, "\n".join(path for path in paths.values() if path))

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import signal
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -12,6 +11,8 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig.cli import options
+from vertexrig.cli.output import result
+from vertexrig.cli.tables import table
 from vertexrig.errors import JobFailedError
 from vertexrig.spec.states import short
 from vertexrig.text import shown
@@ -28,7 +29,7 @@ DIGITS = 4  # of a parameter or metric
 @options.file_option
 @options.set_option
 @options.templates_option
-@click.option("--trials", type=click.IntRange(min=1), help="For a sweep: this many trials instead of max_trial_count.")
+@click.option("--trials", type=options.Integer(min=1), help="For a sweep: this many trials instead of max_trial_count.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For a sweep: what its search starts from.")
 @options.format_option("text", "json")
 @click.option("--quiet", "-q", is_flag=True, help="Do not show what the replicas print.")
@@ -70,7 +71,7 @@ def command(
     control = Control()
     with _cancelling(control):
         done = rehearse(workspace, name, watcher=watcher, control=control, trials=trials, seed=seed)
-    click.echo(json.dumps(_plain(done), indent=2) if format_ == "json" else _text(done))
+    result(format_, _plain(done), lambda: _text(done))
     if done.succeeded:
         options.note(f"on Vertex AI: {workspace.renderer.render(name).shell_command(f'build/jobs/{name}.yaml')}")
         return
@@ -105,7 +106,6 @@ def _plain(done: Rehearsal) -> dict[str, object]:
     return {
         "name": done.name,
         "state": done.state,
-        "error": done.error or None,
         "metrics": dict(done.metrics),
         "model": str(done.model) if done.model else None,
         "output": str(done.output) if done.output else None,
@@ -117,6 +117,8 @@ def _plain(done: Rehearsal) -> dict[str, object]:
 
 
 def _text(done: Rehearsal) -> str:
+    from vertexrig.submit.trials import columns
+
     rows = [("state", short(done.state)), ("seconds", f"{done.seconds:.1f}")]
     rows += [(name, f"{value:.4f}") for name, value in done.metrics.items()]
     if done.model:
@@ -127,9 +129,8 @@ def _text(done: Rehearsal) -> str:
     width = max(len(name) for name, _ in rows)
     text = "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
     if done.trials:
-        text += "\n\n" + options.table(
-            done.trials[0], [[shown(cell, DIGITS) for cell in row.values()] for row in done.trials]
-        )
+        headings, cells = columns(done.trials)
+        text += "\n\n" + table(headings, [[shown(cell, DIGITS) for cell in row] for row in cells])
     return text
 
 

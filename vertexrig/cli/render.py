@@ -3,10 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import click
 
 from vertexrig.cli import options, show
+from vertexrig.cli.output import result, say
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import write_text
 
@@ -23,6 +25,7 @@ STDOUT = Path("-")
     "--output", "-o", type=click.Path(path_type=Path), help="File; build/jobs/NAME.yaml by default, - for stdout."
 )
 @click.option("--check/--no-check", default=True, show_default=True, help="Check what was rendered.")
+@options.format_option("text", "json")
 def command(
     names: tuple[str, ...],
     file: Path | None,
@@ -31,6 +34,7 @@ def command(
     info: bool,
     output: Path | None,
     check: bool,
+    format_: str,
 ) -> None:
     """Write the YAML of job or sweep NAME, check it, and print the gcloud command that submits it.
 
@@ -41,21 +45,28 @@ def command(
         raise UsageError(f"--output takes one job; {len(names)} were named")
     workspace = options.workspace(file, overrides, names[0] if len(names) == 1 else None, templates)
     prepared = [workspace.prepare(name, check=check) for name in names]
-    commands = []
+    rows: list[dict[str, Any]] = []
     for one in prepared:
         name = one.rendered.view.name
         path = output or workspace.loaded.path(f"build/jobs/{name}.yaml")
+        rows.append({"name": name, "kind": one.document.kind, "path": None, "command": None, "yaml": None})
         if path == STDOUT:
-            click.echo(one.rendered.text, nl=False)
+            rows[-1]["yaml"] = one.rendered.text
             continue
         write_text(path, one.rendered.text)
         options.note(f"wrote {path}")
-        if one.ok:
-            commands.append(one.command(path))
+        rows[-1] |= {"path": str(path), "command": one.command(path) if one.ok else None}
+    if format_ == "text":
+        for row in rows:
+            if row["yaml"] is not None:
+                say(row["yaml"].encode(), nl=False)  # YAML is UTF-8, whatever the terminal shows
     found = [finding for one in prepared for finding in one.findings]
-    show.findings(found, sources=show.project_sources(workspace.loaded.file), info=info)
-    for line in commands:
-        click.echo(line)
+    data = {"jobs": rows, "checked": check, "findings": show.rows(found)}
+    if check:
+        show.findings(found, sources=show.project_sources(workspace.loaded.file), info=info)
+    else:
+        options.note("not checked")
+    result(format_, data, "\n".join(row["command"] for row in rows if row["command"]))
     failed = [one.rendered.view.name for one in prepared if not one.ok]
     if failed:
         raise FindingsError(f"{', '.join(failed)} would fail: see above")

@@ -7,22 +7,26 @@ from pathlib import Path
 import click
 
 from vertexrig.cli import options, remote
+from vertexrig.cli.output import result
 
 
 @click.command("report")
 @click.argument("job")
 @options.file_option
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="File; stdout by default.")
-def command(job: str, file: Path | None, output: Path | None) -> None:
+@options.format_option("markdown", "json")
+def command(job: str, file: Path | None, output: Path | None, format_: str) -> None:
     """Write JOB (number, resource name, or display name) as a Markdown page: how it went, and a sweep's trials."""
+    from vertexrig.cloud.vertex import TUNING
     from vertexrig.files import write_text
-    from vertexrig.submit import report
+    from vertexrig.submit import report, trials
 
     vertex = remote.vertex(file)
     found = vertex.lookup(job)
     text = report.page(found, vertex.console(found.name))
-    if output is None:
-        click.echo(text, nl=False)
-    else:
+    rows = trials.table(found.data) if found.collection == TUNING else []
+    data = {"job": dict(found.data), "console": vertex.console(found.name), "trials": rows}
+    if output is not None:
         write_text(output, text)
         options.note(f"wrote {output}")
+    result(format_, {**data, "path": output and str(output)}, "" if output else text.rstrip("\n"))

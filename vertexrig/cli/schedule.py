@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-import json
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vertexrig.cli import options
+from vertexrig.cli.groups import Group
+from vertexrig.cli.output import result
 from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.project import config
 
@@ -18,7 +20,7 @@ if TYPE_CHECKING:
     from vertexrig.trigger.schedules import Step
 
 
-@click.group("schedule")
+@click.group("schedule", cls=Group)
 def command() -> None:
     """Make Cloud Scheduler match the `schedules:` of the project file; jobs of others are left alone."""
 
@@ -39,38 +41,48 @@ def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
 
 @command.command("plan")
 @options.file_option
-def plan(file: Path | None) -> None:
+@options.format_option("text", "json")
+def plan(file: Path | None, format_: str) -> None:
     """Print what `apply` would change."""
+    _, steps = _plan(config.load(file))
+    _print(steps, format_)
+
+
+def _print(steps: list[Step], format_: str) -> None:
     from vertexrig.trigger import schedules
 
-    loaded = config.load(file)
-    _, steps = _plan(loaded)
-    click.echo(schedules.diff(steps) or "no schedules, here or there")
+    rows = [
+        {
+            "action": step.action,
+            "name": step.name,
+            "changes": [{"field": field, "from": old, "to": new} for field, old, new in step.changes],
+        }
+        for step in steps
+    ]
+    result(format_, {"steps": rows}, schedules.diff(steps) or "no schedules, here or there")
     options.note(_summary(steps))
 
 
 @command.command("apply")
 @options.file_option
-def apply(file: Path | None) -> None:
+@options.format_option("text", "json")
+def apply(file: Path | None, format_: str) -> None:
     """Make the schedules match; a second call changes nothing."""
-    from vertexrig.trigger import schedules
-
     client, steps = _plan(config.load(file))
     for step in steps:
         if step.action in ("create", "update"):
             {"create": client.create, "update": client.update}[step.action](step.job)
         elif step.action != "keep":
             {"delete": client.delete, "pause": client.pause, "resume": client.resume}[step.action](step.name)
-    click.echo(schedules.diff(steps) or "no schedules, here or there")
-    options.note(_summary(steps))
+    _print(steps, format_)
 
 
-@command.command("list")
+@command.command("list", short_help="Show the schedules in words, with their next runs.")
 @options.file_option
 @click.option(
     "--next",
     "count",
-    type=click.IntRange(0, 1000),
+    type=options.Integer(0, 1000),
     default=5,
     show_default=True,
     help="How many of the next runs to show.",
@@ -90,22 +102,20 @@ def list_(file: Path | None, count: int, format_: str) -> None:
             raise loaded.error(str(error), "schedules", name, "cron") from None
         rows.append({"name": name, "run": one.run, "cron": one.cron, "time_zone": one.time_zone, "words": words,
                      "paused": one.paused, "next": [run.isoformat() for run in runs]})  # fmt: skip
-    if format_ == "json":
-        click.echo(json.dumps({"schedules": rows}, indent=2))
-        return
-    for row in rows:
-        click.echo(
-            f"{row['name']}: {row['run']} {row['words']} ({row['time_zone']}){', paused' if row['paused'] else ''}"
-        )
-        for run in row["next"] if isinstance(row["next"], list) else []:
-            click.echo(f"  {run}")
+    result(format_, {"schedules": rows}, lambda: "\n".join(map(_listed, rows)))
+
+
+def _listed(row: Mapping[str, Any]) -> str:
+    head = f"{row['name']}: {row['run']} {row['words']} ({row['time_zone']}){', paused' if row['paused'] else ''}"
+    return "\n".join([head, *(f"  {run}" for run in row["next"])])
 
 
 def _verb(name: str, doc: str) -> None:
     @command.command(name, help=doc)
     @click.argument("schedule")
     @options.file_option
-    def verb(schedule: str, file: Path | None) -> None:
+    @options.format_option("text", "json")
+    def verb(schedule: str, file: Path | None, format_: str) -> None:
         from vertexrig.trigger import schedules
 
         loaded = config.load(file)
@@ -114,6 +124,7 @@ def _verb(name: str, doc: str) -> None:
             raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, known)}")
         id = schedules.job_id(loaded, schedule)
         getattr(_client(loaded), name)(id)
+        result(format_, {"name": schedule, "job": id, "action": name}, "")
         options.note(f"{id}: {name}")
 
 

@@ -5,13 +5,18 @@ from __future__ import annotations
 import os
 import sys
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 import click
 
 from vertexrig import __version__
-from vertexrig.finding import Finding, Severity
+from vertexrig.cli import streams
+from vertexrig.cli.output import say
+from vertexrig.finding import Finding
+
+_MARGIN = 8
+"""Columns beside a line of the file: its number, a bar, and the dots where it is cut."""
 
 
 def project_sources(file: Path) -> dict[str, str]:
@@ -22,44 +27,33 @@ def project_sources(file: Path) -> dict[str, str]:
         return {}
 
 
-def findings(
-    found: Sequence[Finding],
-    *,
-    sources: Mapping[str, str],
-    format_: str = "text",
-    to_stdout: bool = False,
-    info: bool = False,
-) -> None:
-    """Print findings as text, JSON or SARIF; as text, those of severity info only if asked for."""
+def findings(found: Sequence[Finding], *, sources: Mapping[str, str], info: bool = False, err: bool = True) -> None:
+    """Print findings as text on stderr, or as a result on stdout; those of severity info only if asked for."""
     from vertexrig.checks import output
 
-    stream = sys.stdout if to_stdout else sys.stderr
-    if format_ == "json":
-        text = output.as_json(found)
-    elif format_ == "sarif":
-        from vertexrig.checks import all_rules
-
-        text = output.sarif(found, all_rules(), version=__version__)
+    stream = sys.stderr if err else sys.stdout
+    columns = streams.width(stream)
+    color = streams.wants_color(stream, os.environ)
+    fitting = {} if columns is None else {"width": max(20, columns - _MARGIN)}
+    text = output.text(found, sources, color=color, info=info, **fitting)
+    if err:
+        click.echo(text, file=stream, nl=False, color=color)
     else:
-        shown = [finding for finding in found if info or finding.severity is not Severity.INFO]
-        text = output.text(_folded(shown), sources, color=output.wants_color(stream, os.environ))
-        hidden = len(found) - len(shown)
-        if hidden:
-            text = f"{text.rstrip()}\n" if shown else ""
-            text += f"{hidden} more of severity info: --info shows {'them' if hidden > 1 else 'it'}"
-    if text:
-        click.echo(text, file=stream)
+        say(text, nl=False)
 
 
-def _folded(found: Sequence[Finding]) -> list[Finding]:
-    """Findings with the same words about the same line as one, with all their paths."""
-    groups: dict[tuple[object, ...], list[Finding]] = {}
-    for finding in found:
-        groups.setdefault((finding.file, finding.line, finding.id, finding.message), []).append(finding)
-    return [
-        replace(group[0], path=", ".join(dict.fromkeys(one.path for one in group if one.path)))
-        for group in groups.values()
-    ]
+def rows(found: Sequence[Finding]) -> list[dict[str, Any]]:
+    """Findings as JSON has them."""
+    from vertexrig.checks import output
+
+    return output.rows(found)
+
+
+def sarif(found: Sequence[Finding]) -> str:
+    """Findings as SARIF 2.1.0."""
+    from vertexrig.checks import all_rules, output
+
+    return output.sarif(found, all_rules(), version=__version__)
 
 
 def summary(found: Sequence[Finding]) -> str:

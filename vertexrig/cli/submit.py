@@ -9,6 +9,7 @@ from pathlib import Path
 import click
 
 from vertexrig.cli import options, show
+from vertexrig.cli.output import result
 from vertexrig.errors import FindingsError, UsageError
 
 
@@ -49,6 +50,7 @@ def command(
     prepared = workspace.prepare(name)
     show.findings(prepared.findings, sources=show.project_sources(workspace.loaded.file), info=info)
     if not prepared.ok:
+        result(format_, {"findings": show.rows(prepared.findings)}, "")
         raise FindingsError(f"{name} would fail: see above")
     if not project.bucket:
         raise UsageError("the project file needs a `bucket`: claims and packages are kept there")
@@ -60,7 +62,7 @@ def command(
     )
     if dry_run:
         options.note(f"estimate: {submitter.dry_run(prepared).estimate['arithmetic']}")
-        click.echo(json.dumps(body, indent=2))
+        result(format_, body, lambda: json.dumps(body, indent=2))
         return
     for uri in submit.upload_packages(workspace, [name], storage):
         options.note(f"package: {uri}")
@@ -70,4 +72,4 @@ def command(
     options.note(f"console: {made.console}")
     if made.duplicate:
         options.note(f"{name} was submitted before with this request id; this is the first job")
-    click.echo(json.dumps(asdict(made), indent=2) if format_ == "json" else made.name)
+    result(format_, asdict(made), made.name)

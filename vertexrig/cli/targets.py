@@ -17,9 +17,8 @@ KINDS = {"custom-job": "CustomJobSpec", "hp-tuning-job": "HyperparameterTuningJo
 
 
 def is_file(target: str) -> bool:
-    """True for `-`, a path, a name with a suffix of YAML or JSON, and the name of a file that is there."""
-    written = target == "-" or "/" in target or "\\" in target or Path(target).suffix in (".yaml", ".yml", ".json")
-    return written or Path(target).is_file()
+    """True for `-`, a path, a name with a dot, which no job has, and the name of a file that is there."""
+    return target == "-" or any(char in target for char in "/\\.") or Path(target).is_file()
 
 
 def kind(name: str | None) -> spec.Kind | None:
@@ -34,6 +33,10 @@ def read(path: str) -> str:
         return data.decode("utf-8-sig")
     except FileNotFoundError:
         raise UsageError(f"there is no file {path}") from None
+    except IsADirectoryError:
+        raise UsageError(
+            f"{path} is a folder and cannot be read as YAML; name its files: {path.rstrip('/')}/*.yaml"
+        ) from None
     except UnicodeDecodeError as error:
         raise UsageError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from None
     except OSError as error:

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-import json
 from pathlib import Path
 
 import click
 
 from vertexrig.cli import options, remote
+from vertexrig.cli.output import result
+from vertexrig.cli.tables import table
 
 
 @click.command("trials")
@@ -19,9 +20,7 @@ def command(sweep: str, file: Path | None, format_: str) -> None:
     from vertexrig.submit import report, trials
 
     rows = trials.table(remote.sweep(file, sweep).data)
-    if format_ == "json":
-        click.echo(json.dumps({"trials": rows}, indent=2))
-    elif format_ == "markdown" or not rows:
-        click.echo("\n".join(report.markdown(rows)))
+    if format_ == "markdown" or not rows:
+        result(format_, {"trials": rows}, "\n".join(report.markdown(rows)))
     else:
-        click.echo(options.table(rows[0], (row.values() for row in rows)))
+        result(format_, {"trials": rows}, lambda: table(*trials.columns(rows)))

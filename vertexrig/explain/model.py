@@ -6,7 +6,6 @@ A pure function of the job spec and the catalog; `vertexrig.explain.picture` dra
 from __future__ import annotations
 
 import dataclasses
-import json
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
@@ -388,8 +387,3 @@ def _plain(value: Any) -> dict[str, Any]:
         for item in dataclasses.fields(value)
         for part in (getattr(value, item.name),)
     }
-
-
-def to_json(value: Mapping[str, Any]) -> str:
-    """JSON for people and programs."""
-    return json.dumps(value, indent=2, ensure_ascii=True)

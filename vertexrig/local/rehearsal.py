@@ -104,7 +104,7 @@ def rehearse(
     """
     prepared = workspace.prepare(name)
     if not prepared.ok:
-        raise FindingsError(f"{name} would fail: `vertexrig check {name}` says why")
+        raise FindingsError(f"{name} would fail: `{workspace.verb('check', name)}` says why")
     if trials is not None and prepared.document.study is None:
         raise UsageError(f"{name} is a job, which has no trials; leave --trials out")
     root = workspace.loaded.path(STATE_FOLDER)

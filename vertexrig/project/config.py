@@ -5,7 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
@@ -27,14 +27,18 @@ class Loaded:
     Args:
         project: The typed project.
         file: The project file as the user named it; relative paths in it start from its folder.
-        lines: Line of each value, by its path of keys.
-        given: The `KEY=VALUE` that a value was overridden with, by its path of keys.
+        lines: Line of each value that the file gives, by its path of keys.
+        given: The override that each value of the command line comes from, by the value's path.
+        overrides: All overrides, as they were written.
+        named: True if the user named the file, False if it was searched for.
     """
 
     project: Project
     file: Path
     lines: Mapping[yamltext.RawPath, int]
     given: Mapping[yamltext.RawPath, str] = field(default_factory=dict)
+    overrides: tuple[str, ...] = ()
+    named: bool = False
 
     @property
     def folder(self) -> Path:
@@ -46,8 +50,14 @@ class Loaded:
 
     def error(self, message: str, *path: str | int) -> ConfigError:
         """A ConfigError that points at the line of `path`, or of the nearest key around it."""
-        line = next((self.lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in self.lines), None)
-        return ConfigError(f"{schema.dotted(path)}: {message}" if path else message, file=str(self.file), line=line)
+        file, line = _locate(path, str(self.file), self.lines, self.given)
+        return ConfigError(f"{schema.dotted(path)}: {message}" if path else message, file=file, line=line)
+
+    @property
+    def words(self) -> tuple[str, ...]:
+        """The options that name this very project, overrides and all, on a command line."""
+        sets = (word for override in self.overrides for word in ("--set", override))
+        return (*(("--file", str(self.file)) if self.named else ()), *sets)
 
     def runnable(self, name: str) -> Job | Sweep:
         """The job or sweep called `name`; UsageError with the nearest one if there is none."""
@@ -95,7 +105,8 @@ def load(
         raise UsageError(f"there is no file {path}") from None
     except (OSError, UnicodeDecodeError) as error:
         raise UsageError(f"{path} cannot be read: {error}") from None
-    return loads(text, file=path, overrides=overrides, target=target, environment=environment)
+    found = loads(text, file=path, overrides=overrides, target=target, environment=environment)
+    return replace(found, named=file is not None)
 
 
 def loads(
@@ -117,12 +128,7 @@ def loads(
     given: dict[yamltext.RawPath, str] = {}
 
     def locate(path: yamltext.RawPath) -> tuple[str | None, int | None]:
-        for n in range(len(path), -1, -1):
-            if path[:n] in given:
-                return f"--set {given[path[:n]]}", None
-            if path[:n] in reading.lines:
-                return str(file), reading.lines[path[:n]]
-        return str(file), None
+        return _locate(path, str(file), reading.lines, given)
 
     root = schema.Place((), locate)
     if not isinstance(reading.data, (dict, type(None))):
@@ -131,9 +137,27 @@ def loads(
     for override in overrides:
         _override(data, override, target, given)
     project = schema.build(Project, data, root)
-    loaded = Loaded(project, file, reading.lines, given)
+    lines = {path: line for path, line in reading.lines.items() if not _below(path, given)}
+    loaded = Loaded(project, file, lines, given, tuple(overrides))
     _check_names(loaded)
     return loaded
+
+
+def _locate(
+    path: yamltext.RawPath, file: str, lines: Mapping[yamltext.RawPath, int], given: Mapping[yamltext.RawPath, str]
+) -> tuple[str, int | None]:
+    """Where the value at `path`, or the nearest key around it, comes from: an override, or a line of the file."""
+    for n in range(len(path), -1, -1):
+        if path[:n] in given:
+            return f"--set {given[path[:n]]}", None
+        if path[:n] in lines:
+            return file, lines[path[:n]]
+    return file, None
+
+
+def _below(path: yamltext.RawPath, given: Mapping[yamltext.RawPath, str]) -> bool:
+    """Whether an override has replaced what the file says at `path`."""
+    return any(path[:n] in given for n in range(1, len(path) + 1))
 
 
 def _expand(value: Any, place: schema.Place, environment: Mapping[str, str]) -> Any:
@@ -164,13 +188,20 @@ def _expand(value: Any, place: schema.Place, environment: Mapping[str, str]) -> 
 
 
 def _override(data: dict[str, Any], text: str, target: str | None, given: dict[yamltext.RawPath, str]) -> None:
+    """Make one override: KEY=VALUE sets a value, KEY- removes one, and KEY alone below `args` is a bare flag."""
     key, equals, value = text.partition("=")
-    parts = key.strip().split(".")
-    if not equals or not all(parts):
+    removing = not equals and key.endswith("-")
+    parts = key.strip().removesuffix("-" if removing else "").split(".")
+    if not all(parts) or not (equals or removing or "args" in parts[:-1]):
         raise UsageError(
-            f"--set {text}: write KEY=VALUE, with dots between keys, such as jobs.cpu.machine_type=n1-standard-8"
+            f"--set {text}: write KEY=VALUE, with dots between keys, such as jobs.cpu.machine_type=n1-standard-8; "
+            "KEY- removes a key, and args.NAME alone is a flag without a value"
         )
     path = _where(data, parts, target)
+    if removing:
+        _remove(data, path, text)
+        given[_typed(path)] = text
+        return
     here: Any = data
     for index, part in enumerate(path[:-1]):
         name: Any = _index(here, part, text)
@@ -185,9 +216,45 @@ def _override(data: dict[str, Any], text: str, target: str | None, given: dict[y
                 f"--set {text}: {spot} is {schema.kind_of(following)}, so it has no key {path[index + 1]!r}"
             )
         here = following
-    here[_index(here, path[-1], text)] = schema.Given(value)
-    given[tuple(int(part) if part.isdigit() else part for part in path)] = text
+    here[_index(here, path[-1], text)] = schema.Given(value) if equals else None
+    given[_typed(path)] = text
     given[tuple(path)] = text
+
+
+def _typed(path: Sequence[str]) -> yamltext.RawPath:
+    return tuple(int(part) if part.isdigit() else part for part in path)
+
+
+def _remove(data: dict[str, Any], path: list[str], text: str) -> None:
+    """Remove the key at `path`; UsageError with what is there if it is not."""
+    here: Any = data
+    for part in path[:-1]:
+        here = here[_index(here, part, text)] if isinstance(here, list) else _child(here, part)
+    if isinstance(here, list):
+        del here[_index(here, path[-1], text)]
+    elif isinstance(here, dict) and path[-1] in here:
+        del here[path[-1]]
+    else:
+        names = _ending_with(data, path)
+        choices = did_you_mean(".".join(path), names) if names else ""
+        raise UsageError(f"--set {text}: there is no {'.'.join(path)} to remove. {choices}".rstrip())
+
+
+def _child(here: Any, part: str) -> Any:
+    return here.get(part) if isinstance(here, dict) else None
+
+
+def _ending_with(data: Mapping[str, Any], path: Sequence[str]) -> list[str]:
+    """The keys of jobs and sweeps that the last names of `path` lead to, and the keys beside the one that is missing."""
+    tail = path[2:] if path[0] in ("jobs", "sweeps") else path
+    found = []
+    for group in ("jobs", "sweeps"):
+        for name, here in (data.get(group) or {}).items():
+            for part in tail[:-1]:
+                here = _child(here, part)
+            if isinstance(here, dict) and (tail[-1] in here or [group, name] == list(path[:2])):
+                found += [".".join((group, name, *tail[:-1], key)) for key in here]
+    return found
 
 
 def _where(data: Mapping[str, Any], parts: list[str], target: str | None) -> list[str]:

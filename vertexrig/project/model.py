@@ -322,7 +322,10 @@ class Sweep(_Value):
     max_trial_count: int | None = option("Trials in all; a grid runs every combination by default.", None)
     parallel_trial_count: int = option("Trials at a time.", 1)
     max_failed_trial_count: int | None = option("Failed trials after which the sweep fails.", None)
-    args: Args = option("Arguments in place of the job's of the same name; a list replaces all of them.", factory=dict)
+    args: Args = option(
+        "Arguments in place of the job's of the same name; a list, also an empty one, replaces all of them.",
+        factory=dict,
+    )
     display_name: str | None = option("Name shown in the console; the sweep's name by default.", None)
     labels: Mapping[str, str] = option("Labels of this sweep, added to the project's and the job's.", factory=dict)
     kms_key_name: str | None = option("Cloud KMS key; the job's by default.", None)

@@ -224,12 +224,12 @@ def _put_args(project: Any, group: str, run: str, args: Mapping[str, Scalar]) ->
     rows: dict[str, Job | Sweep] = dict(getattr(project, group))
     target = rows[run]
     base = project.jobs[target.job].args if isinstance(target, Sweep) else target.args
-    if isinstance(base, Mapping):
-        merged: Any = {**(target.args if isinstance(target.args, Mapping) else {}), **args}
+    if isinstance(base, Mapping) and isinstance(target.args, Mapping):
+        merged: Any = {**target.args, **args}
     else:
         from vertexrig.project.resolve import arguments
 
-        own = target.args if isinstance(target, Job) or target.args else base
+        own = base if isinstance(target.args, Mapping) else target.args
         kept = [one for one in own if one.split("=")[0] not in {f"--{key}" for key in args}]
         merged = (*kept, *arguments(dict(args)))
     rows[run] = replace(target, args=merged)

@@ -149,7 +149,7 @@ def scalar_text(value: Scalar) -> str:
 
 def _sweep_args(loaded: Loaded, name: str, sweep: model.Sweep, job: model.Job) -> model.Args:
     """The job's arguments with the sweep's over them, less those the study decides."""
-    if not sweep.args:
+    if isinstance(sweep.args, Mapping) and not sweep.args:
         merged: model.Args = job.args
     elif isinstance(sweep.args, Mapping) and isinstance(job.args, Mapping):
         merged = {**job.args, **sweep.args}

@@ -35,6 +35,7 @@ class OverBudgetError(VertexrigError):
     """
 
     exit_code = 1
+    code = "budget"
 
     def __init__(self, limit: str, message: str) -> None:
         self.limit = limit

@@ -125,11 +125,14 @@ class Existing:
 class OtherBodyError(VertexrigError):
     """The same request id came with another body."""
 
+    code = "request-reused"
+
 
 class InProgressError(VertexrigError):
     """Another delivery of the same request is at work, or died; try again in `retry_after` seconds."""
 
     exit_code = 3
+    code = "in-progress"
 
     def __init__(self, retry_after: float) -> None:
         self.retry_after = max(1.0, retry_after)

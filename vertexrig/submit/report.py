@@ -10,7 +10,7 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import TUNING, Job, Vertex
 from vertexrig.spec.states import short
 from vertexrig.submit import trials
-from vertexrig.text import shown
+from vertexrig.text import clean, shown
 
 POLL_S = 5.0
 
@@ -98,16 +98,16 @@ def page(job: Job, console: str) -> str:
 
 
 def markdown(rows: list[dict[str, Any]]) -> list[str]:
-    """Rows as a Markdown table."""
+    """Rows of `trials.table` as a Markdown table."""
     if not rows:
         return ["none"]
-    names = list(rows[0])
-    body = ["| " + " | ".join(_cell(row.get(name)) for name in names) + " |" for row in rows]
+    names, cells = trials.columns(rows)
+    body = ["| " + " | ".join(map(_cell, row)) + " |" for row in cells]
     return ["| " + " | ".join(names) + " |", "|" + " --- |" * len(names), *body]
 
 
 def _cell(value: Any) -> str:
-    return shown(value).replace("|", "\\|").replace("\n", " ")
+    return clean(shown(value)).replace("|", "\\|")
 
 
 _TIMES = {"created": "createTime", "started": "startTime", "ended": "endTime"}

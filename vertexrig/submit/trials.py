@@ -76,8 +76,8 @@ def best(job: Mapping[str, Any]) -> tuple[TrialResult, ...]:
 def table(job: Mapping[str, Any]) -> list[dict[str, Any]]:
     """One row per trial, the best first, those that do not count last.
 
-    Keys: `trial`, `state`, one per parameter and per metric of the study (None where there is none), `seconds`, `note`
-    ("best", or why the trial is infeasible).
+    Keys: `trial`, `state`, `parameters` and `metrics` (mappings with every one of the study, None where there is none),
+    `seconds`, `note` ("best", or why the trial is infeasible).
     """
     spec = study_spec(job)
     parameters = list(dict.fromkeys(dimension.id for dimension in Space(spec["parameters"]).everywhere()))
@@ -90,13 +90,31 @@ def table(job: Mapping[str, Any]) -> list[dict[str, Any]]:
         {
             "trial": trial.id,
             "state": trial.state,
-            **{name: trial.parameters.get(name) for name in parameters},
-            **{name: trial.metrics.get(name) for name in metrics},
+            "parameters": {name: trial.parameters.get(name) for name in parameters},
+            "metrics": {name: trial.metrics.get(name) for name in metrics},
             "seconds": trial.seconds,
             "note": "best" if trial.id in winners else trial.reason,
         }
         for trial in [*ranked, *rest]
     ]
+
+
+def columns(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[Any]]]:
+    """Headings and cells of rows of trials: each parameter and metric is a column.
+
+    One whose name is taken keeps a column of its own: `parameters.state`, `metrics.seconds`.
+    """
+    flat = [[cell for name, value in row.items() for cell in _cells(name, value)] for row in rows]
+    names = [name for _, name, _ in flat[0]] if flat else []
+    headings = [
+        f"{group}.{name}" if group and names.count(name) > 1 else name for group, name, _ in (flat[0] if flat else ())
+    ]
+    return headings, [[value for _, _, value in row] for row in flat]
+
+
+def _cells(name: str, value: Any) -> list[tuple[str, str, Any]]:
+    """Group, name and value of each column that a key of a row makes."""
+    return [(name, key, one) for key, one in value.items()] if isinstance(value, Mapping) else [("", name, value)]
 
 
 def follow_up_grid(

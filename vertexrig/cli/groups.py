@@ -1,0 +1,22 @@
+"""Groups of verbs: listed in the order written, and the nearest one named when a verb is misspelt."""
+
+from __future__ import annotations
+
+import click
+
+from vertexrig.errors import did_you_mean
+
+
+class Group(click.Group):
+    """A group of commands."""
+
+    def list_commands(self, ctx: click.Context) -> list[str]:
+        return list(self.commands)
+
+    def resolve_command(
+        self, ctx: click.Context, args: list[str]
+    ) -> tuple[str | None, click.Command | None, list[str]]:
+        names = self.list_commands(ctx)
+        if args and args[0] not in names and not args[0].startswith("-"):
+            raise click.UsageError(f"there is no command {args[0]!r}. {did_you_mean(args[0], names, most=30)}", ctx)
+        return super().resolve_command(ctx, args)

@@ -1,0 +1,87 @@
+"""What a verb prints on stdout: its result as text, or as one JSON document that also holds what went wrong."""
+
+from __future__ import annotations
+
+import json
+import os
+import sys
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, field
+from itertools import pairwise
+from typing import Any
+
+import click
+
+from vertexrig.cli import streams
+from vertexrig.cli.problems import Problem
+
+
+@dataclass
+class Document:
+    """The one JSON document of a command, printed at its end.
+
+    Args:
+        wanted: Whether the command asked for JSON.
+        data: The result, as far as it is known.
+        sent: Whether it has been printed already, by a verb that goes on afterwards.
+    """
+
+    wanted: bool
+    data: dict[str, Any] = field(default_factory=dict)
+    sent: bool = False
+
+    def send(self, problem: Problem | None = None) -> None:
+        """Print it, with the error if there is one; only once."""
+        if self.sent or not (self.data or problem):
+            return
+        self.sent = True
+        data = self.data if problem is None else {**self.data, "error": problem.data()}
+        say(json.dumps(data, indent=2))
+
+
+def wants_json(words: Sequence[str]) -> bool:
+    """Whether a command line asks for JSON: seen in its words, for it may be too wrong to be parsed."""
+    own = list(words[: words.index("--")] if "--" in words else words)
+    return "--format=json" in own or ("--format", "json") in pairwise(own)
+
+
+def result(format_: str, data: Mapping[str, Any], text: str | Callable[[], str]) -> None:
+    """The result of a verb, in the format asked for."""
+    if format_ == "json":
+        document().data.update(data)
+    else:
+        shown = text() if callable(text) else text
+        if shown:
+            say(shown)
+
+
+def progress(format_: str, line: str) -> bool:
+    """A line about what goes on: a result where text was asked for, a message beside a JSON document.
+
+    False once nobody reads it any more.
+    """
+    if format_ == "json":
+        print(line, file=sys.stderr)
+        return True
+    return say(line)
+
+
+def document() -> Document:
+    """The document of the command that runs."""
+    context = click.get_current_context()
+    found = context.find_object(Document)
+    if found is None:  # a group run by itself, not through vertexrig.cli.run
+        found = context.find_root().obj = Document(wanted=True)
+        context.find_root().call_on_close(found.send)
+    return found
+
+
+def say(text: str | bytes, *, nl: bool = True) -> bool:
+    """Print a result on stdout; False if its reader has gone, which is no error: the verb ends with its own code."""
+    try:
+        # the stream is named: by itself click writes UTF-8 where the locale asks for ASCII
+        click.echo(text, file=sys.stdout, nl=nl, color=streams.wants_color(sys.stdout, os.environ))
+    except BrokenPipeError:
+        streams.drop_broken()
+        return False
+    return True

@@ -1,0 +1,80 @@
+"""Every exception that a person may cause, as a code, a message and an exit code: the one place that decides."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Any
+
+import click
+
+from vertexrig.errors import UsageError, VertexrigError
+from vertexrig.extras import extra_of
+
+INTERRUPTED = 130
+
+
+@dataclass(frozen=True)
+class Problem:
+    """What went wrong.
+
+    Args:
+        code: A word for programs; docs/json.md lists them all.
+        message: For a person.
+        exit_code: What the command ends with.
+        details: More for programs, such as `file` and `line`.
+        usage: How the command is used, where it was used wrongly.
+    """
+
+    code: str
+    message: str
+    exit_code: int
+    details: Mapping[str, Any] = field(default_factory=dict)
+    usage: str = ""
+
+    def data(self) -> dict[str, Any]:
+        """As JSON shows it."""
+        return {"code": self.code, "message": self.message, "exit_code": self.exit_code, **self.details}
+
+    def text(self, *, color: bool = False) -> str:
+        """As stderr shows it."""
+        if self.exit_code == INTERRUPTED:
+            return self.message
+        line = f"\x1b[1;31merror:\x1b[0m {self.message}" if color else f"error: {self.message}"
+        return f"{self.usage}\n\n{line}" if self.usage else line
+
+
+def problem(error: BaseException) -> Problem | None:
+    """What an exception means for the person; None for one that only a defect raises."""
+    if isinstance(error, (click.Abort, KeyboardInterrupt)):
+        return Problem("interrupted", "interrupted", INTERRUPTED)
+    if isinstance(error, click.ClickException):
+        return Problem("usage", error.format_message().strip(), UsageError.exit_code, usage=_usage(error))
+    if isinstance(error, VertexrigError):
+        return Problem(error.code, str(error), error.exit_code, error.details)
+    if isinstance(error, ModuleNotFoundError):
+        return _missing(error)
+    if isinstance(error, OSError) and error.strerror is not None:  # a file, wherever that shows
+        file = None if error.filename is None else str(error.filename)[:200]
+        message = error.strerror if file is None else f"{file}: {error.strerror}"
+        return Problem("file", message, UsageError.exit_code, {"file": file})
+    if isinstance(error, UnicodeEncodeError):
+        return Problem("usage", f"{ascii(error.object)[:200]} holds bytes that are no text", UsageError.exit_code)
+    return None
+
+
+def _missing(error: ModuleNotFoundError) -> Problem | None:
+    """A verb whose extra is not installed; None for a module that no extra brings."""
+    extra = extra_of(error.name or "")
+    if extra is None:
+        return None
+    advice = f'python -m pip install "vertexrig[{extra}]"'
+    message = f"the package {error.name} is not installed; run {advice}"
+    return Problem("missing-extra", message, UsageError.exit_code, {"extra": extra})
+
+
+def _usage(error: click.ClickException) -> str:
+    context = getattr(error, "ctx", None)
+    if context is None:
+        return ""
+    return f"{context.get_usage()}\nTry '{context.command_path} --help' for help."

@@ -1,0 +1,85 @@
+"""The two streams of a command: closed ones, ones that cannot show every character, terminals and their width.
+
+Colour follows NO_COLOR, FORCE_COLOR, CLICOLOR_FORCE and TERM=dumb (https://no-color.org, https://force-color.org,
+https://bixense.com/clicolors, all read 2026-11-21).
+"""
+
+from __future__ import annotations
+
+import codecs
+import contextlib
+import io
+import os
+import shutil
+import sys
+from collections.abc import Mapping
+from typing import TextIO
+
+_PLAIN = str.maketrans(
+    {
+        "…": "...", "×": "x", "→": "->", "–": "-", "—": "-", "·": "*", "≤": "<=", "≥": ">=", "’": "'",
+        "─": "-", "│": "|", "\N{NO-BREAK SPACE}": " ", **dict.fromkeys("┌┐└┘├┤┬┴┼", "+"),
+    }
+)  # fmt: skip
+_REPLACER = "vertexrig.plain"
+
+
+def prepare() -> None:
+    """Make stdin, stdout and stderr safe to use: open what was closed, and let no character fail.
+
+    A closed stream is opened on the null device under its own number, or the next file opened would take its place.
+    """
+    for number, name, mode in ((0, "stdin", "r"), (1, "stdout", "w"), (2, "stderr", "w")):
+        if getattr(sys, name) is None:
+            _occupy(number)
+            setattr(sys, name, os.fdopen(number, mode, encoding="utf-8", closefd=False))
+    codecs.register_error(_REPLACER, _replaced)
+    encoding = "ascii" if _wants_ascii(os.environ) else None
+    for stream in (sys.stdout, sys.stderr):
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding=encoding or stream.encoding, errors=_REPLACER)
+
+
+def _occupy(number: int) -> None:
+    opened = os.open(os.devnull, os.O_RDWR)
+    if opened != number:
+        os.dup2(opened, number)
+        os.close(opened)
+
+
+def _wants_ascii(environment: Mapping[str, str]) -> bool:
+    """LC_ALL=C asks for ASCII; Python writes UTF-8 there unless it is told otherwise (PEP 540)."""
+    return environment.get("LC_ALL") in ("C", "POSIX") and not (
+        environment.get("PYTHONIOENCODING") or environment.get("PYTHONUTF8")
+    )
+
+
+def _replaced(error: UnicodeError) -> tuple[str, int]:
+    if not isinstance(error, UnicodeEncodeError):
+        raise error
+    text = error.object[error.start : error.end].translate(_PLAIN)
+    return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
+
+
+def drop_broken() -> None:
+    """Point the streams whose reader has gone at the null device, so that nothing else fails on them."""
+    for stream in (sys.stdout, sys.stderr):
+        try:
+            stream.flush()
+        except (OSError, ValueError):
+            with contextlib.suppress(OSError):  # a stream without a number of its own
+                _occupy(stream.fileno())
+
+
+def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
+    """Whether to colour what goes to `stream`: on a terminal, or where it is asked for; NO_COLOR comes first."""
+    if environment.get("NO_COLOR"):
+        return False
+    if any(environment.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
+        return True
+    return environment.get("TERM") != "dumb" and stream.isatty()
+
+
+def width(stream: TextIO) -> int | None:
+    """Columns of the terminal behind `stream`; None where it is a file or a pipe, which take any length."""
+    return shutil.get_terminal_size().columns if stream.isatty() else None

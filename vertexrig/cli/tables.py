@@ -1,0 +1,71 @@
+"""Tables for the screen: as wide as the terminal at most, whole in a file or a pipe."""
+
+from __future__ import annotations
+
+import io
+import os
+import sys
+from collections.abc import Iterable, Sequence
+from typing import Any, Literal
+
+from vertexrig.cli import streams
+from vertexrig.text import clean, shown
+
+_GAP = 2
+
+
+def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
+    """Rows as aligned columns; numbers to the right, fractions with six digits, a text of many lines in one.
+
+    On a terminal long cells are wrapped to its width; where not even the headings fit, a row becomes a block of lines.
+    """
+    cells = [[clean(shown(cell)).strip() for cell in row] for row in rows]
+    names = list(headings)
+    width = streams.width(sys.stdout)
+    if width is not None and cells and width < sum(len(name) + _GAP for name in names):
+        return _blocks(names, cells)
+    return _columns(names, cells, width)
+
+
+def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], width: int | None) -> str:
+    from rich.console import Console
+    from rich.rule import Rule
+    from rich.table import Table
+    from rich.text import Text
+
+    drawn = Table(box=None, padding=(0, _GAP, 0, 0), pad_edge=False, header_style="bold")
+    for place, name in enumerate(names):
+        column = [row[place] for row in cells if row[place]]
+        number = bool(column) and all(map(_is_number, column))
+        justify: Literal["left", "right"] = "right" if number else "left"
+        drawn.add_column(Text(name), justify=justify, overflow="fold", min_width=len(name))
+    drawn.add_row(*(Rule(characters="-", style="") for _ in names))
+    for row in cells:
+        drawn.add_row(*map(Text, row))
+    color = streams.wants_color(sys.stdout, os.environ)
+    longest = sum(max(len(row[place]) for row in [names, *cells]) * 2 + _GAP for place in range(len(names)))
+    console = Console(
+        file=io.StringIO(), width=width or longest, force_terminal=color, color_system="standard" if color else None,
+        highlight=False, legacy_windows=False,
+    )  # fmt: skip
+    console.print(drawn)
+    assert isinstance(console.file, io.StringIO)
+    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
+
+
+def _blocks(names: Sequence[str], cells: Sequence[Sequence[str]]) -> str:
+    """Each row as lines of name and value."""
+    widest = max(map(len, names))
+    blocks = [
+        "\n".join(f"{name.ljust(widest)}  {cell}".rstrip() for name, cell in zip(names, row, strict=True))
+        for row in cells
+    ]
+    return "\n\n".join(blocks)
+
+
+def _is_number(text: str) -> bool:
+    try:
+        float(text.replace(",", ""))
+    except ValueError:
+        return False
+    return True
