@@ -206,13 +206,13 @@ def test_the_value_in_force_is_quoted(folder: Path, capsys: pytest.CaptureFixtur
 
 
 def test_one_count(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    """The summary, the last line and JSON agree in how many findings there are."""
+    """The summary and JSON agree in how many findings there are, and the count stands once."""
     words = ("check", "--set", "jobs.gpu.accelerator_count=3")
     code, out, err = call(capsys, *words)
     rows = json.loads(call(capsys, *words, "--format=json")[1])["findings"]
     counts = {kind: sum(row["severity"] == kind for row in rows) for kind in ("error", "warning", "info")}
     summary = out.splitlines()[-1]
-    assert code == 1 and err.strip().removeprefix("error: ") == summary.partition(" (")[0]
+    assert code == 1 and " error" not in err
     assert {word.rstrip("s"): int(number) for number, word in re.findall(r"(\d+) (\w+)", summary)} == counts
     assert out.count("]: ") == counts["error"] + counts["warning"]
 
