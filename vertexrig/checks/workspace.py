@@ -53,12 +53,6 @@ class Prepared:
         """True if nothing of severity error was found."""
         return not any(finding.severity is Severity.ERROR for finding in self.findings)
 
-    def command(self, file: Path) -> str:
-        """The line for a shell that submits the YAML once it stands in `file`."""
-        if any(finding.id == GCLOUD_REFUSES for finding in self.findings):
-            return f"vertexrig submit {self.rendered.view.name}"
-        return self.rendered.shell_command(file)
-
 
 class Workspace:
     """A project with its catalog, templates and trainer, each read when it is first needed.

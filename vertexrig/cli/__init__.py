@@ -15,6 +15,7 @@ import click
 
 from vertexrig import __version__
 from vertexrig.errors import UsageError, VertexrigError, did_you_mean
+from vertexrig.extras import missing
 
 # verb -> (module of vertexrig.cli, one line of help); the module is imported when the verb is used
 VERBS = {
@@ -74,9 +75,10 @@ def vertexrig() -> None:
 def run(args: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; every message for a person goes to stderr."""
     try:
-        vertexrig.main(args=list(args) if args is not None else None, prog_name="vertexrig", standalone_mode=False)
+        words = list(args) if args is not None else None
+        code = vertexrig.main(args=words, prog_name="vertexrig", standalone_mode=False)
         sys.stdout.flush()
-        return 0
+        return code if isinstance(code, int) else 0  # click returns the code of an Exit
     except click.exceptions.Exit as done:
         return done.exit_code
     except click.Abort:
@@ -88,6 +90,11 @@ def run(args: Sequence[str] | None = None) -> int:
         return 2
     except VertexrigError as error:
         return _say(f"error: {error}", error.exit_code)
+    except ImportError as error:
+        lacking = missing(error)
+        if lacking is None:
+            raise
+        return _say(f"error: {lacking}", lacking.exit_code)
     except BrokenPipeError:  # the reader, such as `head`, has seen enough
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 0

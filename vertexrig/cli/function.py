@@ -42,15 +42,16 @@ def serve(file: Path | None, port: int, target: str) -> None:
 
     Jobs go where VERTEXRIG_AIPLATFORM says; without it, to the local Vertex that runs in .vertexrig/. Never to the cloud.
     """
+    from vertexrig import extras
     from vertexrig.errors import UsageError
     from vertexrig.local import server
-    from vertexrig.local.rehearsal import STATE_FOLDER
     from vertexrig.trigger import stage
 
+    extras.need("functions_framework", "requests")
     loaded = config.load(file)
     environment = dict(os.environ)
     if not environment.get("VERTEXRIG_AIPLATFORM"):
-        here = server.find(loaded.path(STATE_FOLDER))
+        here = server.find(loaded.path(config.STATE_FOLDER))
         if here is None:
             raise UsageError("no local Vertex runs here: start one with `vertexrig local up`")
         environment |= server.env(here)
@@ -76,7 +77,9 @@ def package(names: tuple[str, ...], file: Path | None) -> None:
     project = workspace.loaded.project
     if not project.bucket:
         raise UsageError("the project file needs a `bucket`: packages are kept there")
-    for uri in submit.upload_packages(workspace, names or project.jobs, Storage(project.bucket)):
+    for uri in submit.upload_packages(
+        workspace, names or project.jobs, Storage(project.bucket, location=project.region)
+    ):
         click.echo(uri)
 
 

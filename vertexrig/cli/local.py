@@ -9,8 +9,9 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vertexrig.cli import options
-from vertexrig.errors import ConfigError, ServiceError
+from vertexrig.cli import options, steps
+from vertexrig.errors import ServiceError, UsageError
+from vertexrig.project import config
 
 if TYPE_CHECKING:
     from vertexrig.local.server import Running
@@ -71,14 +72,29 @@ def up(
         words += ["--fault", fault]
     if detach:
         here = server.up(folder, port, words)
+        _make_bucket(here, loaded)
         options.note(f"the local Vertex answers at {here.url}")
-        options.note('point gcloud and the SDK at it with: eval "$(vertexrig local env)"')
+        options.note(f'point gcloud and the SDK at it with: eval "$({steps.line("local", "env")})"')
         return
-    server.main(["--root", str(folder), "--port", str(port), *words], on_start=_started)
+
+    def started(here: Running) -> None:
+        _make_bucket(here, loaded)
+        options.note(f"the local Vertex answers at {here.url}; its state is in {here.root}")
+
+    server.main(["--root", str(folder), "--port", str(port), *words], on_start=started)
 
 
-def _started(here: Running) -> None:
-    options.note(f"the local Vertex answers at {here.url}; its state is in {here.root}")
+def _make_bucket(here: Running, loaded: Loaded | None) -> None:
+    """Jobs put their packages and outputs into the project's bucket, which nobody made on this machine yet."""
+    from vertexrig.local import server
+
+    name = loaded.project.bucket.removeprefix("gs://").partition("/")[0] if loaded else ""
+    if not name:
+        return
+    try:
+        server.make_bucket(here, name)
+    except ServiceError as error:
+        options.note(f"warning: the bucket {name} of the project file is not here: {error}")
 
 
 @command.command("down")
@@ -88,7 +104,7 @@ def down(file: Path | None, root: Path | None) -> None:
     """Stop the server; jobs that ran start again with the next one."""
     from vertexrig.local import server
 
-    _, folder = _project(file, root)
+    folder = _folder(file, root)
     options.note("stopped" if server.down(folder) else f"no local Vertex runs on {folder}")
 
 
@@ -97,10 +113,10 @@ def down(file: Path | None, root: Path | None) -> None:
 @root_option
 @options.format_option("text", "json")
 def status(file: Path | None, root: Path | None, format_: str) -> None:
-    """Show whether the server runs, where, and what it does."""
+    """Show whether the server runs, where, and what it does; the exit code is 1 where none runs."""
     from vertexrig.local import server
 
-    _, folder = _project(file, root)
+    folder = _folder(file, root)
     found = server.status(folder)
     if format_ == "json":
         click.echo(json.dumps(found or {"running": False}))
@@ -112,6 +128,8 @@ def status(file: Path | None, root: Path | None, format_: str) -> None:
         click.echo(
             f"{queue['running']} jobs running, {queue['waiting']} waiting, {queue['used']} of {queue['slots']} slots"
         )
+    if found is None:
+        raise click.exceptions.Exit(1)
 
 
 @command.command("env")
@@ -136,7 +154,7 @@ def kill(job: str, replica: str, file: Path | None, root: Path | None) -> None:
     """Kill REPLICA (such as workerpool1-0) of a running JOB (id or display name), as the loss of its machine would."""
     from vertexrig.local import server
 
-    server.kill(_running(_project(file, root)[1]), job, replica)
+    server.kill(_running(_folder(file, root)), job, replica)
 
 
 @command.command("preempt")
@@ -147,18 +165,32 @@ def preempt(job: str, file: Path | None, root: Path | None) -> None:
     """Take the machines of a running JOB (id or display name) away, as happens to Spot VMs."""
     from vertexrig.local import server
 
-    server.preempt(_running(_project(file, root)[1]), job)
+    server.preempt(_running(_folder(file, root)), job)
 
 
 def _project(file: Path | None, root: Path | None) -> tuple[Loaded | None, Path]:
-    """The project if there is one, and the folder of the server's state."""
+    """The project if there is one (the server also serves people without), and the folder of the server's state."""
+    folder = _folder(file, root)
+    if file is None and not _has_project():
+        return None, folder
+    return config.load(file), folder
+
+
+def _folder(file: Path | None, root: Path | None) -> Path:
+    """The folder of the server's state; the project file is not read for it."""
+    if root is not None:
+        return root
+    if file is None and not _has_project():
+        return Path(config.STATE_FOLDER)
+    return (config.find(Path.cwd()) if file is None else file).parent / config.STATE_FOLDER
+
+
+def _has_project() -> bool:
     try:
-        loaded = options.workspace(file).loaded
-    except ConfigError:
-        if file is not None:
-            raise
-        return None, root or Path(".vertexrig")  # the server also serves people without a project file
-    return loaded, root or loaded.path(".vertexrig")
+        config.find(Path.cwd())
+    except UsageError:
+        return False
+    return True
 
 
 def _from_project(loaded: Loaded | None) -> list[str]:

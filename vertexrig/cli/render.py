@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from vertexrig.cli import options, show
+from vertexrig.cli import options, show, steps
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import write_text
 
@@ -32,7 +32,7 @@ def command(
     output: Path | None,
     check: bool,
 ) -> None:
-    """Write the YAML of job or sweep NAME, check it, and print the gcloud command that submits it.
+    """Write the YAML of job or sweep NAME, check it, and print the commands that upload its package and submit it.
 
     Findings go to stderr. With one of severity error the YAML is still written, no command is printed, and the exit
     code is 1.
@@ -41,7 +41,7 @@ def command(
         raise UsageError(f"--output takes one job; {len(names)} were named")
     workspace = options.workspace(file, overrides, names[0] if len(names) == 1 else None, templates)
     prepared = [workspace.prepare(name, check=check) for name in names]
-    commands = []
+    written = []
     for one in prepared:
         name = one.rendered.view.name
         path = output or workspace.loaded.path(f"build/jobs/{name}.yaml")
@@ -51,10 +51,10 @@ def command(
         write_text(path, one.rendered.text)
         options.note(f"wrote {path}")
         if one.ok:
-            commands.append(one.command(path))
+            written.append((one, path))
     found = [finding for one in prepared for finding in one.findings]
     show.findings(found, sources=show.project_sources(workspace.loaded.file), info=info)
-    for line in commands:
+    for line in steps.on_vertex(workspace, written, file, overrides):
         click.echo(line)
     failed = [one.rendered.view.name for one in prepared if not one.ok]
     if failed:

@@ -52,7 +52,7 @@ def command(
         raise FindingsError(f"{name} would fail: see above")
     if not project.bucket:
         raise UsageError("the project file needs a `bucket`: claims and packages are kept there")
-    vertex, storage = Vertex(project.project, project.region), Storage(project.bucket)
+    vertex, storage = Vertex(project.project, project.region), Storage(project.bucket, location=project.region)
     submitter = submit.Submitter(workspace, vertex, storage, limits=Budget() if no_budget else None)
     view, document = prepared.rendered.view, prepared.document
     body = job_body(

@@ -14,7 +14,6 @@ import subprocess
 import sys
 from collections.abc import Iterable
 from dataclasses import dataclass
-from importlib import resources
 from pathlib import Path
 
 from vertexrig.errors import UsageError
@@ -25,7 +24,7 @@ from vertexrig.render.renderer import SUFFIX, shipped_templates
 FOLDER = "build/function"
 TOOL = Path(__file__).resolve().parents[1]  # the package vertexrig
 _MESSAGES = "google/cloud/aiplatform_v1"
-_LEFT_OUT = {"cli", "local", "__pycache__"}
+_LEFT_OUT = {"cli", "local", "functions", "templates", "__pycache__"}  # the last two lie inside an installed vertexrig
 _LIST_TYPES = """
 import json, sys
 from vertexrig.spec import messages
@@ -106,12 +105,9 @@ def _unwanted(name: str) -> bool:
 
 def _shipped_function() -> Path:
     """The folder with main.py, in an installed tool and in a plain checkout."""
-    try:
-        found = Path(str(resources.files("vertexrig.functions")))
-    except ModuleNotFoundError:
-        found = TOOL.parent / "functions"
+    found = next((folder for folder in (TOOL / "functions", TOOL.parent / "functions") if folder.is_dir()), TOOL)
     if not (found / "main.py").is_file():
-        raise UsageError(f"the function's main.py is not in {found}: install vertexrig from its repository")
+        raise UsageError(f"the function's main.py is not in {found}: install vertexrig anew")
     return found
 
 
