@@ -13,6 +13,7 @@ from vertexrig.catalog import Catalog, load
 from vertexrig.checks import naming
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
+from vertexrig.package.source import bare, read
 from vertexrig.package.source.cache import read_cached
 from vertexrig.package.source.model import TrainerSource
 from vertexrig.project.config import Loaded
@@ -85,7 +86,10 @@ class Workspace:
         if module not in self._trainers:
             folder = self._trainer or self.loaded.path(self.loaded.project.trainer.path)
             store = self.loaded.path("build/cache")
-            self._trainers[module] = read_cached(folder, module, store) if folder.is_dir() else None
+            if bare.is_bare(folder):  # its neighbours are not all its own, so there is no folder to keep it by
+                self._trainers[module] = read(bare.root(folder), module)
+            else:
+                self._trainers[module] = read_cached(folder, module, store) if folder.is_dir() else None
         return self._trainers[module]
 
     def context(self, document: spec.Document) -> checks.Context:

@@ -13,6 +13,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from vertexrig.errors import PackageError
+from vertexrig.package.source import bare
 from vertexrig.package.source.files import Tree, parse_module
 from vertexrig.package.source.model import Problem
 from vertexrig.package.source.names import Code, walk
@@ -78,7 +79,7 @@ class Sources:
         total = hashlib.sha256(_FORMAT)
         for relative, path in self.files:
             data = self.rewritten.get(relative)
-            content = _read(path, relative) if data is None else data
+            content = read_bytes(path, relative) if data is None else data
             name = relative.encode("utf-8", "surrogateescape")
             total.update(b"%d %d\n" % (len(name), len(content)))
             total.update(name)
@@ -87,7 +88,7 @@ class Sources:
 
 
 @dataclass
-class _Notes:
+class Notes:
     requirements: list[Requirement] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -97,26 +98,30 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     """Lists a trainer's sources and rewrites the tf-keras requirement for an image's TensorFlow.
 
     Args:
-        folder: The trainer's folder, with its setup.py.
+        folder: The trainer's folder, with its setup.py, or a bare trainer (see `vertexrig.package.around`).
         tf_version: TensorFlow of the image (`2.17` or `2.17.1`); None if it is not known, as for a custom image.
 
     Raises:
         PackageError: There is no such folder, no setup.py, or a file cannot be read.
     """
-    minor = _minor(tf_version)
+    if bare.is_bare(folder):
+        from vertexrig.package.around import gather_around
+
+        return gather_around(folder, tf_version)
+    minor = minor_version(tf_version)
     if not folder.is_dir():
         raise PackageError(f"the trainer's folder {str(folder)!r} is not a folder")
     try:
-        files = tuple(sorted(_walk(folder, "", (os.path.realpath(folder),))))
+        files = tuple(sorted(walk_files(folder)))
     except OSError as error:
         raise PackageError(f"the trainer's folder cannot be read: {error.strerror}: {error.filename}") from error
     by_path = dict(files)
     _require_setup(folder, by_path)
-    notes = _Notes()
+    notes = Notes()
     rewritten: dict[str, bytes] = {}
     for relative, path in files:
         if relative in {"setup.py", "setup.cfg"} or _REQUIREMENT_FILE.fullmatch(relative):
-            data = _read(path, relative)
+            data = read_bytes(path, relative)
             changed = _rewrite(relative, data, minor, notes)
             if changed != data:
                 rewritten[relative] = changed
@@ -127,7 +132,7 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     )  # fmt: skip
 
 
-def _minor(tf_version: str | None) -> tuple[int, int] | None:
+def minor_version(tf_version: str | None) -> tuple[int, int] | None:
     if tf_version is None:
         return None
     match = re.fullmatch(r"(\d+)[.-](\d+)([.-].*)?", tf_version)
@@ -136,7 +141,7 @@ def _minor(tf_version: str | None) -> tuple[int, int] | None:
     return int(match[1]), int(match[2])
 
 
-def _read(path: Path, relative: str) -> bytes:
+def read_bytes(path: Path, relative: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
@@ -146,7 +151,7 @@ def _read(path: Path, relative: str) -> bytes:
 def _require_setup(folder: Path, files: Mapping[str, Path]) -> None:
     pyproject = folder / "pyproject.toml"
     described_there = pyproject.is_file() and re.search(
-        rb"^\s*\[\s*(project|tool\.poetry)\s*\]", _read(pyproject, "pyproject.toml"), re.MULTILINE
+        rb"^\s*\[\s*(project|tool\.poetry)\s*\]", read_bytes(pyproject, "pyproject.toml"), re.MULTILINE
     )
     what = "setup(name='trainer', version='0.1.0', packages=find_packages(), install_requires=[...])"
     if "setup.py" not in files:
@@ -163,6 +168,11 @@ def _require_setup(folder: Path, files: Mapping[str, Path]) -> None:
             "the trainer's pyproject.toml holds its [project] table, and pyproject.toml cannot be in the package "
             f"(pip would need PyPI to build it). Move name, version and dependencies into setup.py: {what}"
         )
+
+
+def walk_files(folder: Path, prefix: str = "") -> Iterator[tuple[str, Path]]:
+    """The files of a folder that are sources, by their path below `prefix` (with a closing `/`, or empty)."""
+    yield from _walk(folder, prefix, (os.path.realpath(folder),))
 
 
 def _walk(folder: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
@@ -195,7 +205,7 @@ def normalise(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: _Notes) -> bytes:
+def _rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: Notes) -> bytes:
     if relative == "setup.py":
         return _rewrite_setup(data, minor, notes)
     lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
@@ -206,11 +216,11 @@ def _rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: _
             inside = re.match(r"install_requires\s*[=:]", body) is not None
             continue
         if inside and not body.lstrip().startswith(("#", "-")):
-            lines[index] = _requirement(body, relative, index + 1, minor, notes) + line[len(body) :]
+            lines[index] = note_requirement(body, relative, index + 1, minor, notes) + line[len(body) :]
     return "".join(lines).encode("utf-8", "surrogateescape")
 
 
-def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: _Notes) -> bytes:
+def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: Notes) -> bytes:
     tree = parse_module(data, "setup.py")
     if isinstance(tree, Problem):
         raise PackageError(f"setup.py:{tree.line or 1}: {tree.message}")
@@ -226,14 +236,14 @@ def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: _Notes) ->
     # From the end backwards, so that columns before a change stay right. Columns count UTF-8 bytes.
     for item in sorted(found, key=lambda item: (item.lineno, item.col_offset), reverse=True):
         text = str(item.value)
-        new = _requirement(text, "setup.py", item.lineno, minor, notes)
+        new = note_requirement(text, "setup.py", item.lineno, minor, notes)
         if new != text and item.end_lineno == item.lineno and item.end_col_offset is not None:
             line = lines[item.lineno - 1]
             lines[item.lineno - 1] = line[: item.col_offset] + repr(new).encode() + line[item.end_col_offset :]
     return b"".join(lines)
 
 
-def _requirement(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: _Notes) -> str:
+def note_requirement(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: Notes) -> str:
     """Notes one requirement, and returns it with tf-keras held to the image's TensorFlow."""
     match = _REQUIREMENT.fullmatch(text)
     if match is None:
@@ -262,7 +272,7 @@ def _requirement(text: str, file: str, line: int, minor: tuple[int, int] | None,
     return f"{match['lead']}{match['name']}{extras}~={release}.0{marker}{comment}"
 
 
-def _judge_pin(name: str, pin: str, place: str, minor: tuple[int, int] | None, notes: _Notes) -> None:
+def _judge_pin(name: str, pin: str, place: str, minor: tuple[int, int] | None, notes: Notes) -> None:
     what = f"{place}: {name}{pin}"
     advice = f"The image brings its own {name}; remove the line"
     binding = bool(re.search(r"==|~=|<|@|!=", pin))
@@ -278,7 +288,7 @@ def _judge_pin(name: str, pin: str, place: str, minor: tuple[int, int] | None, n
 
 
 def _identity(files: Mapping[str, Path]) -> tuple[str | None, str | None]:
-    tree = parse_module(_read(files["setup.py"], "setup.py"), "setup.py")
+    tree = parse_module(read_bytes(files["setup.py"], "setup.py"), "setup.py")
     if isinstance(tree, Problem):
         raise PackageError(f"setup.py:{tree.line or 1}: {tree.message}")
     setup = walk("setup", "setup.py", tree, is_package=False)
@@ -306,7 +316,7 @@ def _configured(files: Mapping[str, Path]) -> dict[str, str]:
         return {}
     config = RawConfigParser()
     try:
-        config.read_string(_read(files["setup.cfg"], "setup.cfg").decode("utf-8", "replace"))
+        config.read_string(read_bytes(files["setup.cfg"], "setup.cfg").decode("utf-8", "replace"))
     except ConfigParserError as error:
         raise PackageError(f"setup.cfg cannot be read: {str(error).splitlines()[0]}") from error
     values = dict(config["metadata"]) if config.has_section("metadata") else {}

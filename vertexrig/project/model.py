@@ -33,7 +33,11 @@ class _Value:
 class Trainer(_Value):
     """The training code that the jobs run."""
 
-    path: str = option("Folder with the trainer's setup.py, relative to the project file.", "trainer_pkg")
+    path: str = option(
+        "Folder with the trainer's setup.py, relative to the project file; or a single script such as train.py, or the folder "
+        "of a Python package, around which a package is made.",
+        "trainer_pkg",
+    )
     module: str = option("Module that `python -m` starts in each replica.", "trainer.task")
     image: str = option(
         "Image the trainer runs in: a short name such as tf-2.17 (the CPU, GPU or TPU image is chosen per pool), a full "
