@@ -7,6 +7,7 @@ the source imports and the image does not bring.
 
 from __future__ import annotations
 
+import os
 import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path, PurePosixPath
@@ -14,8 +15,8 @@ from pathlib import Path, PurePosixPath
 from vertexrig.errors import PackageError
 from vertexrig.package.source import TrainerSource, bare, read
 from vertexrig.package.source.files import ROOTS
-from vertexrig.package.sources import Notes, Sources, minor_version, normalise, note_requirement, read_bytes, walk_files
-from vertexrig.package.verify import IMPORT_NAMES, is_supplied
+from vertexrig.package.sources import Sources, _minor, _Notes, _read, _requirement, _walk, normalise
+from vertexrig.package.verify import IMPORT_NAMES, _is_supplied
 
 REQUIREMENTS = "requirements.txt"
 VERSION = "0"
@@ -38,7 +39,7 @@ def gather_around(path: Path, tf_version: str | None) -> Sources:
     source = read(root, name)
     files = _of_script(root, source) if path.is_file() else _of_folder(path, name)
     rewritten = dict.fromkeys(_missing_inits(files), b"")
-    notes = Notes()
+    notes = _Notes()
     requirements = _requirements(path, root, source if path.is_file() else _whole(root, files), tf_version, notes)
     rewritten["setup.py"] = _setup(name, [*files, *rewritten], requirements).encode()
     files.update({file: root / file for file in rewritten})
@@ -66,7 +67,7 @@ def _below_its_root(file: str, root: Path) -> str:
 
 def _of_folder(path: Path, name: str) -> dict[str, Path]:
     try:
-        return dict(walk_files(path, f"{name}/"))
+        return dict(_walk(path, f"{name}/", (os.path.realpath(path),)))
     except OSError as error:
         raise PackageError(f"the trainer's folder cannot be read: {error.strerror}: {error.filename}") from error
 
@@ -107,17 +108,17 @@ def _setup(name: str, files: Iterable[str], requirements: list[str]) -> str:
 
 
 def _requirements(
-    path: Path, root: Path, source: TrainerSource | list[TrainerSource], tf_version: str | None, notes: Notes
+    path: Path, root: Path, source: TrainerSource | list[TrainerSource], tf_version: str | None, notes: _Notes
 ) -> list[str]:
-    minor = minor_version(tf_version)
+    minor = _minor(tf_version)
     places = [folder / REQUIREMENTS for folder in dict.fromkeys((path, root)) if (folder / REQUIREMENTS).is_file()]
     if not places:
         read_ones = source if isinstance(source, list) else [source]
         found = _imported(read_ones, tf_version)
-        return [note_requirement(text, file, line, minor, notes) for text, (file, line) in sorted(found.items())]
+        return [_requirement(text, file, line, minor, notes) for text, (file, line) in sorted(found.items())]
     brought = _OF_OTHERS if minor is None else _OF_TENSORFLOW
     kept = []
-    for number, line in enumerate(read_bytes(places[0], REQUIREMENTS).decode("utf-8", "replace").splitlines(), 1):
+    for number, line in enumerate(_read(places[0], REQUIREMENTS).decode("utf-8", "replace").splitlines(), 1):
         text = re.sub(r"(^|\s)#.*", "", line).strip()
         match = _NAME.match(text)
         if match is None:
@@ -125,7 +126,7 @@ def _requirements(
         if brought.fullmatch(normalise(match[1])):
             notes.warnings.append(f"{REQUIREMENTS}:{number}: {text} is left out: the image brings its own")
             continue
-        kept.append(note_requirement(text, REQUIREMENTS, number, minor, notes))
+        kept.append(_requirement(text, REQUIREMENTS, number, minor, notes))
     return kept
 
 
@@ -135,7 +136,7 @@ def _imported(sources: Iterable[TrainerSource], tf_version: str | None) -> Mappi
     for source in sources:
         for item in source.imports:
             top = item.module.split(".")[0]
-            if item.kind == "other" and not item.caught and not is_supplied(top, tf_version):
+            if item.kind == "other" and not item.caught and not _is_supplied(top, tf_version):
                 names = [distribution for distribution, modules in IMPORT_NAMES.items() if top in modules]
                 found.setdefault(names[0] if names else top.replace("_", "-"), (item.file, item.line))
     return found

@@ -24,7 +24,9 @@ DIGEST_LENGTH = 12
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "tests"})
 _SKIPPED_AT_TOP = frozenset({"build", "dist", "test", "venv", "env"})
 # pyproject.toml stays out: any of it makes pip build in isolation, which needs PyPI (measured with pip 21.3 to 26.0).
-_SKIPPED_FILES_AT_TOP = frozenset({"pyproject.toml", "conftest.py", "tox.ini", "noxfile.py", "MANIFEST"})
+_SKIPPED_FILES_AT_TOP = frozenset(
+    {"vertexrig.yaml", "pyproject.toml", "conftest.py", "tox.ini", "noxfile.py", "MANIFEST"}
+)
 _SKIPPED_ENDINGS = (".pyc", ".pyo", "~", ".swp", ".egg-info", ".egg-link", ".dist-info")
 _TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py")
 _REQUIREMENT = re.compile(
@@ -79,7 +81,7 @@ class Sources:
         total = hashlib.sha256(_FORMAT)
         for relative, path in self.files:
             data = self.rewritten.get(relative)
-            content = read_bytes(path, relative) if data is None else data
+            content = _read(path, relative) if data is None else data
             name = relative.encode("utf-8", "surrogateescape")
             total.update(b"%d %d\n" % (len(name), len(content)))
             total.update(name)
@@ -88,7 +90,7 @@ class Sources:
 
 
 @dataclass
-class Notes:
+class _Notes:
     requirements: list[Requirement] = field(default_factory=list)
     refusals: list[str] = field(default_factory=list)
     warnings: list[str] = field(default_factory=list)
@@ -98,7 +100,7 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     """Lists a trainer's sources and rewrites the tf-keras requirement for an image's TensorFlow.
 
     Args:
-        folder: The trainer's folder, with its setup.py, or a bare trainer (see `vertexrig.package.around`).
+        folder: The trainer's folder, with its setup.py.
         tf_version: TensorFlow of the image (`2.17` or `2.17.1`); None if it is not known, as for a custom image.
 
     Raises:
@@ -108,20 +110,20 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
         from vertexrig.package.around import gather_around
 
         return gather_around(folder, tf_version)
-    minor = minor_version(tf_version)
+    minor = _minor(tf_version)
     if not folder.is_dir():
         raise PackageError(f"the trainer's folder {str(folder)!r} is not a folder")
     try:
-        files = tuple(sorted(walk_files(folder)))
+        files = tuple(sorted(_walk(folder, "", (os.path.realpath(folder),))))
     except OSError as error:
         raise PackageError(f"the trainer's folder cannot be read: {error.strerror}: {error.filename}") from error
     by_path = dict(files)
     _require_setup(folder, by_path)
-    notes = Notes()
+    notes = _Notes()
     rewritten: dict[str, bytes] = {}
     for relative, path in files:
         if relative in {"setup.py", "setup.cfg"} or _REQUIREMENT_FILE.fullmatch(relative):
-            data = read_bytes(path, relative)
+            data = _read(path, relative)
             changed = _rewrite(relative, data, minor, notes)
             if changed != data:
                 rewritten[relative] = changed
@@ -132,7 +134,7 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     )  # fmt: skip
 
 
-def minor_version(tf_version: str | None) -> tuple[int, int] | None:
+def _minor(tf_version: str | None) -> tuple[int, int] | None:
     if tf_version is None:
         return None
     match = re.fullmatch(r"(\d+)[.-](\d+)([.-].*)?", tf_version)
@@ -141,7 +143,7 @@ def minor_version(tf_version: str | None) -> tuple[int, int] | None:
     return int(match[1]), int(match[2])
 
 
-def read_bytes(path: Path, relative: str) -> bytes:
+def _read(path: Path, relative: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
@@ -151,7 +153,7 @@ def read_bytes(path: Path, relative: str) -> bytes:
 def _require_setup(folder: Path, files: Mapping[str, Path]) -> None:
     pyproject = folder / "pyproject.toml"
     described_there = pyproject.is_file() and re.search(
-        rb"^\s*\[\s*(project|tool\.poetry)\s*\]", read_bytes(pyproject, "pyproject.toml"), re.MULTILINE
+        rb"^\s*\[\s*(project|tool\.poetry)\s*\]", _read(pyproject, "pyproject.toml"), re.MULTILINE
     )
     what = "setup(name='trainer', version='0.1.0', packages=find_packages(), install_requires=[...])"
     if "setup.py" not in files:
@@ -168,11 +170,6 @@ def _require_setup(folder: Path, files: Mapping[str, Path]) -> None:
             "the trainer's pyproject.toml holds its [project] table, and pyproject.toml cannot be in the package "
             f"(pip would need PyPI to build it). Move name, version and dependencies into setup.py: {what}"
         )
-
-
-def walk_files(folder: Path, prefix: str = "") -> Iterator[tuple[str, Path]]:
-    """The files of a folder that are sources, by their path below `prefix` (with a closing `/`, or empty)."""
-    yield from _walk(folder, prefix, (os.path.realpath(folder),))
 
 
 def _walk(folder: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
@@ -205,7 +202,7 @@ def normalise(name: str) -> str:
     return re.sub(r"[-_.]+", "-", name).lower()
 
 
-def _rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: Notes) -> bytes:
+def _rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: _Notes) -> bytes:
     if relative == "setup.py":
         return _rewrite_setup(data, minor, notes)
     lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
@@ -216,11 +213,11 @@ def _rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: N
             inside = re.match(r"install_requires\s*[=:]", body) is not None
             continue
         if inside and not body.lstrip().startswith(("#", "-")):
-            lines[index] = note_requirement(body, relative, index + 1, minor, notes) + line[len(body) :]
+            lines[index] = _requirement(body, relative, index + 1, minor, notes) + line[len(body) :]
     return "".join(lines).encode("utf-8", "surrogateescape")
 
 
-def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: Notes) -> bytes:
+def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: _Notes) -> bytes:
     tree = parse_module(data, "setup.py")
     if isinstance(tree, Problem):
         raise PackageError(f"setup.py:{tree.line or 1}: {tree.message}")
@@ -236,14 +233,14 @@ def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: Notes) -> 
     # From the end backwards, so that columns before a change stay right. Columns count UTF-8 bytes.
     for item in sorted(found, key=lambda item: (item.lineno, item.col_offset), reverse=True):
         text = str(item.value)
-        new = note_requirement(text, "setup.py", item.lineno, minor, notes)
+        new = _requirement(text, "setup.py", item.lineno, minor, notes)
         if new != text and item.end_lineno == item.lineno and item.end_col_offset is not None:
             line = lines[item.lineno - 1]
             lines[item.lineno - 1] = line[: item.col_offset] + repr(new).encode() + line[item.end_col_offset :]
     return b"".join(lines)
 
 
-def note_requirement(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: Notes) -> str:
+def _requirement(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: _Notes) -> str:
     """Notes one requirement, and returns it with tf-keras held to the image's TensorFlow."""
     match = _REQUIREMENT.fullmatch(text)
     if match is None:
@@ -272,7 +269,7 @@ def note_requirement(text: str, file: str, line: int, minor: tuple[int, int] | N
     return f"{match['lead']}{match['name']}{extras}~={release}.0{marker}{comment}"
 
 
-def _judge_pin(name: str, pin: str, place: str, minor: tuple[int, int] | None, notes: Notes) -> None:
+def _judge_pin(name: str, pin: str, place: str, minor: tuple[int, int] | None, notes: _Notes) -> None:
     what = f"{place}: {name}{pin}"
     advice = f"The image brings its own {name}; remove the line"
     binding = bool(re.search(r"==|~=|<|@|!=", pin))
@@ -288,7 +285,7 @@ def _judge_pin(name: str, pin: str, place: str, minor: tuple[int, int] | None, n
 
 
 def _identity(files: Mapping[str, Path]) -> tuple[str | None, str | None]:
-    tree = parse_module(read_bytes(files["setup.py"], "setup.py"), "setup.py")
+    tree = parse_module(_read(files["setup.py"], "setup.py"), "setup.py")
     if isinstance(tree, Problem):
         raise PackageError(f"setup.py:{tree.line or 1}: {tree.message}")
     setup = walk("setup", "setup.py", tree, is_package=False)
@@ -316,7 +313,7 @@ def _configured(files: Mapping[str, Path]) -> dict[str, str]:
         return {}
     config = RawConfigParser()
     try:
-        config.read_string(read_bytes(files["setup.cfg"], "setup.cfg").decode("utf-8", "replace"))
+        config.read_string(_read(files["setup.cfg"], "setup.cfg").decode("utf-8", "replace"))
     except ConfigParserError as error:
         raise PackageError(f"setup.cfg cannot be read: {str(error).splitlines()[0]}") from error
     values = dict(config["metadata"]) if config.has_section("metadata") else {}

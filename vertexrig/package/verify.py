@@ -244,7 +244,7 @@ def _third_party(
             continue
         if top.lower() in known:
             declared.add(top)
-        elif is_supplied(top, tf_version):
+        elif _is_supplied(top, tf_version):
             supplied.add(top)
         elif not item.caught:
             raise PackageError(_named_nowhere(item, top, folder))
@@ -260,8 +260,7 @@ def _declared_modules(requirements: Sequence[Requirement]) -> frozenset[str]:
     return frozenset(names)
 
 
-def is_supplied(top: str, tf_version: str | None) -> bool:
-    """Whether the image, or its Python, brings a top-level module."""
+def _is_supplied(top: str, tf_version: str | None) -> bool:
     older = top in _UNTIL_3_11 or top in _UNTIL_3_12
     return top in SUPPLIED or older or (tf_version is None and top in SUPPLIED_ELSEWHERE)
 

@@ -9,12 +9,12 @@ DESCRIPTIONS = ("setup.py", "setup.cfg", "pyproject.toml")
 
 
 def is_bare(path: Path) -> bool:
-    """Whether a trainer's path is a script, or a folder with Python files that is a package and no project."""
+    """Whether a trainer's path is a script, or a folder that is a package and no project."""
     if path.is_file():
         return path.suffix == ".py" and path.stem.isidentifier()
     if not (path.is_dir() and path.resolve().name.isidentifier()):
         return False
-    return not any((path / name).exists() for name in DESCRIPTIONS) and any(path.glob("*.py"))
+    return (path / "__init__.py").is_file() and not any((path / name).exists() for name in DESCRIPTIONS)
 
 
 def root(path: Path) -> Path:
