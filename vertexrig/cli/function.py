@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from vertexrig.cli import options
+from vertexrig.cli import options, steps
 from vertexrig.project import config
 
 
@@ -30,6 +30,8 @@ def build(file: Path | None, output: Path | None, format_: str) -> None:
     loaded = config.load(file)
     staged = stage.stage(loaded, output or loaded.path(stage.FOLDER))
     options.note(f"{staged.files} files, {staged.size / 1024:.0f} KiB, {staged.requirements} packages to install")
+    if output is None:
+        options.note(f"what deploys it, printed and not run:\n{steps.line('function', 'deploy', *steps.named(file))}")
     click.echo(json.dumps({**asdict(staged), "folder": str(staged.folder)}) if format_ == "json" else staged.folder)
 
 

@@ -74,7 +74,7 @@ def up(
         here = server.up(folder, port, words)
         _make_bucket(here, loaded)
         options.note(f"the local Vertex answers at {here.url}")
-        options.note(f'point gcloud and the SDK at it with: eval "$({steps.line("local", "env")})"')
+        _say_next(loaded, steps.named(file), ["--root", root] if root is not None else [])
         return
 
     def started(here: Running) -> None:
@@ -82,6 +82,14 @@ def up(
         options.note(f"the local Vertex answers at {here.url}; its state is in {here.root}")
 
     server.main(["--root", str(folder), "--port", str(port), *words], on_start=started)
+
+
+def _say_next(loaded: Loaded | None, named: list[object], rooted: list[object]) -> None:
+    """How to use the server: in the shell of whoever started it, and with the project's first job."""
+    options.note(f"""point gcloud and the SDK at it:\neval "$({steps.line("local", "env", *named, *rooted)})\"""")
+    job = next(iter(loaded.project.jobs), None) if loaded else None
+    if job is not None:
+        options.note(f"then submit to it as to Vertex AI:\n{steps.line('submit', job, *named)}")
 
 
 def _make_bucket(here: Running, loaded: Loaded | None) -> None:

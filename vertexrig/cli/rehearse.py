@@ -87,6 +87,10 @@ def _on_vertex(workspace: Workspace, name: str, file: Path | None, overrides: Se
     prepared = workspace.prepare(name)
     path = workspace.loaded.path(f"build/jobs/{name}.yaml")
     write_text(path, prepared.rendered.text)
+    given = steps.named(file)
+    if prepared.document.study is not None:
+        options.note(f"its best trial:\n{steps.line('best', name, *given)}")
+    options.note(f"through the API, on this machine:\n{steps.line('local', 'up', '--detach', *given)}")
     options.note(f"wrote {path}; on Vertex AI:")
     for line in steps.on_vertex(workspace, [(prepared, path)], file, overrides):
         options.note(line)

@@ -31,6 +31,11 @@ def line(*words: object) -> str:
     return f"{program()} {shlex.join(str(word) for word in words)}"
 
 
+def named(file: Path | None) -> list[object]:
+    """The option that names the project file again, if it was named."""
+    return ["--file", file] if file is not None else []
+
+
 def on_vertex(
     workspace: Workspace,
     prepared: Sequence[tuple[Prepared, Path]],
@@ -48,7 +53,7 @@ def on_vertex(
     Returns:
         Lines for a shell. Jobs that share a package share the line that uploads it.
     """
-    given: list[object] = ["--file", file] if file is not None else []
+    given: list[object] = named(file)
     for override in overrides:
         given += ["--set", override]
     lines: list[str] = []

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from vertexrig.cli import options, show
+from vertexrig.cli import options, show, steps
 from vertexrig.errors import FindingsError, UsageError
 
 
@@ -70,4 +70,6 @@ def command(
     options.note(f"console: {made.console}")
     if made.duplicate:
         options.note(f"{name} was submitted before with this request id; this is the first job")
+    options.note(f"follow it to its end:\n{steps.line('watch', made.name.rpartition('/')[2], *steps.named(file))}")
+    options.note(f"start it over HTTP or by schedule:\n{steps.line('function', 'build', *steps.named(file))}")
     click.echo(json.dumps(asdict(made), indent=2) if format_ == "json" else made.name)
