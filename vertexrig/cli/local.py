@@ -96,7 +96,7 @@ def _make_bucket(here: Running, loaded: Loaded | None) -> None:
     """Jobs put their packages and outputs into the project's bucket, which nobody made on this machine yet."""
     from vertexrig.local import server
 
-    name = loaded.project.bucket.removeprefix("gs://").partition("/")[0] if loaded else ""
+    name = loaded.project.bucket_name if loaded else ""
     if not name:
         return
     try:

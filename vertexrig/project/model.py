@@ -437,3 +437,8 @@ class Project(_Value):
     schedules: Mapping[str, Schedule] = option("Schedules by name.", factory=dict)
     trigger: Trigger = option("The Cloud Function.", factory=Trigger)
     local: Local = option("Rehearsals on this machine.", factory=Local)
+
+    @property
+    def bucket_name(self) -> str:
+        """The bucket without gs:// and without a folder in it; "" if none is named."""
+        return self.bucket.removeprefix("gs://").partition("/")[0]
