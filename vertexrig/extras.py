@@ -41,18 +41,17 @@ PARTS: Mapping[str, Part] = {
 
 
 class MissingExtraError(UsageError):
-    """A module that an extra brings is not installed (exit code 2).
+    """Modules that extras bring are not installed (exit code 2).
 
     Args:
-        module: The module, a key of `PARTS`.
+        modules: Keys of `PARTS`.
     """
 
-    def __init__(self, module: str) -> None:
-        part = PARTS[module]
-        super().__init__(
-            f'this needs {part.distribution}, which the extra "{part.extra}" brings: '
-            f'pip install "vertexrig[{part.extra}]"'
-        )
+    def __init__(self, *modules: str) -> None:
+        parts = [PARTS[module] for module in modules]
+        names = " and ".join(dict.fromkeys(part.distribution for part in parts))
+        extras = ",".join(sorted({part.extra for part in parts}))
+        super().__init__(f'this needs {names}, which the base install leaves out: pip install "vertexrig[{extras}]"')
 
 
 def missing(error: ImportError) -> MissingExtraError | None:
@@ -67,14 +66,19 @@ def missing(error: ImportError) -> MissingExtraError | None:
 
 
 def need(*modules: str) -> None:
-    """Import modules before a process of its own is started that would fail without them.
+    """Import modules before the work begins, or before a process of its own is started that would fail without them.
+
+    Args:
+        modules: Keys of `PARTS`.
 
     Raises:
-        MissingExtraError: One is not installed.
+        MissingExtraError: Some are not installed.
     """
+    absent = []
     for module in modules:
         try:
             importlib.import_module(module)
-        except ModuleNotFoundError as error:
-            own = module in PARTS and f"{module}.".startswith(f"{error.name}.")
-            raise (MissingExtraError(module) if own else missing(error) or error) from None
+        except ModuleNotFoundError:
+            absent.append(module)
+    if absent:
+        raise MissingExtraError(*absent)
