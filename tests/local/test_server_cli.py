@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
@@ -89,3 +91,21 @@ def test_the_projects_bucket_is_there(tmp_path: Path) -> None:
         assert vertexrig("local", "status", cwd=tmp_path).returncode == 0
     finally:
         assert vertexrig("local", "down", cwd=tmp_path).stderr == "stopped\n"
+
+
+def test_a_second_server_takes_a_free_port(tmp_path: Path) -> None:
+    """Where the usual port is taken, the server of another folder takes a free one; a port that was asked for is an error."""
+    with closing(socket.socket()) as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # somebody else's server has it: just as well
+            taken.bind(("127.0.0.1", server.DEFAULT_PORT))
+            taken.listen()
+        try:
+            done = vertexrig("local", "up", "--detach", cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+            here = server.find(tmp_path / ".vertexrig")
+            assert here is not None and here.port != server.DEFAULT_PORT
+        finally:
+            vertexrig("local", "down", cwd=tmp_path)
+        done = vertexrig("local", "up", "--detach", "--port", str(server.DEFAULT_PORT), cwd=tmp_path)
+        assert done.returncode == 2 and "cannot be used" in done.stderr

@@ -34,7 +34,11 @@ def command() -> None:
 @command.command("up")
 @options.file_option
 @root_option
-@click.option("--port", type=click.IntRange(0, 65535), default=_DEFAULT_PORT, show_default=True, help="0: a free one.")
+@click.option(
+    "--port",
+    type=click.IntRange(0, 65535),
+    help=f"{_DEFAULT_PORT} by default, or a free one if that is taken; 0: a free one.",
+)
 @click.option("--detach", "-d", is_flag=True, help="Return once it answers; it goes on in the background.")
 @click.option("--slots", type=click.IntRange(1), help="Replicas that run at a time; one per core by default.")
 @click.option(
@@ -48,7 +52,7 @@ def command() -> None:
 def up(
     file: Path | None,
     root: Path | None,
-    port: int,
+    port: int | None,
     detach: bool,
     slots: int | None,
     slow_start: float,
@@ -62,6 +66,8 @@ def up(
     from vertexrig.local import server
 
     loaded, folder = _project(file, root)
+    if port is None:
+        port = _DEFAULT_PORT if server.find(folder) or server.is_free(_DEFAULT_PORT) else 0
     slots = slots or (loaded.project.local.slots if loaded else None)
     words = ["--slow-start", str(slow_start), "--seed", str(seed), *_from_project(loaded)]
     words += ["--slots", str(slots)] if slots else []

@@ -367,6 +367,15 @@ def _write(lock: IO[str], here: Running) -> None:
     lock.flush()
 
 
+def is_free(port: int) -> bool:
+    """Whether a server may listen on a port of this machine now."""
+    try:
+        with _bound(port):
+            return True
+    except UsageError:
+        return False
+
+
 @contextmanager
 def _bound(port: int) -> Iterator[socket.socket]:
     # asyncio sets TCP_NODELAY only on sockets that name their protocol; without it each answer takes 40 ms longer
