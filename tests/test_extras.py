@@ -12,9 +12,11 @@ from pathlib import Path
 
 import pytest
 
+from tests import wheels
 from tests.test_rooms import imports
-from tests.tools import REPOSITORY, built_wheel
-from vertexrig import extras
+from tests.tools import REPOSITORY
+from vertexrig.cli import VERBS
+from vertexrig.extras import PARTS, MissingExtraError, missing, need
 
 LOCAL = ("vertexrig/local", "vertexrig/cloud/cron.py")
 SUBMIT = ("vertexrig/cloud",)
@@ -116,14 +118,42 @@ def test_every_extra_has_its_row() -> None:
     assert NOT_IMPORTED.keys() <= frozenset().union(*declared().values())
 
 
-def test_the_message_about_a_missing_module_names_the_right_extra() -> None:
-    """Each module that an extra brings is known to the command line, under an extra that really brings it."""
-    by_module = {module: {normalised(one) for one in found} for module, found in packages_distributions().items()}
-    for module, extra in extras._EXTRA_BY_MODULE.items():
-        assert declared()[extra] & (by_module[module] if "." not in module else {GOOGLE[module]}), module
-    outside = (distributions("vertexrig") | distributions("functions/main.py")) - declared()[""]
-    known = {one for module in extras._EXTRA_BY_MODULE for one in by_module.get(module, ())} | {"protobuf"}
-    assert outside - known - COMES_WITH.keys() == set()
+def test_a_missing_module_s_row_names_what_brings_it() -> None:
+    """Each row of the table names the distribution that has the module, and an extra that installs it."""
+    listed = declared()
+    brought_along = {"anyio": "starlette"}
+    for module, part in PARTS.items():
+        distribution = normalised(part.distribution)
+        assert {distribution, brought_along.get(distribution, "")} & listed[part.extra], module
+    outside = (distributions("vertexrig") | distributions("functions/main.py")) - listed[""]
+    assert outside - {normalised(part.distribution) for part in PARTS.values()} - COMES_WITH.keys() == set()
+
+
+@pytest.mark.parametrize(
+    ("name", "extra"),
+    [("google.auth", "submit"), ("starlette.routing", "local"), ("optuna", "local"), ("no_such_module", None)],
+)
+def test_a_failed_import_names_its_extra(name: str, extra: str | None) -> None:
+    """The error of an import, also of a module below a row's, becomes the line with the extra; others stay errors."""
+    found = missing(ModuleNotFoundError(f"No module named {name!r}", name=name))
+    assert (found is None) == (extra is None)
+    if extra is not None:
+        assert f'pip install "vertexrig[{extra}]"' in str(found) and found is not None and found.exit_code == 2
+
+
+def test_need_raises_before_a_process_is_started(monkeypatch: pytest.MonkeyPatch) -> None:
+    """What a process of its own would miss is told by the process that starts it, with every extra that is lacking."""
+    monkeypatch.setitem(sys.modules, "functions_framework", None)
+    monkeypatch.setitem(sys.modules, "optuna", None)
+    with pytest.raises(MissingExtraError, match=r'pip install "vertexrig\[local,trigger\]"'):
+        need("functions_framework", "optuna", "click")
+
+
+def test_the_wheels_test_types_every_verb() -> None:
+    """The table of command lines in test_wheel.py leaves no verb out."""
+    from tests.test_wheel import LINES
+
+    assert {line.split()[0] for line in LINES} == set(VERBS)
 
 
 @pytest.fixture(scope="module")
@@ -132,7 +162,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("clean")
     subprocess.run([sys.executable, "-m", "venv", str(folder / "venv")], check=True)
     python = folder / "venv/bin/python"
-    wheel = built_wheel(folder)
+    wheel = wheels.build(folder)
     pip = [str(python), "-m", "pip", "install", "--quiet", "--disable-pip-version-check", "--no-compile"]
     done = subprocess.run(
         [*pip, "-c", str(REPOSITORY / "constraints.txt"), str(wheel)], capture_output=True, text=True, timeout=300
@@ -166,14 +196,7 @@ def test_the_base_installation_works(clean: Path, tmp_path: Path) -> None:
     for words in ("render tpu", "check sweep", "explain multi-worker", "package cpu", "function build"):
         done = run(*words.split())
         assert done.returncode == 0, f"{words}: {done.stderr}"
-    for words, module, extra in (("jobs", "requests", "submit"), ("rehearse cpu", "anyio", "local")):
+    for words, extra in (("jobs", "submit"), ("rehearse cpu", "local")):
         done = run(*words.split())
         assert (done.returncode, done.stdout) == (2, "")
-        line = f'error: the package {module} is not installed; run python -m pip install "vertexrig[{extra}]"\n'
-        assert done.stderr.endswith(line) and "Traceback" not in done.stderr
-
-
-def test_a_module_that_is_missing_for_another_reason_is_no_extra() -> None:
-    """A module that no extra brings is a fault of the tool and is shown as one."""
-    assert extras.extra_of("googlemaps") is None and extras.extra_of("vertexrig.nothing") is None
-    assert extras.extra_of("google.protobuf.json_format") == "local" and extras.extra_of("google.auth") == "submit"
+        assert f'pip install "vertexrig[{extra}]"' in done.stderr.splitlines()[-1] and "Traceback" not in done.stderr

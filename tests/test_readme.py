@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import os
 import re
 import shlex
+import sys
 from pathlib import Path
 
 import pytest
@@ -19,10 +21,11 @@ def blocks(kind: str) -> list[str]:
 
 
 def test_the_screen_of_the_readme_is_real(tmp_path: Path) -> None:
-    """The project file shown gives the findings shown; with both mended it gives the command shown."""
+    """The project file shown gives the findings shown; with both mended it gives the commands shown."""
     (project,) = blocks("yaml")
     (screen,) = [text for text in blocks("console") if "accelerator-count" in text]
-    (command,) = [text for text in blocks("console") if text.startswith("gcloud")]
+    (command,) = [text for text in blocks("console") if text.startswith("vertexrig package")]
+    path = f"{Path(sys.executable).parent}{os.pathsep}{os.environ['PATH']}"  # vertexrig is typed by its name
     (tmp_path / "trainer_pkg").symlink_to(REPOSITORY / "trainer_pkg")
     (tmp_path / "vertexrig.yaml").write_text(project)
     done = vertexrig("render", "multi-gpu", cwd=tmp_path)
@@ -31,7 +34,7 @@ def test_the_screen_of_the_readme_is_real(tmp_path: Path) -> None:
     assert [line for line in screen.splitlines() if line not in said] == []
     mended = project.replace("accelerator_count: 3", "accelerator_count: 4").replace("learning_rat:", "learning_rate:")
     (tmp_path / "vertexrig.yaml").write_text(mended)
-    assert vertexrig("render", "multi-gpu", cwd=tmp_path).stdout == command
+    assert vertexrig("render", "multi-gpu", cwd=tmp_path, env={"PATH": path}).stdout == command
 
 
 def test_commands_named_in_the_readme_are_there(tmp_path: Path) -> None:

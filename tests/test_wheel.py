@@ -11,13 +11,125 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools import REPOSITORY, built_wheel
+from tests import wheels
+from tests.tools import REPOSITORY, vertexrig
+from vertexrig.extras import PARTS
+
+TRAINER = """
+import argparse, os
+import hypertune
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=2)
+parser.add_argument("--learning_rate", type=float, default=0.1)
+args = parser.parse_args()
+folder = os.environ.get("AIP_MODEL_DIR", "model")
+hypertune.HyperTune().report_hyperparameter_tuning_metric("accuracy", 1 - args.learning_rate, args.epochs)
+"""
+PROJECT = """
+schedules: {nightly: {run: cpu, cron: "0 3 * * *", time_zone: Europe/Berlin}}
+trigger: {uri: "https://trigger.example.com"}
+"""
+SUBMIT, LOCAL, TRIGGER = "submit", "local", "trigger"
+# a command line -> what the base install answers: an exit code, or the extra it lacks
+LINES: dict[str, int | str] = {
+    "init --force": 0,
+    "render cpu sweep": 0,
+    "check": 0,
+    "checks": 0,
+    "explain cpu": 0,
+    "catalog machines": 0,
+    "package cpu": 0,
+    "package cpu --upload": SUBMIT,
+    "rehearse cpu": LOCAL,
+    "rehearse sweep": LOCAL,
+    "local up": LOCAL,
+    "local up --detach": LOCAL,
+    "local status": 1,
+    "local down": 0,
+    "local env": 3,
+    "local kill x workerpool0-0": 3,
+    "local preempt x": 3,
+    "submit cpu": SUBMIT,
+    "submit cpu --dry-run": SUBMIT,
+    "jobs": SUBMIT,
+    "watch x": SUBMIT,
+    "logs x": SUBMIT,
+    "cancel x": SUBMIT,
+    "trials x": SUBMIT,
+    "best x": SUBMIT,
+    "report x": SUBMIT,
+    "schedule plan": SUBMIT,
+    "schedule apply": SUBMIT,
+    "schedule list": SUBMIT,
+    "schedule run nightly": SUBMIT,
+    "schedule pause nightly": SUBMIT,
+    "schedule resume nightly": SUBMIT,
+    "function build": 0,
+    "function deploy": 0,
+    "function serve": TRIGGER,
+    "function package": SUBMIT,
+    "doctor": SUBMIT,
+}
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The wheel of this checkout."""
-    return built_wheel(tmp_path_factory.mktemp("wheel"))
+    """The wheel."""
+    return wheels.build(tmp_path_factory.mktemp("wheel"))
+
+
+@pytest.fixture(scope="module")
+def base(wheel: Path, tmp_path_factory: pytest.TempPathFactory) -> wheels.Installed:
+    """The base install, without what the extras bring even if a dependency happens to bring it too."""
+    made = wheels.install(wheel, tmp_path_factory.mktemp("base"))
+    listed = subprocess.run(
+        [made.python, "-m", "pip", "list", "--format=freeze"], check=True, capture_output=True, text=True
+    ).stdout
+    there = {line.partition("==")[0] for line in listed.splitlines()}
+    extra = sorted({part.distribution for part in PARTS.values()} & there)
+    if extra:
+        made.pip("uninstall", *extra)
+    return made
+
+
+@pytest.fixture(scope="module")
+def project(base: wheels.Installed, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a trainer and the project that `init` makes for it."""
+    folder = tmp_path_factory.mktemp("project")
+    (folder / "train.py").write_text(TRAINER)
+    done = base.shell("vertexrig init", folder)
+    assert done.returncode == 0, done.stderr
+    with (folder / "vertexrig.yaml").open("a") as file:
+        file.write(PROJECT)
+    return folder
+
+
+@pytest.mark.parametrize("line", list(LINES)[1:])
+def test_every_verb_of_the_base_install(line: str, base: wheels.Installed, project: Path) -> None:
+    """A verb works, or one line names the extra it needs and the exit code is 2; none gives a traceback."""
+    done = base.shell(f"vertexrig {line}", project)
+    expected = LINES[line]
+    assert "Traceback" not in done.stderr, done.stderr
+    if isinstance(expected, str):
+        *_, last = done.stderr.splitlines()
+        assert done.returncode == 2 and f'pip install "vertexrig[{expected}]"' in last, done.stderr
+    else:
+        assert done.returncode == expected, done.stderr
+
+
+def test_the_function_is_staged_alike_from_the_wheel_and_the_checkout(
+    base: wheels.Installed, project: Path, tmp_path: Path
+) -> None:
+    """`function build` of the installed tool writes the same files as that of a checkout."""
+    assert base.shell(f"vertexrig function build --output {tmp_path}/wheel", project).returncode == 0
+    done = vertexrig("function", "build", "--output", str(tmp_path / "checkout"), cwd=project)
+    assert done.returncode == 0, done.stderr
+
+    def names(folder: Path) -> set[str]:
+        return {str(file.relative_to(folder)) for file in folder.rglob("*") if file.is_file()}
+
+    found = names(tmp_path / "wheel")
+    assert found == names(tmp_path / "checkout") and {"main.py", "templates/cpu.yaml.j2"} <= found
 
 
 def test_the_wheel_holds_the_tool_and_nothing_else(wheel: Path) -> None:

@@ -37,20 +37,3 @@ def vertexrig(
         cwd=cwd, env={**os.environ, "PYTHONPATH": str(INSTALLED), **(env or {})},
         input=stdin, capture_output=True, text=True, timeout=300,
     )  # fmt: skip
-
-
-def built_wheel(folder: Path) -> Path:
-    """The wheel of this checkout, built in `folder` from a copy, so that the checkout stays as it is."""
-    copy = folder / "source"
-    copy.mkdir()
-    for name in ("vertexrig", "templates", "functions", "setup.py", "pyproject.toml", "README.md", "LICENSE"):
-        source = REPOSITORY / name
-        if source.is_dir():
-            shutil.copytree(source, copy / name, ignore=shutil.ignore_patterns("__pycache__"))
-        else:
-            shutil.copy(source, copy / name)
-    subprocess.run(
-        [sys.executable, "-m", "build", "--wheel", "--no-isolation", "--outdir", str(folder), str(copy)],
-        check=True, capture_output=True, timeout=300,
-    )  # fmt: skip
-    return next(folder.glob("*.whl"))

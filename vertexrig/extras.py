@@ -1,28 +1,88 @@
-"""Which extra of the distribution brings a module that the base installation does not have."""
+"""Which extra of the distribution brings a module that the base install does not: one table, and the one message."""
 
 from __future__ import annotations
 
-# Longest name first where one lies in another. tests/test_extras.py holds this against setup.py.
-_EXTRA_BY_MODULE = {
-    "anyio": "local",
-    "cron_descriptor": "submit",
-    "croniter": "submit",
-    "google.protobuf": "local",
-    "google_crc32c": "local",
-    "httpx": "local",
-    "optuna": "local",
-    "starlette": "local",
-    "uvicorn": "local",
-    "functions_framework": "trigger",
-    "google": "submit",
-    "requests": "submit",
-    "urllib3": "submit",
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from vertexrig.errors import UsageError
+
+
+@dataclass(frozen=True)
+class Part:
+    """What brings a module.
+
+    Args:
+        distribution: The distribution on PyPI.
+        extra: The extra of vertexrig that installs it.
+    """
+
+    distribution: str
+    extra: str
+
+
+PARTS: Mapping[str, Part] = {
+    "requests": Part("requests", "submit"),
+    "urllib3": Part("urllib3", "submit"),
+    "croniter": Part("croniter", "submit"),
+    "cron_descriptor": Part("cron-descriptor", "submit"),
+    "google.protobuf": Part("protobuf", "local"),
+    "google.auth": Part("google-auth", "submit"),
+    "google.api_core": Part("google-api-core", "submit"),
+    "google.cloud.scheduler_v1": Part("google-cloud-scheduler", "submit"),
+    "functions_framework": Part("functions-framework", "trigger"),
+    "starlette": Part("starlette", "local"),
+    "anyio": Part("anyio", "local"),
+    "uvicorn": Part("uvicorn", "local"),
+    "httpx": Part("httpx", "local"),
+    "optuna": Part("optuna", "local"),
+    "google_crc32c": Part("google-crc32c", "local"),
 }
+"""Modules outside the base install that vertexrig imports or runs; a parent stands for the modules below it."""
 
 
-def extra_of(module: str) -> str | None:
-    """The extra that brings a module, such as `local` for `starlette.routing`; None for one that no extra names."""
-    for name, extra in _EXTRA_BY_MODULE.items():
-        if module == name or module.startswith(f"{name}."):
-            return extra
+class MissingExtraError(UsageError):
+    """Modules that extras bring are not installed (exit code 2).
+
+    Args:
+        modules: Keys of `PARTS`.
+    """
+
+    code = "missing-extra"
+
+    def __init__(self, *modules: str) -> None:
+        parts = [PARTS[module] for module in modules]
+        names = " and ".join(dict.fromkeys(part.distribution for part in parts))
+        extras = ",".join(sorted({part.extra for part in parts}))
+        super().__init__(f'this needs {names}, which the base install leaves out: pip install "vertexrig[{extras}]"')
+
+
+def missing(error: ImportError) -> MissingExtraError | None:
+    """The error for a person when an import failed for want of an extra; None if no extra brings the module."""
+    absent = error.name or ""
+    if not isinstance(error, ModuleNotFoundError):  # `from google.cloud import x` names the package, and x in its text
+        absent = f"{absent}.{getattr(error, 'name_from', None) or ''}".rstrip(".")
+    for module in PARTS:
+        if absent == module or absent.startswith(f"{module}.") or (absent and module.startswith(f"{absent}.")):
+            return MissingExtraError(module)
     return None
+
+
+def need(*modules: str) -> None:
+    """Import modules before the work begins, or before a process of its own is started that would fail without them.
+
+    Args:
+        modules: Keys of `PARTS`.
+
+    Raises:
+        MissingExtraError: Some are not installed.
+    """
+    absent = []
+    for module in modules:
+        try:
+            importlib.import_module(module)
+        except ModuleNotFoundError:
+            absent.append(module)
+    if absent:
+        raise MissingExtraError(*absent)

@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import json
+import socket
 from collections.abc import Iterator
+from contextlib import closing, suppress
 from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
 from jobkit import Api, job, pool, sdist
 
+from tests.tools import vertexrig
 from vertexrig.cli.local import command
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.local import server
@@ -22,9 +25,9 @@ def root(tmp_path: Path) -> Iterator[Path]:
     server.down(tmp_path / "state")
 
 
-def run(root: Path, *words: str) -> Result:
+def run(root: Path, *words: str, code: int = 0) -> Result:
     done = CliRunner().invoke(command, [words[0], "--root", str(root), *words[1:]], catch_exceptions=False)
-    assert done.exit_code == 0, done.output
+    assert done.exit_code == code, done.output
     return done
 
 
@@ -46,7 +49,7 @@ def test_up_env_kill_preempt_status_down(root: Path) -> None:
     assert status["queue"] == {"slots": 4, "used": 1, "running": 1, "waiting": 0}
     assert "1 jobs running" in run(root, "status").stdout
     assert run(root, "down").stderr == "stopped\n"
-    assert json.loads(run(root, "status", "--format", "json").stdout) == {"running": False}
+    assert json.loads(run(root, "status", "--format", "json", code=1).stdout) == {"running": False}
     assert "no local Vertex runs" in run(root, "down").stderr
 
 
@@ -56,3 +59,53 @@ def test_errors_are_for_people(root: Path) -> None:
         run(root, "kill", "x", "workerpool0-0")
     with pytest.raises(UsageError, match="fault 'flood' is not KIND"):
         run(root, "up", "--port", "0", "--fault", "flood")
+
+
+def test_a_server_outside_a_project(tmp_path: Path) -> None:
+    """up, status and down work in a folder without a project file; status ends with 1 where none runs."""
+    assert vertexrig("local", "status", cwd=tmp_path).returncode == 1
+    try:
+        done = vertexrig("local", "up", "--detach", "--port", "0", cwd=tmp_path)
+        assert done.returncode == 0 and "submit" not in done.stderr, done.stderr
+        assert vertexrig("local", "status", cwd=tmp_path).returncode == 0
+    finally:
+        done = vertexrig("local", "down", cwd=tmp_path)
+    assert done.returncode == 0 and done.stderr == "stopped\n"
+
+
+def test_the_projects_bucket_is_there(tmp_path: Path) -> None:
+    """The bucket of the project file exists once the server is up, also when a running server is asked for again; a
+    project file that cannot be read stops `up`, and neither `status` nor `down`."""
+    project = tmp_path / "vertexrig.yaml"
+    project.write_text("project: p\nbucket: gs://first-bucket/folder\njobs: {cpu: {machine_type: n1-standard-4}}\n")
+    up = ("local", "up", "--detach", "--port", "0")
+    try:
+        done = vertexrig(*up, cwd=tmp_path)
+        assert done.returncode == 0 and "submit cpu" in done.stderr, done.stderr
+        assert [file.name for file in (tmp_path / ".vertexrig/gs").iterdir()] == ["first-bucket"]
+        project.write_text(project.read_text().replace("first", "second"))
+        assert vertexrig(*up, cwd=tmp_path).returncode == 0
+        assert (tmp_path / ".vertexrig/gs/second-bucket").is_dir()
+        project.write_text("project: [\n")
+        assert vertexrig(*up, cwd=tmp_path).returncode == 2
+        assert vertexrig("local", "status", cwd=tmp_path).returncode == 0
+    finally:
+        assert vertexrig("local", "down", cwd=tmp_path).stderr == "stopped\n"
+
+
+def test_a_second_server_takes_a_free_port(tmp_path: Path) -> None:
+    """Where the usual port is taken, the server of another folder takes a free one; a port that was asked for is an error."""
+    with closing(socket.socket()) as taken:
+        taken.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        with suppress(OSError):  # somebody else's server has it: just as well
+            taken.bind(("127.0.0.1", server.DEFAULT_PORT))
+            taken.listen()
+        try:
+            done = vertexrig("local", "up", "--detach", cwd=tmp_path)
+            assert done.returncode == 0, done.stderr
+            here = server.find(tmp_path / ".vertexrig")
+            assert here is not None and here.port != server.DEFAULT_PORT
+        finally:
+            vertexrig("local", "down", cwd=tmp_path)
+        done = vertexrig("local", "up", "--detach", "--port", str(server.DEFAULT_PORT), cwd=tmp_path)
+        assert done.returncode == 2 and "cannot be used" in done.stderr

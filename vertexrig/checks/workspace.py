@@ -19,7 +19,7 @@ from vertexrig.checks import naming
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
 from vertexrig.masking import masked
-from vertexrig.package.source import read
+from vertexrig.package.source import bare, read
 from vertexrig.package.source.cache import read_cached
 from vertexrig.package.source.model import TrainerSource
 from vertexrig.project.config import Loaded
@@ -66,12 +66,6 @@ class Prepared:
         """True if nothing of severity error was found."""
         return not any(finding.severity is Severity.ERROR for finding in self.findings)
 
-    def command(self, file: Path) -> str:
-        """The line for a shell that submits the YAML once it stands in `file`."""
-        if any(finding.id == GCLOUD_REFUSES for finding in self.findings):
-            return self.submit
-        return self.rendered.shell_command(file)
-
 
 class Workspace:
     """A project with its catalog, templates and trainer, each read when it is first needed.
@@ -104,10 +98,12 @@ class Workspace:
         if module not in self._trainers:
             folder = self._trainer or self.loaded.path(self.loaded.project.trainer.path)
             store = self.loaded.path("build/cache")
-            found = read_cached(folder, module, store) if folder.is_dir() else None
-            if found is None and folder.is_file():  # an archive, or a single module
-                found = read(folder, module if folder.suffix != ".py" else None)
-            self._trainers[module] = found
+            if bare.is_bare(folder):  # its neighbours are not all its own, so there is no folder to keep it by
+                self._trainers[module] = read(bare.root(folder), module)
+            elif folder.is_file():  # an archive
+                self._trainers[module] = read(folder, module)
+            else:
+                self._trainers[module] = read_cached(folder, module, store) if folder.is_dir() else None
         return self._trainers[module]
 
     def context(self, document: spec.Document) -> checks.Context:

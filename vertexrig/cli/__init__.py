@@ -83,7 +83,8 @@ def run(args: Sequence[str] | None = None) -> int:
     found: Problem | None = None
     code = 0
     try:
-        vertexrig.main(args=words, prog_name="vertexrig", standalone_mode=False, obj=document)
+        returned = vertexrig.main(args=words, prog_name="vertexrig", standalone_mode=False, obj=document)
+        code = returned if isinstance(returned, int) else 0  # click returns the code of an Exit
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as wanting:
         return _say(wanting.format_message(), UsageError.exit_code)

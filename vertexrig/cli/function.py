@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from vertexrig.cli import options
+from vertexrig.cli import options, steps
 from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
 from vertexrig.project import config
@@ -31,6 +31,8 @@ def build(file: Path | None, output: Path | None, format_: str) -> None:
     loaded = config.load(file)
     staged = stage.stage(loaded, output or loaded.path(stage.FOLDER))
     options.note(f"{staged.files} files, {staged.size / 1024:.0f} KiB, {staged.requirements} packages to install")
+    if output is None:
+        options.note(f"what deploys it, printed and not run:\n{steps.line('function', 'deploy', *steps.named(file))}")
     result(format_, {**asdict(staged), "folder": str(staged.folder)}, str(staged.folder))
 
 
@@ -49,15 +51,16 @@ def serve(file: Path | None, port: int, target: str) -> None:
 
     Jobs go where VERTEXRIG_AIPLATFORM says; without it, to the local Vertex that runs in .vertexrig/. Never to the cloud.
     """
+    from vertexrig import extras
     from vertexrig.errors import UsageError
     from vertexrig.local import server
-    from vertexrig.local.rehearsal import STATE_FOLDER
     from vertexrig.trigger import stage
 
+    extras.need("functions_framework", "requests")
     loaded = config.load(file)
     environment = dict(os.environ)
     if not environment.get("VERTEXRIG_AIPLATFORM"):
-        here = server.find(loaded.path(STATE_FOLDER))
+        here = server.find(loaded.path(config.STATE_FOLDER))
         if here is None:
             raise UsageError("no local Vertex runs here: start one with `vertexrig local up`")
         environment |= server.env(here)
@@ -84,7 +87,8 @@ def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
     project = workspace.loaded.project
     if not project.bucket:
         raise UsageError("the project file needs a `bucket`: packages are kept there")
-    uris = submit.upload_packages(workspace, names or project.jobs, Storage(project.bucket))
+    storage = Storage(project.bucket, location=project.region)
+    uris = submit.upload_packages(workspace, names or project.jobs, storage)
     result(format_, {"packages": list(uris)}, "\n".join(uris))
 
 

@@ -2,16 +2,21 @@
 
 from __future__ import annotations
 
-from importlib import resources
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from vertexrig.cli import options
+from vertexrig.cli import options, steps
 from vertexrig.cli.output import result
-from vertexrig.errors import UsageError
+from vertexrig.errors import UsageError, VertexrigError
 from vertexrig.files import write_text
 from vertexrig.project.config import DEFAULT_NAME
+
+if TYPE_CHECKING:
+    from vertexrig.starter import Starter
+
+TRIALS = 4  # of the sweep that is suggested: enough to see that it works
 
 
 @click.command("init")
@@ -24,12 +29,67 @@ from vertexrig.project.config import DEFAULT_NAME
     help="File to write.",
 )
 @click.option("--force", is_flag=True, help="Replace a file that is there.")
+@click.option(
+    "--trainer", type=click.Path(path_type=Path), help="Script, package folder or project; by default it is looked for."
+)
 @options.format_option("text", "json")
-def command(output: Path, force: bool, format_: str) -> None:
-    """Write a small project file with a job and a sweep, ready to edit."""
+def command(output: Path, force: bool, trainer: Path | None, format_: str) -> None:
+    """Write a small project file for the trainer that is in the folder: a job, and a sweep if it reports a metric.
+
+    A trainer is a folder with a setup.py or pyproject.toml, the folder of a Python package, or a script such as train.py.
+    Its flags become args of the jobs; nothing of it is changed or run.
+    """
+    from vertexrig import catalog, starter
+    from vertexrig.discover import trainer as at
+    from vertexrig.discover import trainers
+
     if output.exists() and not force:
         raise UsageError(f"{output} is there already; --force replaces it")
-    text = resources.files("vertexrig").joinpath("starter.yaml").read_text(encoding="utf-8")
-    write_text(output, text)
-    result(format_, {"path": str(output)}, "")
-    options.note(f"wrote {output}: set project and bucket, then try `vertexrig render cpu`")
+    folder = output.absolute().parent
+    found = [at(folder, trainer)] if trainer is not None else trainers(folder)
+    made = starter.starter(found[0], catalog.load()) if found else starter.empty()
+    write_text(output, made.text)
+    result(
+        format_, {"path": str(output), "trainer": str(found[0].path) if found else None, "notes": list(made.notes)}, ""
+    )
+    if not found:
+        options.note(f"wrote {output}, but there is no trainer in {folder} yet. Put one there, and then:")
+        options.note(steps.line("init", "--force", *_named(output)))
+        return
+    options.note(f"found {found[0].path}: a {found[0].kind}; python -m {found[0].module} starts it")
+    others = list(dict.fromkeys(one.path for one in found[1:] if one.path != found[0].path))
+    if others:
+        options.note(f"also found {', '.join(others[:5])}; --trainer takes another")
+    for note in made.notes:
+        options.note(f"note: {note}")
+    options.note(f"wrote {output}")
+    _next(output, made)
+
+
+def _named(output: Path) -> list[str]:
+    return [] if output == Path(DEFAULT_NAME) else ["--output", str(output)]
+
+
+def _next(output: Path, made: Starter) -> None:
+    """The next commands, if they work as they stand."""
+    from vertexrig import starter
+    from vertexrig.checks.workspace import Workspace
+    from vertexrig.project import config
+
+    if made.missing:
+        flags = " and ".join(f"--{name}" for name in made.missing)
+        options.note(
+            f"the trainer requires {flags}: write {'them' if len(made.missing) > 1 else 'it'} under args, then"
+        )
+    try:
+        Workspace(config.load(output)).renderer.render(starter.JOB)
+    except VertexrigError as error:
+        options.note(f"the trainer cannot be packaged as it is: {error}")
+        return
+    file = [] if output == Path(DEFAULT_NAME) else ["--file", str(output)]
+    options.note("next:")
+    options.note(steps.line("render", starter.JOB, *file))
+    options.note(steps.line("check", *file))
+    options.note(steps.line("rehearse", starter.JOB, *file))
+    if made.sweep:
+        options.note(steps.line("rehearse", starter.SWEEP, "--trials", TRIALS, *file))

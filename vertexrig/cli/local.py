@@ -9,10 +9,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, output
+from vertexrig.cli import options, output, steps
 from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
-from vertexrig.errors import ConfigError, ServiceError
+from vertexrig.errors import ServiceError, UsageError
+from vertexrig.project import config
 
 if TYPE_CHECKING:
     from vertexrig.local.server import Running
@@ -38,9 +39,7 @@ def command() -> None:
 @click.option(
     "--port",
     type=options.Integer(0, 65535),
-    default=_DEFAULT_PORT,
-    show_default=True,
-    help="Its port; 0 takes a free one.",
+    help=f"{_DEFAULT_PORT} by default, or a free one if that is taken; 0: a free one.",
 )
 @click.option("--detach", "-d", is_flag=True, help="Return once it answers; it goes on in the background.")
 @click.option("--slots", type=options.Integer(1), help="Replicas that run at a time; one per core by default.")
@@ -62,7 +61,7 @@ def command() -> None:
 def up(
     file: Path | None,
     root: Path | None,
-    port: int,
+    port: int | None,
     detach: bool,
     slots: int | None,
     slow_start: float,
@@ -77,6 +76,8 @@ def up(
     from vertexrig.local import server
 
     loaded, folder = _project(file, root)
+    if port is None:
+        port = _DEFAULT_PORT if server.find(folder) or server.is_free(_DEFAULT_PORT) else 0
     slots = slots or (loaded.project.local.slots if loaded else None)
     words = ["--slow-start", str(slow_start), "--seed", str(seed), *_from_project(loaded)]
     words += ["--slots", str(slots)] if slots else []
@@ -87,21 +88,44 @@ def up(
         words += ["--fault", fault]
     if detach:
         here = server.up(folder, port, words)
+        _make_bucket(here, loaded)
         result(format_, _where(here), "")
         options.note(f"the local Vertex answers at {here.url}")
-        options.note('point gcloud and the SDK at it with: eval "$(vertexrig local env)"')
+        _say_next(loaded, steps.named(file), ["--root", root] if root is not None else [])
         return
-    server.main(["--root", str(folder), "--port", str(port), *words], on_start=_started(format_))
+    server.main(["--root", str(folder), "--port", str(port), *words], on_start=_started(format_, loaded))
 
 
 def _where(here: Running) -> dict[str, Any]:
     return {"url": here.url, "pid": here.pid, "root": str(here.root)}
 
 
-def _started(format_: str) -> Callable[[Running], None]:
+def _say_next(loaded: Loaded | None, named: list[object], rooted: list[object]) -> None:
+    """How to use the server: in the shell of whoever started it, and with the project's first job."""
+    options.note(f"""point gcloud and the SDK at it:\neval "$({steps.line("local", "env", *named, *rooted)})\"""")
+    job = next(iter(loaded.project.jobs), None) if loaded else None
+    if job is not None:
+        options.note(f"then submit to it as to Vertex AI:\n{steps.line('submit', job, *named)}")
+
+
+def _make_bucket(here: Running, loaded: Loaded | None) -> None:
+    """Jobs put their packages and outputs into the project's bucket, which nobody made on this machine yet."""
+    from vertexrig.local import server
+
+    name = loaded.project.bucket_name if loaded else ""
+    if not name:
+        return
+    try:
+        server.make_bucket(here, name)
+    except ServiceError as error:
+        options.note(f"warning: the bucket {name} of the project file is not here: {error}")
+
+
+def _started(format_: str, loaded: Loaded | None) -> Callable[[Running], None]:
     document = output.document()
 
     def tell(here: Running) -> None:
+        _make_bucket(here, loaded)
         if format_ == "json":
             document.data.update(_where(here))
             document.send()
@@ -118,7 +142,7 @@ def down(file: Path | None, root: Path | None, format_: str) -> None:
     """Stop the server; jobs that ran start again with the next one."""
     from vertexrig.local import server
 
-    _, folder = _project(file, root)
+    folder = _folder(file, root)
     stopped = server.down(folder)
     result(format_, {"stopped": bool(stopped)}, "")
     options.note("stopped" if stopped else f"no local Vertex runs on {folder}")
@@ -129,10 +153,10 @@ def down(file: Path | None, root: Path | None, format_: str) -> None:
 @root_option
 @options.format_option("text", "json")
 def status(file: Path | None, root: Path | None, format_: str) -> None:
-    """Show whether the server runs, where, and what it does."""
+    """Show whether the server runs, where, and what it does; the exit code is 1 where none runs."""
     from vertexrig.local import server
 
-    _, folder = _project(file, root)
+    folder = _folder(file, root)
     found = server.status(folder)
     if format_ == "json":
         output.document().data.update(found or {"running": False})
@@ -144,6 +168,8 @@ def status(file: Path | None, root: Path | None, format_: str) -> None:
         output.say(
             f"{queue['running']} jobs running, {queue['waiting']} waiting, {queue['used']} of {queue['slots']} slots"
         )
+    if found is None:
+        raise click.exceptions.Exit(1)
 
 
 @command.command("env", short_help="Print the shell exports that point programs at it.")
@@ -171,7 +197,7 @@ def kill(job: str, replica: str, file: Path | None, root: Path | None, format_: 
     """Kill REPLICA (such as workerpool1-0) of a running JOB (id or display name), as the loss of its machine would."""
     from vertexrig.local import server
 
-    server.kill(_running(_project(file, root)[1]), job, replica)
+    server.kill(_running(_folder(file, root)), job, replica)
     result(format_, {"job": job, "replica": replica}, "")
 
 
@@ -184,19 +210,33 @@ def preempt(job: str, file: Path | None, root: Path | None, format_: str) -> Non
     """Take the machines of a running JOB (id or display name) away, as happens to Spot VMs."""
     from vertexrig.local import server
 
-    server.preempt(_running(_project(file, root)[1]), job)
+    server.preempt(_running(_folder(file, root)), job)
     result(format_, {"job": job}, "")
 
 
 def _project(file: Path | None, root: Path | None) -> tuple[Loaded | None, Path]:
-    """The project if there is one, and the folder of the server's state."""
+    """The project if there is one (the server also serves people without), and the folder of the server's state."""
+    folder = _folder(file, root)
+    if file is None and not _has_project():
+        return None, folder
+    return config.load(file), folder
+
+
+def _folder(file: Path | None, root: Path | None) -> Path:
+    """The folder of the server's state; the project file is not read for it."""
+    if root is not None:
+        return root
+    if file is None and not _has_project():
+        return Path(config.STATE_FOLDER)
+    return (config.find(Path.cwd()) if file is None else file).parent / config.STATE_FOLDER
+
+
+def _has_project() -> bool:
     try:
-        loaded = options.workspace(file).loaded
-    except ConfigError:
-        if file is not None:
-            raise
-        return None, root or Path(".vertexrig")  # the server also serves people without a project file
-    return loaded, root or loaded.path(".vertexrig")
+        config.find(Path.cwd())
+    except UsageError:
+        return False
+    return True
 
 
 def _from_project(loaded: Loaded | None) -> list[str]:

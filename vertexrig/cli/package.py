@@ -7,8 +7,10 @@ from pathlib import Path
 import click
 
 from vertexrig import package
+from vertexrig.checks.workspace import Workspace
 from vertexrig.cli import options
 from vertexrig.cli.output import result
+from vertexrig.errors import UsageError
 from vertexrig.project.model import Job
 
 
@@ -23,6 +25,7 @@ from vertexrig.project.model import Job
 @click.option(
     "--verify/--no-verify", default=True, show_default=True, help="Install it in a clean place and import it."
 )
+@click.option("--upload", is_flag=True, help="Put it into the project's bucket, if it is not there yet.")
 @options.format_option("text", "json")
 def command(
     name: str | None,
@@ -33,12 +36,18 @@ def command(
     output_dir: Path | None,
     wheel: bool,
     verify: bool,
+    upload: bool,
     format_: str,
 ) -> None:
     """Build the trainer's source package for the image of job NAME (or for trainer.image) and print its path.
 
-    The file's name carries a hash of the sources, so a second build of the same sources does nothing.
+    The file's name carries a hash of the sources, so a second build of the same sources does nothing. With --upload the
+    package's gs:// URI is printed, too; it goes to Cloud Storage, or where STORAGE_EMULATOR_HOST says.
     """
+    if upload and (trainer or tf_version):
+        raise UsageError(
+            "--upload takes the package as the project's jobs name it: leave --trainer and --tf-version out"
+        )
     workspace = options.workspace(file, overrides, name)
     project = workspace.loaded.project
     module = project.trainer.module
@@ -57,6 +66,29 @@ def command(
     for warning in built.warnings:
         options.note(f"warning: {warning}")
     options.note("built" if built.fresh else "nothing has changed since it was built")
+    uris = _upload(workspace, name) if upload else []
     paths = {"path": str(built.path), "wheel": str(built.wheel) if built.wheel else None}
-    data = {**paths, "version": built.id.version, "digest": built.id.digest, "fresh": built.fresh}
-    result(format_, {**data, "warnings": list(built.warnings)}, "\n".join(path for path in paths.values() if path))
+    data = {**paths, "version": built.id.version, "digest": built.id.digest, "fresh": built.fresh, "uris": uris}
+    result(
+        format_,
+        {**data, "warnings": list(built.warnings)},
+        "\n".join([*(path for path in paths.values() if path), *uris]),
+    )
+
+
+def _upload(workspace: Workspace, name: str | None) -> list[str]:
+    """Upload the packages of a job or sweep, or the one for trainer.image; their URIs."""
+    from vertexrig.cloud.storage import Storage
+    from vertexrig.submit import submission as submit
+
+    project = workspace.loaded.project
+    if not project.bucket:
+        raise UsageError("the project file needs a `bucket`: packages are kept there")
+    storage = Storage(project.bucket, location=project.region)
+    if name is None:
+        uri = workspace.renderer.package_uri(workspace.renderer.tf_version())
+        return submit.upload(workspace, {uri}, storage)
+    uris = submit.upload_packages(workspace, [name], storage)
+    if not uris:
+        options.note(f"{name} runs no package of the project's trainer; nothing was uploaded")
+    return uris

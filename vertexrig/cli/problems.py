@@ -9,7 +9,7 @@ from typing import Any
 import click
 
 from vertexrig.errors import UsageError, VertexrigError
-from vertexrig.extras import extra_of
+from vertexrig.extras import missing
 
 INTERRUPTED = 130
 
@@ -52,8 +52,9 @@ def problem(error: BaseException) -> Problem | None:
         return Problem("usage", error.format_message().strip(), UsageError.exit_code, usage=_usage(error))
     if isinstance(error, VertexrigError):
         return Problem(error.code, str(error), error.exit_code, error.details)
-    if isinstance(error, ModuleNotFoundError):
-        return _missing(error)
+    if isinstance(error, ImportError):
+        lacking = missing(error)
+        return None if lacking is None else problem(lacking)
     if isinstance(error, OSError) and error.strerror is not None:  # a file, wherever that shows
         file = None if error.filename is None else str(error.filename)[:200]
         message = error.strerror if file is None else f"{file}: {error.strerror}"
@@ -61,16 +62,6 @@ def problem(error: BaseException) -> Problem | None:
     if isinstance(error, UnicodeEncodeError):
         return Problem("usage", f"{ascii(error.object)[:200]} holds bytes that are no text", UsageError.exit_code)
     return None
-
-
-def _missing(error: ModuleNotFoundError) -> Problem | None:
-    """A verb whose extra is not installed; None for a module that no extra brings."""
-    extra = extra_of(error.name or "")
-    if extra is None:
-        return None
-    advice = f'python -m pip install "vertexrig[{extra}]"'
-    message = f"the package {error.name} is not installed; run {advice}"
-    return Problem("missing-extra", message, UsageError.exit_code, {"extra": extra})
 
 
 def _usage(error: click.ClickException) -> str:

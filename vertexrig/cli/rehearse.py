@@ -3,21 +3,23 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options
+from vertexrig.cli import options, steps
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 from vertexrig.errors import JobFailedError
+from vertexrig.files import write_text
 from vertexrig.spec.states import short
 from vertexrig.text import shown
 
 if TYPE_CHECKING:
+    from vertexrig.checks.workspace import Workspace
     from vertexrig.local.rehearsal import Rehearsal
     from vertexrig.local.runner import Control, Line
 
@@ -73,13 +75,27 @@ def command(
         done = rehearse(workspace, name, watcher=watcher, control=control, trials=trials, seed=seed)
     result(format_, _plain(done), lambda: _text(done))
     if done.succeeded:
-        options.note(f"on Vertex AI: {workspace.renderer.render(name).shell_command(f'build/jobs/{name}.yaml')}")
+        _on_vertex(workspace, name, file, overrides)
         return
     if done.traceback:
         options.note(f"\n{done.failed_replica or name} ended with:\n{done.traceback}\n")
     if done.hint:
         options.note(f"hint: {done.hint}")
     raise JobFailedError(f"{name} failed: {done.error or done.state}")
+
+
+def _on_vertex(workspace: Workspace, name: str, file: Path | None, overrides: Sequence[str]) -> None:
+    """Write the YAML that ran, and say what runs the same on Vertex AI."""
+    prepared = workspace.prepare(name)
+    path = workspace.loaded.path(f"build/jobs/{name}.yaml")
+    write_text(path, prepared.rendered.text)
+    given = steps.named(file)
+    if prepared.document.study is not None:
+        options.note(f"its best trial:\n{steps.line('best', name, *given)}")
+    options.note(f"through the API, on this machine:\n{steps.line('local', 'up', '--detach', *given)}")
+    options.note(f"wrote {path}; on Vertex AI:")
+    for line in steps.on_vertex(workspace, [(prepared, path)], file, overrides):
+        options.note(line)
 
 
 @contextmanager

@@ -7,7 +7,7 @@ from typing import Any
 
 import click
 
-from vertexrig.cli import options, show
+from vertexrig.cli import options, show, steps
 from vertexrig.cli.output import result, say
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import write_text
@@ -36,7 +36,7 @@ def command(
     check: bool,
     format_: str,
 ) -> None:
-    """Write the YAML of job or sweep NAME, check it, and print the gcloud command that submits it.
+    """Write the YAML of job or sweep NAME, check it, and print the commands that upload its package and submit it.
 
     Findings go to stderr. With one of severity error the YAML is still written, no command is printed, and the exit
     code is 1.
@@ -46,6 +46,7 @@ def command(
     workspace = options.workspace(file, overrides, names[0] if len(names) == 1 else None, templates)
     prepared = [workspace.prepare(name, check=check) for name in names]
     rows: list[dict[str, Any]] = []
+    written = []
     for one in prepared:
         name = one.rendered.view.name
         path = output or workspace.loaded.path(f"build/jobs/{name}.yaml")
@@ -55,18 +56,22 @@ def command(
             continue
         write_text(path, one.rendered.text)
         options.note(f"wrote {path}")
-        rows[-1] |= {"path": str(path), "command": one.command(path) if one.ok else None}
+        rows[-1] |= {"path": str(path)}
+        if one.ok:
+            written.append((one, path))
+            rows[-1]["command"] = steps.on_vertex(workspace, written[-1:], file, overrides)[-1]
     if format_ == "text":
         for row in rows:
             if row["yaml"] is not None:
                 say(row["yaml"].encode(), nl=False)  # YAML is UTF-8, whatever the terminal shows
     found = [finding for one in prepared for finding in one.findings]
-    data = {"jobs": rows, "checked": check, "findings": show.rows(found)}
     if check:
         show.findings(found, sources=show.project_sources(workspace.loaded.file), info=info)
     else:
         options.note("not checked")
-    result(format_, data, "\n".join(row["command"] for row in rows if row["command"]))
+    lines = steps.on_vertex(workspace, written, file, overrides)
+    data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
+    result(format_, data, "\n".join(lines))
     failed = [one.rendered.view.name for one in prepared if not one.ok]
     if failed:
         raise FindingsError(f"{', '.join(failed)} would fail: see above")

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import click
 
-from vertexrig.cli import options, show
+from vertexrig.cli import options, show, steps
 from vertexrig.cli.output import result
 from vertexrig.errors import FindingsError, UsageError
 
@@ -54,7 +54,7 @@ def command(
         raise FindingsError(f"{name} would fail: see above")
     if not project.bucket:
         raise UsageError("the project file needs a `bucket`: claims and packages are kept there")
-    vertex, storage = Vertex(project.project, project.region), Storage(project.bucket)
+    vertex, storage = Vertex(project.project, project.region), Storage(project.bucket, location=project.region)
     submitter = submit.Submitter(workspace, vertex, storage, limits=Budget() if no_budget else None)
     view, document = prepared.rendered.view, prepared.document
     body = job_body(
@@ -72,4 +72,6 @@ def command(
     options.note(f"console: {made.console}")
     if made.duplicate:
         options.note(f"{name} was submitted before with this request id; this is the first job")
+    options.note(f"follow it to its end:\n{steps.line('watch', made.name.rpartition('/')[2], *steps.named(file))}")
+    options.note(f"start it over HTTP or by schedule:\n{steps.line('function', 'build', *steps.named(file))}")
     result(format_, asdict(made), made.name)

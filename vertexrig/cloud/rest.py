@@ -161,6 +161,8 @@ class Rest:
     ) -> Answer:
         try:
             session = self.session
+        except ImportError:
+            raise
         except Exception as error:  # google.auth has no common base for what reading credentials may raise
             raise RestError(f"no credentials for {self.name}: {_line(error)}", status=401) from None
         try:

@@ -26,7 +26,7 @@ class Scheduler:
     """
 
     def __init__(self, project: str, region: str, *, url: str | None = None) -> None:
-        from google.cloud import scheduler_v1
+        import google.cloud.scheduler_v1 as scheduler_v1  # `from google.cloud` would not say what is missing
 
         self.parent = location(project, region)
         local = os.environ.get("VERTEXRIG_LOCAL")

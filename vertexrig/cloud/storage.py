@@ -57,11 +57,13 @@ class Storage:
     Args:
         uri: `gs://bucket` or `gs://bucket/folder`.
         url: The service; by default what STORAGE_EMULATOR_HOST says, if it is set.
+        location: The region to make it in, for the message when there is no such bucket.
     """
 
-    def __init__(self, uri: str, *, url: str | None = None) -> None:
+    def __init__(self, uri: str, *, url: str | None = None, location: str = "") -> None:
         if not uri.startswith("gs://"):
             raise UsageError(f"{uri!r} is no bucket such as gs://my-bucket")
+        self.location = location
         self.bucket, _, prefix = uri.removeprefix("gs://").partition("/")
         self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         base = url or os.environ.get(ENDPOINT_VARIABLE) or "https://storage.googleapis.com"
@@ -94,7 +96,7 @@ class Storage:
         except RestError as error:
             if error.status == 412:
                 return None
-            raise
+            raise self._explained(error) from None
         return _number(answer.data.get("generation") if answer is not None else None)
 
     def read(self, name: str) -> Stored | None:
@@ -131,7 +133,10 @@ class Storage:
             }  # fmt: skip
             if token:
                 params["pageToken"] = token
-            answer = self.rest.call("GET", f"/storage/v1/b/{quote(self.bucket, safe='')}/o", params=params)
+            try:
+                answer = self.rest.call("GET", f"/storage/v1/b/{quote(self.bucket, safe='')}/o", params=params)
+            except RestError as error:
+                raise self._explained(error) from None
             data = answer.data if answer is not None else {}
             for row in data.get("items") or []:
                 name = str(row.get("name", "")).removeprefix(self.prefix)
@@ -144,6 +149,16 @@ class Storage:
         """The bucket's resource, None if there is no such bucket."""
         answer = self.rest.call("GET", f"/storage/v1/b/{quote(self.bucket, safe='')}", missing=True)
         return None if answer is None else dict(answer.data)
+
+    def _explained(self, error: RestError) -> RestError:
+        """The error of a call that only fails with 404 when there is no such bucket, with the command that makes it."""
+        if error.status != 404:
+            return error
+        where = f" --location={self.location}" if self.location else ""
+        return RestError(
+            f"there is no bucket gs://{self.bucket}: gcloud storage buckets create gs://{self.bucket}{where}",
+            status=404, reason=error.reason,
+        )  # fmt: skip
 
     def _path(self, name: str) -> str:
         return f"/storage/v1/b/{quote(self.bucket, safe='')}/o/{quote(self.prefix + name, safe='')}"

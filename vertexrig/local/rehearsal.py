@@ -17,10 +17,9 @@ from vertexrig.local.hints import hint
 from vertexrig.local.jobs.inprocess import run_study
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import Control, Line, LocalImage, RunOptions, run_job
+from vertexrig.project.config import STATE_FOLDER
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.submit.trials import table
-
-STATE_FOLDER = ".vertexrig"
 
 
 @dataclass(frozen=True)

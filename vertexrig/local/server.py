@@ -21,7 +21,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import IO, Any
 
-from vertexrig import __version__
+from vertexrig import __version__, extras
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.local.jobs.settings import Fault, Settings
 from vertexrig.local.runner import LocalImage, RunOptions
@@ -224,6 +224,7 @@ def up(
     here = find(root)
     if here is not None:
         return here
+    extras.need("uvicorn", "starlette", "optuna", "google_crc32c")
     root.mkdir(parents=True, exist_ok=True)
     with _bound(port):
         pass  # so that a taken port is told here and not in a log file
@@ -297,17 +298,36 @@ def add_fault(here: Running, fault: str) -> None:
     call(here, "POST", "/v1/faults", {"fault": fault})
 
 
+def make_bucket(here: Running, name: str) -> bool:
+    """Make a Cloud Storage bucket; False if it is there already.
+
+    Raises:
+        ServiceError: The name is no bucket's name, or the server does not answer.
+    """
+    try:
+        _request(here, "POST", "/storage/v1/b", {"name": name})
+    except ServiceError as error:
+        if error.status == 409:
+            return False
+        raise
+    return True
+
+
 def call(here: Running, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Call the local Vertex's own API.
 
     Raises:
         ServiceError: It refuses, or does not answer.
     """
+    return _request(here, method, ADMIN + path, body)
+
+
+def _request(here: Running, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
     from http.client import HTTPConnection, HTTPException
 
     connection = HTTPConnection(HOST, here.port, timeout=30)
     try:
-        connection.request(method, ADMIN + path, json.dumps(body or {}), {"Content-Type": "application/json"})
+        connection.request(method, path, json.dumps(body or {}), {"Content-Type": "application/json"})
         response = connection.getresponse()
         data: dict[str, Any] = json.loads(response.read() or b"{}")
     except (OSError, HTTPException, ValueError) as error:
@@ -345,6 +365,15 @@ def _write(lock: IO[str], here: Running) -> None:
     lock.truncate(0)
     lock.write(json.dumps({"pid": here.pid, "port": here.port, "url": here.url}))
     lock.flush()
+
+
+def is_free(port: int) -> bool:
+    """Whether a server may listen on a port of this machine now."""
+    try:
+        with _bound(port):
+            return True
+    except UsageError:
+        return False
 
 
 @contextmanager

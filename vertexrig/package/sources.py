@@ -14,6 +14,7 @@ from pathlib import Path
 
 from vertexrig.errors import PackageError
 from vertexrig.package.layouts import Layout, layout, with_requirements
+from vertexrig.package.source import bare
 from vertexrig.package.source.files import Tree, parse_module
 from vertexrig.package.source.model import Problem
 from vertexrig.package.source.names import Code, walk
@@ -24,7 +25,9 @@ DIGEST_LENGTH = 12
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "tests"})
 _SKIPPED_AT_TOP = frozenset({"build", "dist", "test", "venv", "env"})
 # pyproject.toml stays out: any of it makes pip build in isolation, which needs PyPI (measured with pip 21.3 to 26.0).
-_SKIPPED_FILES_AT_TOP = frozenset({"pyproject.toml", "conftest.py", "tox.ini", "noxfile.py", "MANIFEST"})
+_SKIPPED_FILES_AT_TOP = frozenset(
+    {"vertexrig.yaml", "pyproject.toml", "conftest.py", "tox.ini", "noxfile.py", "MANIFEST"}
+)
 _SKIPPED_ENDINGS = (".pyc", ".pyo", "~", ".swp", ".egg-info", ".egg-link", ".dist-info")
 _TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py")
 _REQUIREMENT = re.compile(
@@ -117,6 +120,10 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     Raises:
         PackageError: There is no such folder, nothing in it to package, or a file cannot be read.
     """
+    if bare.is_bare(folder):
+        from vertexrig.package.around import gather_around
+
+        return gather_around(folder, tf_version)
     minor = _minor(tf_version)
     if not folder.is_dir():
         raise PackageError(f"the trainer's folder {str(folder)!r} is not a folder")

@@ -15,6 +15,8 @@ from vertexrig.errors import ConfigError, UsageError, did_you_mean
 from vertexrig.project.model import NAME, Job, Project, Sweep
 
 DEFAULT_NAME = "vertexrig.yaml"
+STATE_FOLDER = ".vertexrig"
+"""State of rehearsals and the local Vertex, beside the project file."""
 
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?P<body>[^{}]*)\}|\$\{")
 _VARIABLE_BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)

@@ -35,7 +35,8 @@ class Trainer(_Value):
     """The training code that the jobs run."""
 
     path: str = option(
-        "Folder of the trainer (setup.py, pyproject.toml, or its modules alone), relative to the project file.",
+        "Folder of the trainer (setup.py, pyproject.toml, or its modules alone), relative to the project file; or a single "
+        "script such as train.py.",
         "trainer_pkg",
     )
     module: str = option("Module that `python -m` starts in each replica.", "trainer.task")
@@ -440,3 +441,8 @@ class Project(_Value):
     schedules: Mapping[str, Schedule] = option("Schedules by name.", factory=dict)
     trigger: Trigger = option("The Cloud Function.", factory=Trigger)
     local: Local = option("Rehearsals on this machine.", factory=Local)
+
+    @property
+    def bucket_name(self) -> str:
+        """The bucket without gs:// and without a folder in it; "" if none is named."""
+        return self.bucket.removeprefix("gs://").partition("/")[0]

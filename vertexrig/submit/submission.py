@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import uuid
-from collections.abc import Iterable, Mapping
+from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
@@ -354,12 +354,17 @@ def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage
     Returns:
         URIs of all packages, new or there already.
     """
-    from vertexrig import package
-
     wanted: set[str] = set()
     for name in names:
         view = workspace.renderer.render(name).view
         wanted |= {uri for pool in view.pools.values() if pool is not None for uri in pool.package_uris}
+    return upload(workspace, wanted, storage)
+
+
+def upload(workspace: Workspace, wanted: Collection[str], storage: Storage) -> list[str]:
+    """Like `upload_packages`, for packages by the URIs that the project's renderer gave them; others are left alone."""
+    from vertexrig import package
+
     trainer = workspace.loaded.project.trainer
     done = []
     for tf_version, uri in workspace.renderer.packages.items():
@@ -384,5 +389,5 @@ def _must_be_ok(prepared: Prepared) -> None:
 
 __all__ = [
     "ConfigError", "NoPackageError", "Request", "Submitted", "Submitter", "UnsureError", "UploadedWorkspace",
-    "estimate_data", "fresh_key", "request_key", "upload_packages",
+    "estimate_data", "fresh_key", "request_key", "upload", "upload_packages",
 ]  # fmt: skip

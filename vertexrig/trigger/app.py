@@ -122,7 +122,7 @@ class Trigger:
             raise loaded.error("bucket is needed: claims and packages are kept there")
         self.loaded, self.log = loaded, log
         self.vertex = vertex or Vertex(project.project, project.region)
-        storage = storage or Storage(project.bucket)
+        storage = storage or Storage(project.bucket, location=project.region)
         self.submitter = Submitter(UploadedWorkspace(loaded, storage), self.vertex, storage, claims=claims)
 
     def warm_up(self) -> None:

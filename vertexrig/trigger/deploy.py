@@ -12,7 +12,6 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from vertexrig.cloud.storage import Storage
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Project
@@ -96,7 +95,7 @@ def _roles(project: Project) -> Iterator[Command]:
     )  # fmt: skip
     yield Command(
         "objects of one bucket: claims, ledger, packages",
-        ("gcloud", "storage", "buckets", "add-iam-policy-binding", f"gs://{Storage(project.bucket).bucket}", member,
+        ("gcloud", "storage", "buckets", "add-iam-policy-binding", f"gs://{project.bucket_name}", member,
          "--role=roles/storage.objectUser"),
     )  # fmt: skip
     for account in training_accounts(project):

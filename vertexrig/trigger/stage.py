@@ -19,7 +19,7 @@ from vertexrig.render.renderer import SUFFIX, shipped_templates
 FOLDER = "build/function"
 TOOL = Path(__file__).resolve().parents[1]  # the package vertexrig
 _MARK = ".vertexrig-function"
-_LEFT_OUT = {"cli", "local", "__pycache__"}
+_LEFT_OUT = {"cli", "local", "functions", "templates", "__pycache__"}  # the last two lie inside an installed vertexrig
 _VARIABLE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
@@ -93,10 +93,9 @@ def _unwanted(name: str) -> bool:
 
 def _shipped_function() -> Path:
     """The folder with main.py, in an installed tool and in a plain checkout."""
-    installed = TOOL / "functions"
-    found = installed if installed.is_dir() else TOOL.parent / "functions"
+    found = next((folder for folder in (TOOL / "functions", TOOL.parent / "functions") if folder.is_dir()), TOOL)
     if not (found / "main.py").is_file():
-        raise UsageError(f"the function's main.py is not in {found}: install vertexrig from its repository")
+        raise UsageError(f"the function's main.py is not in {found}: install vertexrig anew")
     return found
 
 

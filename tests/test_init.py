@@ -1,0 +1,138 @@
+"""`vertexrig init` finds the trainer that is there, and what it suggests next works as it stands."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+
+from tests.tools import vertexrig
+from vertexrig import starter
+from vertexrig.catalog import load
+from vertexrig.checks.workspace import Workspace
+from vertexrig.discover import trainer, trainers
+from vertexrig.project import config
+
+SCRIPT = """
+import argparse
+import hypertune
+from tensorflow import keras
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=2)
+parser.add_argument("--lr", type=float, default=1e-5)
+parser.add_argument("--optimizer", choices=["sgd", "adam"], default="sgd")
+parser.add_argument("--hidden-units", type=int, default=64)
+parser.add_argument("--model_dir", default="model")
+parser.add_argument("--verbose", action="store_true")
+parser.add_argument("--note", default="a: b # c")
+args = parser.parse_args()
+hypertune.HyperTune().report_hyperparameter_tuning_metric("loss", 0.5, 1)
+hypertune.HyperTune().report_hyperparameter_tuning_metric("val_loss", 0.5, 1)
+"""
+SETUP = "from setuptools import find_packages, setup\nsetup(name='mine', version='1', packages=find_packages())\n"
+
+
+def made(folder: Path, files: dict[str, str]) -> Path:
+    for name, text in files.items():
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_text(text)
+    return folder
+
+
+@pytest.mark.parametrize(
+    ("files", "path", "module", "kind"),
+    [
+        ({"train.py": SCRIPT, "helpers.py": "x = 1\n"}, "train.py", "train", "script"),
+        ({"fit_model.py": SCRIPT, "tools.py": "import os\n"}, "fit_model.py", "fit_model", "script"),
+        ({"src/main.py": SCRIPT}, "src/main.py", "main", "script"),
+        ({"trainer/__init__.py": "", "trainer/task.py": SCRIPT, "trainer/model.py": "import keras\n"}, "trainer", "trainer.task", "package"),
+        ({"trainer/task.py": SCRIPT}, "trainer/task.py", "task", "script"),
+        ({"setup.py": SETUP, "mine/__init__.py": "", "mine/train.py": SCRIPT, "tests/train.py": SCRIPT}, ".", "mine.train", "project"),
+        ({"code/setup.py": SETUP, "code/mine/__init__.py": "", "code/mine/task.py": SCRIPT, "launch.py": "import tensorflow\n"}, "code", "mine.task", "project"),
+    ],
+)  # fmt: skip
+def test_each_kind_of_trainer_is_found_and_renders(
+    tmp_path: Path, files: dict[str, str], path: str, module: str, kind: str
+) -> None:
+    """The likeliest trainer comes first, and the project file for it renders and checks without an error."""
+    folder = made(tmp_path, files)
+    found = trainers(folder)[0]
+    assert (found.path, found.module, found.kind, found.framework) == (path, module, kind, "tf")
+    (folder / "vertexrig.yaml").write_text(starter.starter(found, load()).text)
+    workspace = Workspace(config.load(folder / "vertexrig.yaml"))
+    for name in ("cpu", "gpu", "sweep"):
+        prepared = workspace.prepare(name)
+        assert prepared.ok, prepared.findings
+        assert "argument-and-parameter" not in {finding.id for finding in prepared.findings}
+
+
+def test_flags_become_args_and_the_metric_a_sweep(tmp_path: Path) -> None:
+    """Defaults are given as they are read, what a sweep varies is left to it, a loss is made small, the rest is named."""
+    made(tmp_path, {"train.py": SCRIPT})
+    begun = starter.starter(trainers(tmp_path)[0], load())
+    (tmp_path / "vertexrig.yaml").write_text(begun.text)
+    project = config.load(tmp_path / "vertexrig.yaml").project
+    assert project.jobs["cpu"].args == {"epochs": 2, "note": "a: b # c"}
+    study = project.sweeps["sweep"].study
+    assert study is not None and dict(study.metrics) == {"val_loss": "MINIMIZE"}
+    assert list(study.parameters) == ["lr", "hidden-units", "optimizer"]
+    assert begun.notes == ("left to the trainer's own defaults: model_dir, verbose",)
+
+
+@pytest.mark.parametrize(
+    ("source", "image"),
+    [
+        ("import torch\n", "pytorch-2.4"),
+        ("import sklearn\nimport xgboost\n", "xgboost-2.1"),
+        ("import keras\n", "tf-2.17"),
+    ],
+)
+def test_the_image_goes_with_the_framework(tmp_path: Path, source: str, image: str) -> None:
+    """The newest prebuilt image of what is imported is named; without a metric there is no sweep, and that is said."""
+    made(tmp_path, {"train.py": source})
+    begun = starter.starter(trainers(tmp_path)[0], load())
+    assert f"image: {image}\n" in begun.text and not begun.sweep and "sweeps:" not in begun.text
+    assert "no metric reported through hypertune" in begun.notes[0]
+
+
+def test_init_says_what_it_found_and_never_overwrites(tmp_path: Path) -> None:
+    """The likeliest and the others are named; a file that is there stays unless --force is given; --trainer chooses."""
+    made(tmp_path, {"train.py": SCRIPT, "other.py": SCRIPT})
+    done = vertexrig("init", cwd=tmp_path)
+    assert done.returncode == 0 and "found train.py: a script" in done.stderr and "also found other.py" in done.stderr
+    before = (tmp_path / "vertexrig.yaml").read_text()
+    done = vertexrig("init", cwd=tmp_path)
+    assert done.returncode == 2 and (tmp_path / "vertexrig.yaml").read_text() == before
+    assert vertexrig("init", "--force", "--trainer", "other.py", cwd=tmp_path).returncode == 0
+    assert 'path: "other.py"' in (tmp_path / "vertexrig.yaml").read_text()
+
+
+def test_what_only_the_user_knows_is_asked_for(tmp_path: Path) -> None:
+    """A required flag without a choice is named with the place to write it; what cannot be read is said."""
+    made(tmp_path, {"train.py": SCRIPT.replace('"--note", default="a: b # c"', '"--data", required=True')})
+    done = vertexrig("init", cwd=tmp_path)
+    assert "the trainer requires --data: write it under args" in done.stderr
+    assert "# data: the trainer requires it" in (tmp_path / "vertexrig.yaml").read_text()
+    made(tmp_path, {"train.py": "import keras\ndef x(:\n"})
+    done = vertexrig("init", "--force", cwd=tmp_path)
+    assert done.returncode == 0 and "train.py" in done.stderr and "syntax error" in done.stderr
+    assert "Traceback" not in done.stderr and "next:" not in done.stderr
+
+
+def test_without_a_trainer_init_says_so(tmp_path: Path) -> None:
+    """An empty folder gets a project file to edit, and the way to fill it in once there is a trainer."""
+    done = vertexrig("init", cwd=tmp_path)
+    assert done.returncode == 0 and "there is no trainer in" in done.stderr and "init --force" in done.stderr
+    assert "next:" not in done.stderr
+    done = vertexrig("init", "--force", "--trainer", "nowhere.py", cwd=tmp_path)
+    assert done.returncode == 2 and "there is no file or folder nowhere.py" in done.stderr
+
+
+def test_a_folder_that_is_no_trainer_is_refused(tmp_path: Path) -> None:
+    """--trainer on something that holds no module says what it may name."""
+    from vertexrig.errors import UsageError
+
+    made(tmp_path, {"data/rows.csv": "1\n"})
+    with pytest.raises(UsageError, match="is no trainer"):
+        trainer(tmp_path, tmp_path / "data")

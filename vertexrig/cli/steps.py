@@ -1,0 +1,72 @@
+"""What to type next: commands that can be pasted into the shell this program was started from."""
+
+from __future__ import annotations
+
+import os
+import shlex
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+
+from vertexrig.checks.workspace import GCLOUD_REFUSES, Prepared, Workspace
+
+NAME = "vertexrig"
+
+
+def program() -> str:
+    """How to type this program: by its name if the shell finds it so, else with its path, quoted for a shell."""
+    started, found = Path(sys.argv[0]), shutil.which(NAME)
+    if started.name != NAME:  # python -m vertexrig, or a function call
+        return NAME if found else f"{shlex.quote(sys.executable)} -m {NAME}"
+    if found and os.path.samefile(found, started):
+        return NAME
+    path = started.absolute()
+    here = Path.cwd()
+    return shlex.quote(str(path.relative_to(here) if path.is_relative_to(here) else path))
+
+
+def line(*words: object) -> str:
+    """A command of this program as a line for a POSIX shell."""
+    return f"{program()} {shlex.join(str(word) for word in words)}"
+
+
+def named(file: Path | None) -> list[object]:
+    """The option that names the project file again, if it was named."""
+    return ["--file", file] if file is not None else []
+
+
+def on_vertex(
+    workspace: Workspace,
+    prepared: Sequence[tuple[Prepared, Path]],
+    file: Path | None,
+    overrides: Sequence[str],
+) -> list[str]:
+    """The whole way of rendered jobs to Vertex AI: upload of the trainer's package, then creation.
+
+    Args:
+        workspace: The project.
+        prepared: Each job or sweep, and the file its YAML was written to.
+        file: The project file as it was named on the command line.
+        overrides: The `--set` that were given.
+
+    Returns:
+        Lines for a shell. Jobs that share a package share the line that uploads it.
+    """
+    given: list[object] = named(file)
+    for override in overrides:
+        given += ["--set", override]
+    lines: list[str] = []
+    uploaded: set[str] = set()
+    for one, path in prepared:
+        name = one.rendered.view.name
+        if any(finding.id == GCLOUD_REFUSES for finding in one.findings):
+            lines.append(line("submit", name, *given))  # it uploads the package, too
+            continue
+        own = {uri for pool in one.document.pools for uri in pool.package_uris}
+        own &= set(workspace.renderer.packages.values())
+        if own - uploaded:
+            lines.append(line("package", name, "--upload", *given))
+            uploaded |= own
+        lines.append(one.rendered.shell_command(path))
+    return lines

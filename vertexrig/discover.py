@@ -1,0 +1,113 @@
+"""The trainer in a folder that nobody described yet: a project with a setup.py or pyproject.toml, a package, a script."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+from vertexrig.errors import UsageError
+from vertexrig.package.source import TrainerSource, bare, read
+from vertexrig.package.source.files import Tree
+
+FRAMEWORKS: Mapping[str, str] = {
+    "tensorflow": "tf", "keras": "tf", "tf_keras": "tf", "torch": "pytorch", "pytorch_lightning": "pytorch",
+    "lightning": "pytorch", "transformers": "pytorch", "xgboost": "xgboost", "sklearn": "sklearn",
+}  # fmt: skip
+"""Modules that say which of the prebuilt images a trainer needs; the first that is imported decides."""
+_ENTRIES = ("task", "train", "main", "__main__", "trainer", "run", "fit")
+_NOT_ENTRIES = frozenset({"setup", "conftest", "noxfile", "launch", "vertexrig"})
+_NOT_LOOKED_INTO = frozenset({"build", "dist", "tests", "test", "docs", "venv", "env", "node_modules", "__pycache__"})
+_KINDS = {"project": 3, "package": 2, "script": 1}
+
+
+@dataclass(frozen=True)
+class Found:
+    """A trainer.
+
+    Args:
+        path: What `trainer.path` should say, relative to the folder looked into.
+        module: What `python -m` starts.
+        kind: `project`, `package` or `script`.
+        source: What was read of it.
+    """
+
+    path: str
+    module: str
+    kind: str
+    source: TrainerSource
+
+    @property
+    def framework(self) -> str | None:
+        """`tf`, `pytorch`, `xgboost` or `sklearn`, by what it imports; None if it imports none of them."""
+        imported = {item.module.split(".")[0] for item in self.source.imports if not item.caught}
+        return next((image for module, image in FRAMEWORKS.items() if module in imported), None)
+
+    @property
+    def score(self) -> tuple[int, int]:
+        """How much it looks like what a job should run: it trains, reads flags, reports, and is named so."""
+        source, name = self.source, self.module.rpartition(".")[2]
+        signs = 4 * (self.framework is not None) + 2 * bool(source.parsers) + 2 * bool(source.metrics)
+        signs += 2 * bool(source.environment)
+        named = len(_ENTRIES) - _ENTRIES.index(name) if name in _ENTRIES else 0
+        return signs + 3 * bool(named) if signs or named else 0, 10 * _KINDS[self.kind] + named
+
+
+def trainers(folder: Path) -> list[Found]:
+    """The trainers in a folder and the folders right below it, the likeliest first."""
+    found = [one for place in _places(folder) for one in _at(folder, place)]
+    return sorted((one for one in found if one.score[0]), key=lambda one: one.score, reverse=True)
+
+
+def trainer(folder: Path, path: Path) -> Found:
+    """The trainer at a path.
+
+    Raises:
+        UsageError: There is none.
+    """
+    if not path.exists():
+        raise UsageError(f"there is no file or folder {path}")
+    found = sorted(_at(folder, path), key=lambda one: one.score, reverse=True)
+    if not found:
+        raise UsageError(
+            f"{path} is no trainer: name a script such as train.py, the folder of a package, or one with a setup.py"
+        )
+    return found[0]
+
+
+def _places(folder: Path) -> Iterator[Path]:
+    """Projects, packages and scripts; what lies inside a project or package is its own."""
+    if _described(folder):
+        yield folder
+        return
+    yield from sorted(folder.glob("*.py"))
+    for below in sorted(folder.iterdir()):
+        if not below.is_dir() or below.name.startswith(".") or below.name in _NOT_LOOKED_INTO:
+            continue
+        if (below / "pyvenv.cfg").exists():
+            continue
+        yield from [below] if _described(below) or bare.is_bare(below) else sorted(below.glob("*.py"))
+
+
+def _described(folder: Path) -> bool:
+    return any((folder / name).is_file() for name in bare.DESCRIPTIONS)
+
+
+def _at(folder: Path, path: Path) -> list[Found]:
+    """Every module of a place that may be what a job runs."""
+    root = bare.root(path)
+    shown = path.absolute().relative_to(folder.absolute()).as_posix() if _below(path, folder) else str(path)
+    if path.is_file():
+        if not bare.is_bare(path) or path.stem in _NOT_ENTRIES:
+            return []
+        return [Found(shown, path.stem, "script", read(root, path.stem))]
+    kind = "package" if bare.is_bare(path) else "project"
+    names = [name for name in Tree(folder=root).modules() if not _NOT_ENTRIES & set(name.split("."))]
+    if kind == "package":
+        names = [name for name in names if name.startswith(f"{path.resolve().name}.")]
+    names = [name for name in names if not _NOT_LOOKED_INTO & set(name.split("."))]
+    return [Found(shown, name, kind, read(root, name)) for name in names]
+
+
+def _below(path: Path, folder: Path) -> bool:
+    return path.absolute().is_relative_to(folder.absolute())

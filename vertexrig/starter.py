@@ -1,0 +1,192 @@
+"""A project file to begin with, filled in with what is known of a trainer: image, flags, and a sweep over them."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field
+from importlib import resources
+
+from vertexrig.catalog import Catalog
+from vertexrig.discover import Found
+from vertexrig.package.source import Flag
+from vertexrig.render.renderer import scalar
+
+DEFAULT_IMAGE = "tf-2.17"
+MOST_PARAMETERS = 3
+JOB, SWEEP = "cpu", "sweep"
+
+_SMALLER_IS_BETTER = re.compile(r"loss|error|mae|mse|rmse|mape|perplexity|(^|_)(nll|wer|cer|fid)($|_)", re.IGNORECASE)
+_FROM_OUTSIDE = re.compile(
+    r"(job|model|output|log|checkpoint|save|export|data|train|test)[-_]?(dir|path|file|uri|folder)s?$"
+)
+# What a sweep may vary, by the flag's name and type; the first rows are varied first.
+_SEARCHED: tuple[tuple[str, str, str], ...] = (
+    (r"(.*[-_])?(lr|learning[-_]?rate|step[-_]size)", "float", "log"),
+    (r"(.*[-_])?(weight[-_]?decay|l1|l2|alpha|gamma|reg.*|c)", "float", "log"),
+    (r"(.*[-_])?(momentum|dropout.*|beta.*|subsample|colsample.*)", "float", "fraction"),
+    (r"(.*[-_])?(units?|hidden.*|filters?|neurons?|width|layers?|depth|max[-_]depth|n[-_]estimators|batch[-_]?size)", "int", "around"),
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class Starter:
+    """A project file.
+
+    Args:
+        text: The YAML.
+        sweep: Whether it holds a sweep.
+        missing: Flags that the trainer requires and only the user knows.
+        notes: What was left out, and why.
+    """
+
+    text: str
+    sweep: bool
+    missing: tuple[str, ...] = ()
+    notes: tuple[str, ...] = ()
+
+
+@dataclass
+class _Args:
+    given: dict[str, str] = field(default_factory=dict)
+    missing: list[str] = field(default_factory=list)
+    left: list[str] = field(default_factory=list)
+
+
+def empty() -> Starter:
+    """The project file for a folder without a trainer."""
+    return Starter(resources.files("vertexrig").joinpath("starter.yaml").read_text(encoding="utf-8"), sweep=True)
+
+
+def starter(found: Found, catalog: Catalog) -> Starter:
+    """The project file for a trainer."""
+    source, notes = found.source, []
+    metric = _metric(sorted(source.metric_ids))
+    parameters = _parameters(source.flags) if metric else {}
+    args = _args(source.flags, parameters)
+    if metric is None:
+        notes.append("no metric reported through hypertune was found, so there is no sweep")
+    elif not parameters:
+        notes.append(
+            f"the trainer reports {metric}, but has no numeric flag or choice to search over: there is no sweep"
+        )
+    notes += [f"{problem.file}:{problem.line}: {problem.message}" for problem in source.flags_unread]
+    notes += [f"{problem.file or found.path}: {problem.message}" for problem in source.problems]
+    if args.left:
+        notes.append(f"left to the trainer's own defaults: {', '.join(args.left)}")
+    image = _image(found.framework, catalog)
+    sweep = metric is not None and bool(parameters)
+    lines = [*_head(found, image), *_jobs(args, image, catalog), *(_sweep(metric or "", parameters) if sweep else [])]
+    return Starter("\n".join(lines) + "\n", sweep, tuple(args.missing), tuple(notes))
+
+
+def _head(found: Found, image: str) -> list[str]:
+    what = {"script": "a single script", "package": "the folder of a package", "project": "a folder with its own setup"}
+    return [
+        "# Jobs for Vertex AI; `vertexrig render NAME` makes the YAML that gcloud takes.",
+        "project: ${PROJECT:-my-project}",
+        "region: us-central1",
+        "bucket: ${BUCKET:-gs://my-project-vertexrig} # regional, in the same region",
+        "",
+        "trainer:",
+        f"  path: {scalar(found.path)} # {what[found.kind]}",
+        f"  module: {scalar(found.module)}",
+        f"  image: {image}",
+    ]
+
+
+def _jobs(args: _Args, image: str, catalog: Catalog) -> list[str]:
+    lines = ["", "jobs:", *_job(JOB, "cpu", "n1-standard-4", args)]
+    if catalog.find_short(image, "gpu") is not None and not image.startswith(("sklearn", "xgboost")):
+        extra = ["    accelerator_type: NVIDIA_TESLA_T4", "    accelerator_count: 1"]
+        lines += ["", *_job("gpu", "gpu", "n1-standard-8", args, extra)]
+    return lines
+
+
+def _job(name: str, topology: str, machine: str, args: _Args, extra: Iterable[str] = ()) -> list[str]:
+    lines = [f"  {name}:", f"    topology: {topology}", f"    machine_type: {machine}", *extra, "    timeout: 3600s"]
+    if args.given or args.missing:
+        lines.append("    args:")
+    lines += [f"      {scalar(key) if ':' in key else key}: {value}" for key, value in args.given.items()]
+    return lines + [f"      # {key}: the trainer requires it" for key in args.missing]
+
+
+def _sweep(metric: str, parameters: Mapping[str, list[str]]) -> list[str]:
+    goal = "MINIMIZE" if _SMALLER_IS_BETTER.search(metric) else "MAXIMIZE"
+    lines = ["", "sweeps:", f"  {SWEEP}:", f"    job: {JOB}", "    max_trial_count: 20", "    parallel_trial_count: 2"]
+    lines += ["    study:", f"      metrics: {{{scalar(metric)}: {goal}}}", "      parameters:"]
+    for name, spec in parameters.items():
+        lines += [f"        {name}:", *(f"          {line}" for line in spec)]
+    return lines
+
+
+def _image(framework: str | None, catalog: Catalog) -> str:
+    """The newest prebuilt image for a framework; TensorFlow's where none is imported, since it is on every page of ours."""
+    if framework is None:
+        return DEFAULT_IMAGE
+    return next((name for name in catalog.short_names() if name.startswith(f"{framework}-")), DEFAULT_IMAGE)
+
+
+def _metric(names: list[str]) -> str | None:
+    """The metric to search by: one of the validation data, and one where more is better, before others."""
+    return min(
+        names, key=lambda name: ("val" not in name and "test" not in name, bool(_SMALLER_IS_BETTER.search(name)), name),
+        default=None,
+    )  # fmt: skip
+
+
+def _key(flag: Flag) -> str | None:
+    """What `args` calls a flag: its first long name; None if it has none."""
+    return next((name[2:] for name in flag.names if name.startswith("--")), None)
+
+
+def _args(flags: Iterable[Flag], searched: Mapping[str, list[str]]) -> _Args:
+    args = _Args()
+    for flag in flags:
+        key = _key(flag)
+        if key in searched:
+            continue
+        default = flag.default
+        if flag.required:
+            if flag.choices and key is not None:
+                args.given[key] = scalar(flag.choices[0])
+            else:
+                args.missing.append(key or flag.names[0])
+        elif key is None or not flag.takes_value or flag.nargs is not None or flag.bool_trap or default is None:
+            args.left.append(key or flag.names[0])
+        elif isinstance(default, bool) or default == "" or _FROM_OUTSIDE.search(key):
+            args.left.append(key)
+        else:
+            args.given[key] = scalar(default)
+    return args
+
+
+def _parameters(flags: Iterable[Flag]) -> dict[str, list[str]]:
+    """What a sweep searches over: at most three flags, by name as it would be `--NAME`, each with its spec's lines."""
+    flags = [flag for flag in flags if _key(flag) and flag.takes_value and flag.nargs is None]
+    found: dict[str, list[str]] = {}
+    for pattern, kind, scale in _SEARCHED:
+        for flag in flags:
+            key = _key(flag) or ""
+            if flag.type == kind and flag.choices is None and re.fullmatch(pattern, key, re.IGNORECASE):
+                spec = _range(flag.default, scale)
+                if spec:
+                    found.setdefault(key, spec)
+    for flag in flags:
+        if flag.choices and len(flag.choices) > 1 and flag.type == "str":
+            values = ", ".join(scalar(choice) for choice in flag.choices)
+            found.setdefault(_key(flag) or "", [f"categorical_value_spec: {{values: [{values}]}}"])
+    return dict(list(found.items())[:MOST_PARAMETERS])
+
+
+def _range(default: object, scale: str) -> list[str]:
+    """The lines of a parameter's spec around its default; none if the default says nothing."""
+    if scale == "fraction":
+        return ["double_value_spec: {min_value: 0, max_value: 0.9}", "scale_type: UNIT_LINEAR_SCALE"]
+    if isinstance(default, bool) or not isinstance(default, (int, float)) or default <= 0:
+        return []
+    if scale == "log":
+        low, high = scalar(float(f"{default / 10:.3g}")), scalar(float(f"{default * 10:.3g}"))
+        return [f"double_value_spec: {{min_value: {low}, max_value: {high}}}", "scale_type: UNIT_LOG_SCALE"]
+    low, high = str(max(1, int(default) // 2)), str(max(2, int(default) * 2))
+    return [f"integer_value_spec: {{min_value: {low}, max_value: {high}}}", "scale_type: UNIT_LINEAR_SCALE"]
