@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 
@@ -42,16 +42,25 @@ class Prepared:
         rendered: The YAML and the gcloud command.
         document: The YAML as the strict reading takes it.
         findings: What there is to say about it, placed in the project file.
+        workspace: The project it comes from.
     """
 
     rendered: Rendered
     document: spec.Document
     findings: list[Finding]
+    workspace: Workspace = field(repr=False)
 
     @property
     def ok(self) -> bool:
         """True if nothing of severity error was found."""
         return not any(finding.severity is Severity.ERROR for finding in self.findings)
+
+    def in_run(self, run: str) -> Prepared:
+        """The same with the output folder of one run; itself if all runs share the folder that the project file names."""
+        if not self.rendered.view.own_runs:
+            return self
+        again = self.workspace.prepare(self.rendered.view.name, check=False, run=run)
+        return replace(self, rendered=again.rendered, document=again.document)
 
     def command(self, file: Path) -> str:
         """The line for a shell that submits the YAML once it stands in `file`."""
@@ -105,12 +114,18 @@ class Workspace:
         trainer = self.trainer(modules.pop()) if known else None
         return checks.Context(self.catalog, region=self._region or project.region, trainer=trainer)
 
-    def prepare(self, name: str, *, check: bool = True) -> Prepared:
-        """A job or sweep of the project, rendered and, unless told otherwise, checked."""
-        rendered = self.renderer.render(name)
+    def prepare(self, name: str, *, check: bool = True, run: str = "") -> Prepared:
+        """A job or sweep of the project, rendered and, unless told otherwise, checked.
+
+        Args:
+            name: A job or sweep.
+            check: Check it.
+            run: Render it with the output folder of this run.
+        """
+        rendered = self.renderer.render(name, run)
         document = spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind)
         if not check:
-            return Prepared(rendered, document, [])
+            return Prepared(rendered, document, [], self)
         silenced = self.silences(name)
         found = checks.check(document, self.context(document), silenced)
         outside = {
@@ -122,7 +137,7 @@ class Workspace:
                 found += [replace(one, file=str(self.loaded.file)) for one in checks.findings(rule, problems)]
         found = [_through_the_api(finding, name) if finding.id == GCLOUD_REFUSES else finding for finding in found]
         found = [replace(finding, line=self.line(rendered, document, finding.path)) for finding in found]
-        return Prepared(rendered, document, found)
+        return Prepared(rendered, document, found, self)
 
     def check_text(self, text: str, *, file: str, kind: spec.Kind | None = None) -> tuple[spec.Document, list[Finding]]:
         """A YAML file from anywhere, checked with what this project knows."""

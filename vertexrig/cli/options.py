@@ -48,6 +48,12 @@ templates_option = click.option(
 poll_option = click.option(
     "--poll", type=Seconds(0.05, 3600), default=5.0, show_default=True, help="Seconds between questions."
 )
+resume_option = click.option(
+    "--resume",
+    default="",
+    metavar="RUN",
+    help="Go on with an earlier run of NAME, such as 20261121-171500-ab12: write into its output folder.",
+)
 info_option = click.option("--info", is_flag=True, help="Show findings of severity info, too.")
 
 
