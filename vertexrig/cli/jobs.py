@@ -13,15 +13,21 @@ from vertexrig.cli import options, remote
 
 @click.command("jobs")
 @options.file_option
+@options.local_option
 @click.option("--all", "all_", is_flag=True, help="Also jobs that vertexrig did not start.")
 @click.option("--live", is_flag=True, help="Only jobs that wait or run.")
 @click.option("--limit", type=click.IntRange(1), default=20, show_default=True, help="Of each kind, at most.")
 @options.format_option("text", "json")
-def command(file: Path | None, all_: bool, live: bool, limit: int, format_: str) -> None:
-    """List jobs and sweeps, the newest first; not the jobs of a sweep's trials."""
+def command(file: Path | None, local: bool, all_: bool, live: bool, limit: int, format_: str) -> None:
+    """List jobs and sweeps on Vertex AI, or with --local the rehearsals of this machine, the newest first; not the jobs of
+    a sweep's trials.
+    """
     from vertexrig.cloud.vertex import CUSTOM, LIVE, TUNING
     from vertexrig.submit.claims import LABEL
 
+    if local:
+        _rehearsals(file, live, limit, format_)
+        return
     vertex = remote.vertex(file)
     filters = [] if all_ else [f"labels.{LABEL}:*"]
     filters += ["(" + " OR ".join(f'state="{state}"' for state in LIVE) + ")"] if live else []
@@ -39,3 +45,14 @@ def command(file: Path | None, all_: bool, live: bool, limit: int, format_: str)
         return
     rows = [(job.id, job.kind, job.display_name, job.state.removeprefix("JOB_STATE_"), job.data.get("createTime")) for job in found]  # fmt: skip
     click.echo(options.table(("id", "kind", "name", "state", "created"), rows))
+
+
+def _rehearsals(file: Path | None, live: bool, limit: int, format_: str) -> None:
+    """List what was rehearsed; only files are read."""
+    found = [one for one in remote.history(file).all() if not live or not one.job.ended][:limit]
+    if format_ == "json":
+        rows = [{**one.job.data, "run": one.run or None, "metrics": dict(one.metrics)} for one in found]
+        click.echo(json.dumps({"jobs": rows}, indent=2))
+        return
+    cells = [(one.job.id, one.job.kind, one.name, one.job.state.removeprefix("JOB_STATE_"), one.created, one.run) for one in found]  # fmt: skip
+    click.echo(options.table(("id", "kind", "name", "state", "created", "run"), cells))

@@ -72,13 +72,23 @@ def up(
     if detach:
         here = server.up(folder, port, words)
         options.note(f"the local Vertex answers at {here.url}")
-        options.note('point gcloud and the SDK at it with: eval "$(vertexrig local env)"')
+        options.note(_env_line(file, root))
         return
-    server.main(["--root", str(folder), "--port", str(port), *words], on_start=_started)
+
+    def started(here: Running) -> None:
+        options.note(f"the local Vertex answers at {here.url}; its state is in {here.root}")
+        options.note(_env_line(file, root))
+
+    server.main(["--root", str(folder), "--port", str(port), *words], on_start=started)
 
 
-def _started(here: Running) -> None:
-    options.note(f"the local Vertex answers at {here.url}; its state is in {here.root}")
+def _env_line(file: Path | None, root: Path | None) -> str:
+    """How to point a shell at the server that was started with these options."""
+    given = [("--file", file), ("--root", root)]
+    words = shlex.join(
+        ["vertexrig", "local", "env", *(word for name, path in given if path for word in (name, str(path)))]
+    )
+    return f'point gcloud, gsutil and the SDK at it with: eval "$({words})"'
 
 
 @command.command("down")

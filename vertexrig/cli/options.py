@@ -54,6 +54,9 @@ resume_option = click.option(
     metavar="RUN",
     help="Go on with an earlier run of NAME, such as 20261121-171500-ab12: write into its output folder.",
 )
+local_option = click.option(
+    "--local", is_flag=True, help="Look at the rehearsals of this machine only, without asking Vertex AI."
+)
 info_option = click.option("--info", is_flag=True, help="Show findings of severity info, too.")
 
 

@@ -29,6 +29,7 @@ DIGITS = 4  # of a parameter or metric
 @options.templates_option
 @click.option("--trials", type=click.IntRange(min=1), help="For a sweep: this many trials instead of max_trial_count.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For a sweep: what its search starts from.")
+@options.resume_option
 @options.format_option("text", "json")
 @click.option("--quiet", "-q", is_flag=True, help="Do not show what the replicas print.")
 def command(
@@ -38,13 +39,15 @@ def command(
     templates: Path | None,
     trials: int | None,
     seed: int,
+    resume: str,
     format_: str,
     quiet: bool,
 ) -> None:
     """Run job or sweep NAME on this machine from its rendered YAML, as Vertex AI would: the package installed into its
     own environment, every replica a process with the service's environment, gs:// mapped to .vertexrig/gs/.
 
-    What the replicas print goes to stderr, a summary to stdout; the exit code is 0 only if the job succeeded.
+    What the replicas print goes to stderr, a summary to stdout; the exit code is 0 only if the job succeeded. Each run has an
+    output folder of its own, and `vertexrig jobs --local` lists what was rehearsed.
     """
     from vertexrig.local.rehearsal import Watcher, rehearse
     from vertexrig.local.runner import Control
@@ -67,23 +70,27 @@ def command(
         trial=trial,
     )
     control = Control()
-    with _cancelling(control):
-        done = rehearse(workspace, name, watcher=watcher, control=control, trials=trials, seed=seed)
+    with _cancelling(control) as interrupted:
+        done = rehearse(workspace, name, watcher=watcher, control=control, trials=trials, seed=seed, resume=resume)
     click.echo(json.dumps(_plain(done), indent=2) if format_ == "json" else _text(done))
+    if done.trials:
+        options.note(f"again: vertexrig trials {name} --local")
+    if interrupted and not done.succeeded:
+        raise KeyboardInterrupt
     if done.succeeded:
         options.note(f"on Vertex AI: {workspace.renderer.render(name).shell_command(f'build/jobs/{name}.yaml')}")
         return
-    if done.traceback:
+    if done.traceback and quiet:  # otherwise it was shown as it came
         options.note(f"\n{done.failed_replica or name} ended with:\n{done.traceback}\n")
     if done.hint:
         options.note(f"hint: {done.hint}")
-    raise JobFailedError(f"{name} failed: {done.error or done.state}")
+    raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
 
 
 @contextmanager
-def _cancelling(control: Control) -> Iterator[None]:
-    """SIGINT and SIGTERM cancel the job and wait for its processes to end, then interrupt."""
-    interrupted = []
+def _cancelling(control: Control) -> Iterator[list[int]]:
+    """SIGINT and SIGTERM cancel the job, whose processes end before the block does; gives the signals that came."""
+    interrupted: list[int] = []
 
     def stop(number: int, _: object) -> None:
         interrupted.append(number)
@@ -91,20 +98,20 @@ def _cancelling(control: Control) -> Iterator[None]:
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield interrupted
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         control.close()
-    if interrupted:
-        raise KeyboardInterrupt
 
 
 def _plain(done: Rehearsal) -> dict[str, object]:
     return {
         "name": done.name,
         "state": done.state,
-        "error": done.error or None,
+        "run": done.run or None,
+        "error": _first_line(done.error) or None,
+        "traceback": done.traceback or None,
         "metrics": dict(done.metrics),
         "model": str(done.model) if done.model else None,
         "output": str(done.output) if done.output else None,
@@ -117,7 +124,8 @@ def _plain(done: Rehearsal) -> dict[str, object]:
 
 def _text(done: Rehearsal) -> str:
     rows = [("state", done.state.removeprefix("JOB_STATE_")), ("seconds", f"{done.seconds:.1f}")]
-    rows += [(name, f"{value:.4f}") for name, value in done.metrics.items()]
+    rows += [("run", done.run)] if done.run else []
+    rows += [(name, shown(value, DIGITS)) for name, value in done.metrics.items()]
     if done.model:
         rows.append(("model", str(done.model)))
     elif done.output:
@@ -127,7 +135,7 @@ def _text(done: Rehearsal) -> str:
     text = "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
     if done.trials:
         text += "\n\n" + options.table(
-            done.trials[0], [[shown(cell, DIGITS) for cell in row.values()] for row in done.trials]
+            done.trials[0], [[_first_line(shown(cell, DIGITS)) for cell in row.values()] for row in done.trials]
         )
     return text
 
@@ -138,4 +146,9 @@ def _trial(record: Mapping[str, Any]) -> str:
     )
     metrics = (record.get("finalMeasurement") or {}).get("metrics", ())
     result = ", ".join(f"{own['metricId']} {shown(own.get('value'), DIGITS)}" for own in metrics)
-    return f"trial {record.get('id')} {record.get('state')}: {result or record.get('infeasibleReason', '')} ({values})"
+    return f"trial {record.get('id')} {record.get('state')}: {result or _first_line(str(record.get('infeasibleReason', '')))} ({values})"
+
+
+def _first_line(text: str) -> str:
+    """The first line of an error; what follows is the replica's own output, which is shown elsewhere."""
+    return text.partition("\n")[0].rstrip()

@@ -12,15 +12,15 @@ from vertexrig.cli import options, remote
 @click.command("report")
 @click.argument("job")
 @options.file_option
+@options.local_option
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="File; stdout by default.")
-def command(job: str, file: Path | None, output: Path | None) -> None:
-    """Write JOB (number, resource name, or display name) as a Markdown page: how it went, and a sweep's trials."""
+def command(job: str, file: Path | None, local: bool, output: Path | None) -> None:
+    """Write JOB (number, resource name, display name, or a rehearsal's run) as a Markdown page: how it went, and a sweep's trials."""
     from vertexrig.files import write_text
     from vertexrig.submit import report
 
-    vertex = remote.vertex(file)
-    found = vertex.lookup(job)
-    text = report.page(found, vertex.console(found.name))
+    found = remote.find(file, job, local=local)
+    text = report.page(found.job, found.console, found.record)
     if output is None:
         click.echo(text, nl=False)
     else:
