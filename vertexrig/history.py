@@ -68,11 +68,12 @@ class History:
     @contextmanager
     def running(self, record: Record) -> Iterator[None]:
         """Keep a record of a rehearsal that runs while the block lasts."""
-        self.save(record)
         path = self._path(record).with_suffix(".lock")
+        self.folder.mkdir(parents=True, exist_ok=True)
         with path.open("w") as lock:
             fcntl.flock(lock, fcntl.LOCK_EX)
             try:
+                self.save(record)
                 yield
             finally:
                 path.unlink(missing_ok=True)

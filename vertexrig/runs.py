@@ -52,6 +52,20 @@ def must_be_own(view: View, run: str) -> None:
         raise UsageError(f"{run!r} is not the name of a run, such as 20261121-171500-ab12")
 
 
+def must_be_resumable(view: View, run: str) -> None:
+    """Refuse to resume a run of a sweep, or what `must_be_own` refuses.
+
+    Raises:
+        UsageError: As above.
+    """
+    if view.sweep is not None:
+        raise UsageError(
+            f"{view.name} is a sweep, which cannot be resumed: its trials have other values than those whose checkpoints "
+            "are in the run's folder; leave --resume out"
+        )
+    must_be_own(view, run)
+
+
 def no_such_run(name: str, run: str, known: Iterable[str]) -> UsageError:
     """The error for a run that is not there, with the newest of those that are."""
     names = sorted({one for one in known if one}, reverse=True)[:10]

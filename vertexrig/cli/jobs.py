@@ -28,6 +28,9 @@ def command(file: Path | None, local: bool, all_: bool, live: bool, limit: int, 
     if local:
         _rehearsals(file, live, limit, format_)
         return
+    rehearsed = len(remote.history(file).all())
+    if rehearsed:
+        options.note(f"also rehearsed on this machine: {rehearsed}; `vertexrig jobs --local` lists them")
     vertex = remote.vertex(file)
     filters = [] if all_ else [f"labels.{LABEL}:*"]
     filters += ["(" + " OR ".join(f'state="{state}"' for state in LIVE) + ")"] if live else []

@@ -127,7 +127,7 @@ def rehearse(
 def _must_be_there(prepared: Prepared, root: Path, run: str) -> None:
     """Refuse to resume a run that was not rehearsed here."""
     view = prepared.rendered.view
-    runs.must_be_own(view, run)
+    runs.must_be_resumable(view, run)
     folder = _local(prepared.document.output, root)
     known = [path.name for path in folder.iterdir() if path.is_dir()] if folder and folder.is_dir() else []
     if run not in known:

@@ -346,7 +346,7 @@ def resumable(vertex: Vertex, storage: Storage, prepared: Prepared, run: str) ->
     Raises:
         UsageError: The job's runs share one folder, there is no such run, or a job still writes into its folder.
     """
-    runs.must_be_own(prepared.rendered.view, run)
+    runs.must_be_resumable(prepared.rendered.view, run)
     name = prepared.rendered.view.name
     uri = runs.folder(storage.uri(""), name, run)
     collection = COLLECTIONS[prepared.document.kind]
