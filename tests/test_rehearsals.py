@@ -160,6 +160,7 @@ def test_a_traceback_is_shown_once(here: Path, quiet: bool) -> None:
         done = run("rehearse", name, "--set=args.do=break", *words, fails=JobFailedError)
         text = f"{done.stdout}{done.stderr}error: {done.exception}"
         assert text.count("ValueError: broken on purpose") == 1, text
+        assert ("workerpool0-0 ended with:" in text) == quiet
         assert "\n" not in str(done.exception)
 
 

@@ -74,14 +74,15 @@ def command(
         done = rehearse(workspace, name, watcher=watcher, control=control, trials=trials, seed=seed, resume=resume)
     click.echo(json.dumps(_plain(done), indent=2) if format_ == "json" else _text(done))
     if done.trials:
-        options.note(f"again: vertexrig trials {name} --local")
+        options.note(f"these trials again: vertexrig trials {name} --local")
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
     if done.succeeded:
         options.note(f"on Vertex AI: {workspace.renderer.render(name).shell_command(f'build/jobs/{name}.yaml')}")
         return
-    if done.traceback and quiet:  # otherwise it was shown as it came
-        options.note(f"\n{done.failed_replica or name} ended with:\n{done.traceback}\n")
+    said = done.error.partition("\n")[2].removesuffix(f"Hint: {done.hint}").strip()
+    if said and quiet:  # otherwise it was shown as it came
+        options.note(f"\n{done.failed_replica or name} ended with:\n{said}\n")
     if done.hint:
         options.note(f"hint: {done.hint}")
     raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")

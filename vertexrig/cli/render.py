@@ -48,8 +48,8 @@ def command(
     """Write the YAML of job or sweep NAME, check it, and print the gcloud command that submits it.
 
     gcloud creates each job from the file as it is: two jobs of one file share an output folder. `--run new` before each, or
-    `vertexrig submit`, gives every run its own. Findings go to stderr. With one of severity error the YAML is still written, no command is printed, and the exit
-    code is 1.
+    `vertexrig submit`, gives every run its own. Findings go to stderr. With one of severity error the YAML is still
+    written, no command is printed, and the exit code is 1.
     """
     if output is not None and len(names) > 1:
         raise UsageError(f"--output takes one job; {len(names)} were named")
