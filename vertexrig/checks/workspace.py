@@ -7,7 +7,7 @@ import os
 import re
 import shlex
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -53,18 +53,30 @@ class Prepared:
         rendered: The YAML and the gcloud command.
         document: The YAML as the strict reading takes it.
         findings: What there is to say about it, placed in the project file.
-        submit: The vertexrig command that submits this very job.
+        workspace: The project it comes from.
     """
 
     rendered: Rendered
     document: spec.Document
     findings: list[Finding]
-    submit: str
+    workspace: Workspace = field(repr=False)
 
     @property
     def ok(self) -> bool:
         """True if nothing of severity error was found."""
         return not any(finding.severity is Severity.ERROR for finding in self.findings)
+
+    @property
+    def submit(self) -> str:
+        """The vertexrig command that submits this very job."""
+        return self.workspace.verb("submit", self.rendered.view.name)
+
+    def in_run(self, run: str) -> Prepared:
+        """The same with the output folder of one run; itself if all runs share the folder that the project file names."""
+        if not self.rendered.view.own_runs:
+            return self
+        again = self.workspace.prepare(self.rendered.view.name, check=False, run=run)
+        return replace(self, rendered=again.rendered, document=again.document)
 
 
 class Workspace:
@@ -169,12 +181,18 @@ class Workspace:
         name = json.dumps(pool.image)
         return f"local:\n  images:\n    {name}:\n      path: {json.dumps(path)}\n      command: [{words}]\n"
 
-    def prepare(self, name: str, *, check: bool = True) -> Prepared:
-        """A job or sweep of the project, rendered and, unless told otherwise, checked."""
-        rendered = self.renderer.render(name)
+    def prepare(self, name: str, *, check: bool = True, run: str = "") -> Prepared:
+        """A job or sweep of the project, rendered and, unless told otherwise, checked.
+
+        Args:
+            name: A job or sweep.
+            check: Check it.
+            run: Render it with the output folder of this run.
+        """
+        rendered = self.renderer.render(name, run)
         document = spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, template=False)
         if not check:
-            return Prepared(rendered, document, [], self.verb("submit", name))
+            return Prepared(rendered, document, [], self)
         silenced = self.silences(name)
         found = checks.check(document, self.context(document), silenced)
         outside = {
@@ -187,7 +205,7 @@ class Workspace:
         submit = self.verb("submit", name)
         found = [_through_the_api(finding, submit) if finding.id == GCLOUD_REFUSES else finding for finding in found]
         found = [self._placed(finding, rendered, document) for finding in found]
-        return Prepared(rendered, document, found, submit)
+        return Prepared(rendered, document, found, self)
 
     def verb(self, verb: str, name: str) -> str:
         """The command line of another verb about job or sweep `name`, with the options that this project came from."""

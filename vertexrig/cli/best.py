@@ -17,15 +17,16 @@ from vertexrig.errors import UsageError
 @click.command("best")
 @click.argument("sweep")
 @options.file_option
+@options.local_option
 @options.format_option("text", "json", "args")
-def command(sweep: str, file: Path | None, format_: str) -> None:
+def command(sweep: str, file: Path | None, local: bool, format_: str) -> None:
     """Show the best trial of SWEEP; of several objectives, all that none beats.
 
     `--format args` prints the first one's parameters as arguments of the trainer.
     """
     from vertexrig.submit import trials
 
-    found = trials.best(remote.sweep(file, sweep).data)
+    found = trials.best(remote.sweep(file, sweep, local=local).data)
     if not found:
         raise UsageError(f"no trial of {sweep} succeeded with a value of every metric")
     if format_ == "args":

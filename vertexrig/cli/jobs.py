@@ -15,16 +15,25 @@ from vertexrig.spec.states import short
 
 @click.command("jobs")
 @options.file_option
+@options.local_option
 @click.option("--all", "all_", is_flag=True, help="Also jobs that vertexrig did not start.")
 @click.option("--live", is_flag=True, help="Only jobs that wait or run.")
 @click.option("--limit", type=options.Integer(1), default=20, show_default=True, help="Of each kind, at most.")
 @options.format_option("text", "json")
-def command(file: Path | None, all_: bool, live: bool, limit: int, format_: str) -> None:
-    """List jobs and sweeps, the newest first; not the jobs of a sweep's trials."""
+def command(file: Path | None, local: bool, all_: bool, live: bool, limit: int, format_: str) -> None:
+    """List jobs and sweeps on Vertex AI, or with --local the rehearsals of this machine, the newest first; not the jobs of
+    a sweep's trials.
+    """
     from vertexrig.cloud.vertex import CUSTOM, TUNING
     from vertexrig.spec.states import LIVE
     from vertexrig.submit.claims import LABEL
 
+    if local:
+        _rehearsals(file, live, limit, format_)
+        return
+    rehearsed = len(remote.history(file).all())
+    if rehearsed:
+        options.note(f"also rehearsed on this machine: {rehearsed}; `vertexrig jobs --local` lists them")
     vertex = remote.vertex(file)
     filters = [] if all_ else [f"labels.{LABEL}:*"]
     filters += ["(" + " OR ".join(f'state="{state}"' for state in LIVE) + ")"] if live else []
@@ -40,3 +49,11 @@ def command(file: Path | None, all_: bool, live: bool, limit: int, format_: str)
     rows = [(job.id, job.kind, job.display_name, short(job.state), job.data.get("createTime")) for job in found]  # fmt: skip
     headings = ("id", "kind", "name", "state", "created")
     result(format_, {"jobs": [dict(job.data) for job in found]}, lambda: table(headings, rows))
+
+
+def _rehearsals(file: Path | None, live: bool, limit: int, format_: str) -> None:
+    """List what was rehearsed; only files are read."""
+    found = [one for one in remote.history(file).all() if not live or not one.job.ended][:limit]
+    data = [{**one.job.data, "run": one.run or None, "metrics": dict(one.metrics)} for one in found]
+    rows = [(one.job.id, one.job.kind, one.name, short(one.job.state), one.created, one.run) for one in found]
+    result(format_, {"jobs": data}, lambda: table(("id", "kind", "name", "state", "created", "run"), rows))

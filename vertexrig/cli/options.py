@@ -54,6 +54,15 @@ templates_option = click.option(
 poll_option = click.option(
     "--poll", type=Seconds(0.05, 3600), default=5.0, show_default=True, help="Seconds between questions."
 )
+resume_option = click.option(
+    "--resume",
+    default="",
+    metavar="RUN",
+    help="Go on with an earlier run of NAME, such as 20261121-171500-ab12: write into its output folder.",
+)
+local_option = click.option(
+    "--local", is_flag=True, help="Look at the rehearsals of this machine only, without asking Vertex AI."
+)
 info_option = click.option("--info", is_flag=True, help="Show findings of severity info, too.")
 
 

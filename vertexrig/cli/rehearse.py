@@ -33,6 +33,7 @@ DIGITS = 4  # of a parameter or metric
 @options.templates_option
 @click.option("--trials", type=options.Integer(min=1), help="For a sweep: this many trials instead of max_trial_count.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For a sweep: what its search starts from.")
+@options.resume_option
 @options.format_option("text", "json")
 @click.option("--quiet", "-q", is_flag=True, help="Do not show what the replicas print.")
 def command(
@@ -42,13 +43,15 @@ def command(
     templates: Path | None,
     trials: int | None,
     seed: int,
+    resume: str,
     format_: str,
     quiet: bool,
 ) -> None:
     """Run job or sweep NAME on this machine from its rendered YAML, as Vertex AI would: the package installed into its
     own environment, every replica a process with the service's environment, gs:// mapped to .vertexrig/gs/.
 
-    What the replicas print goes to stderr, a summary to stdout; the exit code is 0 only if the job succeeded.
+    What the replicas print goes to stderr, a summary to stdout; the exit code is 0 only if the job succeeded. Each run has an
+    output folder of its own, and `vertexrig jobs --local` lists what was rehearsed.
     """
     from vertexrig.local.rehearsal import Watcher, rehearse
     from vertexrig.local.runner import Control
@@ -71,17 +74,22 @@ def command(
         trial=trial,
     )
     control = Control()
-    with _cancelling(control):
-        done = rehearse(workspace, name, watcher=watcher, control=control, trials=trials, seed=seed)
+    with _cancelling(control) as interrupted:
+        done = rehearse(workspace, name, watcher=watcher, control=control, trials=trials, seed=seed, resume=resume)
     result(format_, _plain(done), lambda: _text(done))
+    if done.trials:
+        options.note(f"these trials again: {steps.line('trials', name, '--local', *steps.named(file))}")
+    if interrupted and not done.succeeded:
+        raise KeyboardInterrupt
     if done.succeeded:
         _on_vertex(workspace, name, file, overrides)
         return
-    if done.traceback:
-        options.note(f"\n{done.failed_replica or name} ended with:\n{done.traceback}\n")
+    said = done.error.partition("\n")[2].removesuffix(f"Hint: {done.hint}").strip()
+    if said and quiet:  # otherwise it was shown as it came
+        options.note(f"\n{done.failed_replica or name} ended with:\n{said}\n")
     if done.hint:
         options.note(f"hint: {done.hint}")
-    raise JobFailedError(f"{name} failed: {done.error or done.state}")
+    raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
 
 
 def _on_vertex(workspace: Workspace, name: str, file: Path | None, overrides: Sequence[str]) -> None:
@@ -99,9 +107,9 @@ def _on_vertex(workspace: Workspace, name: str, file: Path | None, overrides: Se
 
 
 @contextmanager
-def _cancelling(control: Control) -> Iterator[None]:
-    """SIGINT and SIGTERM cancel the job and wait for its processes to end, then interrupt."""
-    interrupted = []
+def _cancelling(control: Control) -> Iterator[list[int]]:
+    """SIGINT and SIGTERM cancel the job, whose processes end before the block does; gives the signals that came."""
+    interrupted: list[int] = []
 
     def stop(number: int, _: object) -> None:
         interrupted.append(number)
@@ -109,19 +117,19 @@ def _cancelling(control: Control) -> Iterator[None]:
 
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
-        yield
+        yield interrupted
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
         control.close()
-    if interrupted:
-        raise KeyboardInterrupt
 
 
 def _plain(done: Rehearsal) -> dict[str, object]:
     return {
         "name": done.name,
         "state": done.state,
+        "run": done.run or None,
+        "traceback": done.traceback or None,
         "metrics": dict(done.metrics),
         "model": str(done.model) if done.model else None,
         "output": str(done.output) if done.output else None,
@@ -136,7 +144,8 @@ def _text(done: Rehearsal) -> str:
     from vertexrig.submit.trials import columns
 
     rows = [("state", short(done.state)), ("seconds", f"{done.seconds:.1f}")]
-    rows += [(name, f"{value:.4f}") for name, value in done.metrics.items()]
+    rows += [("run", done.run)] if done.run else []
+    rows += [(name, shown(value, DIGITS)) for name, value in done.metrics.items()]
     if done.model:
         rows.append(("model", str(done.model)))
     elif done.output:
@@ -146,7 +155,7 @@ def _text(done: Rehearsal) -> str:
     text = "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
     if done.trials:
         headings, cells = columns(done.trials)
-        text += "\n\n" + table(headings, [[shown(cell, DIGITS) for cell in row] for row in cells])
+        text += "\n\n" + table(headings, [[_first_line(shown(cell, DIGITS)) for cell in row] for row in cells])
     return text
 
 
@@ -156,4 +165,9 @@ def _trial(record: Mapping[str, Any]) -> str:
     )
     metrics = (record.get("finalMeasurement") or {}).get("metrics", ())
     result = ", ".join(f"{own['metricId']} {shown(own.get('value'), DIGITS)}" for own in metrics)
-    return f"trial {record.get('id')} {record.get('state')}: {result or record.get('infeasibleReason', '')} ({values})"
+    return f"trial {record.get('id')} {record.get('state')}: {result or _first_line(str(record.get('infeasibleReason', '')))} ({values})"
+
+
+def _first_line(text: str) -> str:
+    """The first line of an error; what follows is the replica's own output, which is shown elsewhere."""
+    return text.partition("\n")[0].rstrip()

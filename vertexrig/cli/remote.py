@@ -1,13 +1,33 @@
-"""What verbs about submitted jobs share."""
+"""Where verbs about started jobs look: Vertex AI, or the rehearsals of this machine."""
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from pathlib import Path
 
+from vertexrig.cli import options
 from vertexrig.cloud.vertex import TUNING, Job, Vertex
-from vertexrig.errors import JobFailedError, UsageError
+from vertexrig.errors import JobFailedError, ServiceError, UsageError
+from vertexrig.history import History, Record
 from vertexrig.project import config
 from vertexrig.spec import states
+
+STATE_FOLDER = ".vertexrig"
+
+
+@dataclass(frozen=True)
+class Found:
+    """A job that a person named.
+
+    Args:
+        job: The job.
+        console: Its page in the console, "" for a rehearsal.
+        record: The rehearsal, None for a job of Vertex AI.
+    """
+
+    job: Job
+    console: str = ""
+    record: Record | None = None
 
 
 def vertex(file: Path | None) -> Vertex:
@@ -16,9 +36,46 @@ def vertex(file: Path | None) -> Vertex:
     return Vertex(project.project, project.region)
 
 
-def sweep(file: Path | None, name: str) -> Job:
+def history(file: Path | None) -> History:
+    """The rehearsals of the project."""
+    return History(config.load(file).path(STATE_FOLDER))
+
+
+def find(file: Path | None, name: str, *, local: bool) -> Found:
+    """A job or sweep by name, number, or a rehearsal's run; which of the two it is goes to stderr when both could be meant.
+
+    With `local` only rehearsals count, and nothing but files is read. Otherwise a rehearsal's number or run means that
+    rehearsal; of a name, the newest counts, and where Vertex AI cannot be asked, the rehearsal.
+    """
+    record = history(file).find(name)
+    if local and record is None:
+        raise UsageError(
+            f"there is no rehearsal {name!r} of this project; `vertexrig jobs --local` lists what there is"
+        )
+    if record is not None and (local or name in (record.run, record.job.id, record.job.name)):
+        return Found(record.job, record=record)
+    service = vertex(file)
+    try:
+        job = service.lookup(name)
+    except UsageError as error:
+        return _rehearsal(record, "Vertex AI has no job of that name", error)
+    except ServiceError as error:
+        return _rehearsal(record, f"Vertex AI cannot be asked: {error}", error)
+    if record is not None and record.created > str(job.data.get("createTime", "")):
+        return _rehearsal(record, f"newer than job {job.id} on Vertex AI", UsageError(""))
+    return Found(job, service.console(job.name))
+
+
+def _rehearsal(record: Record | None, why: str, error: Exception) -> Found:
+    if record is None:
+        raise error
+    options.note(f"this is the rehearsal {record.run or record.job.id} on this machine ({why})")
+    return Found(record.job, record=record)
+
+
+def sweep(file: Path | None, name: str, *, local: bool) -> Job:
     """A sweep by name or number; UsageError if it is a custom job."""
-    found = vertex(file).lookup(name)
+    found = find(file, name, local=local).job
     if found.collection != TUNING:
         raise UsageError(f"{name} is a custom job; it has no trials")
     return found

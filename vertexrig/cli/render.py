@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
+from vertexrig import runs
 from vertexrig.cli import options, show, steps
 from vertexrig.cli.output import result, say
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import write_text
+
+if TYPE_CHECKING:
+    from vertexrig.checks.workspace import Prepared
 
 STDOUT = Path("-")
 
@@ -24,6 +28,13 @@ STDOUT = Path("-")
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), help="File; build/jobs/NAME.yaml by default, - for stdout."
 )
+@click.option(
+    "--run",
+    metavar="RUN",
+    default="",
+    help="Name of the run whose output folder the YAML gets, BUCKET/runs/NAME/RUN; `new` makes one up. By default it gets "
+    "BUCKET/runs/NAME, so that the file stays the same.",
+)
 @click.option("--check/--no-check", default=True, show_default=True, help="Check what was rendered.")
 @options.format_option("text", "json")
 def command(
@@ -33,18 +44,23 @@ def command(
     templates: Path | None,
     info: bool,
     output: Path | None,
+    run: str,
     check: bool,
     format_: str,
 ) -> None:
     """Write the YAML of job or sweep NAME, check it, and print the commands that upload its package and submit it.
 
-    Findings go to stderr. With one of severity error the YAML is still written, no command is printed, and the exit
-    code is 1.
+    gcloud creates each job from the file as it is: two jobs of one file share an output folder. `--run new` before each, or
+    `vertexrig submit`, gives every run its own. Findings go to stderr. With one of severity error the YAML is still
+    written, no command is printed, and the exit code is 1.
     """
     if output is not None and len(names) > 1:
         raise UsageError(f"--output takes one job; {len(names)} were named")
     workspace = options.workspace(file, overrides, names[0] if len(names) == 1 else None, templates)
-    prepared = [workspace.prepare(name, check=check) for name in names]
+    run = runs.new_run() if run == "new" else run
+    prepared = [workspace.prepare(name, check=check, run=run) for name in names]
+    for one in prepared if run else ():
+        runs.must_be_own(one.rendered.view, run)
     rows: list[dict[str, Any]] = []
     written = []
     for one in prepared:
@@ -57,6 +73,7 @@ def command(
         write_text(path, one.rendered.text)
         options.note(f"wrote {path}")
         rows[-1] |= {"path": str(path)}
+        options.note(f"output: {_output(one)}")
         if one.ok:
             written.append((one, path))
             rows[-1]["command"] = steps.on_vertex(workspace, written[-1:], file, overrides)[-1]
@@ -75,3 +92,11 @@ def command(
     failed = [one.rendered.view.name for one in prepared if not one.ok]
     if failed:
         raise FindingsError(f"{', '.join(failed)} would fail: see above")
+
+
+def _output(prepared: Prepared) -> str:
+    """Where a job that gcloud creates from the YAML writes."""
+    view, uri = prepared.rendered.view, prepared.document.output
+    if not uri:
+        return "none"
+    return uri if view.run or not view.own_runs else f"{uri} for every job from this file; --run new gives it its own"

@@ -13,19 +13,21 @@ from vertexrig.cli.output import result
 @click.command("report")
 @click.argument("job")
 @options.file_option
+@options.local_option
 @click.option("--output", "-o", type=click.Path(path_type=Path), help="File; stdout by default.")
 @options.format_option("markdown", "json")
-def command(job: str, file: Path | None, output: Path | None, format_: str) -> None:
-    """Write JOB (number, resource name, or display name) as a Markdown page: how it went, and a sweep's trials."""
+def command(job: str, file: Path | None, local: bool, output: Path | None, format_: str) -> None:
+    """Write JOB (number, resource name, display name, or a rehearsal's run) as a Markdown page: how it went, and a sweep's
+    trials.
+    """
     from vertexrig.cloud.vertex import TUNING
     from vertexrig.files import write_text
     from vertexrig.submit import report, trials
 
-    vertex = remote.vertex(file)
-    found = vertex.lookup(job)
-    text = report.page(found, vertex.console(found.name))
-    rows = trials.table(found.data) if found.collection == TUNING else []
-    data = {"job": dict(found.data), "console": vertex.console(found.name), "trials": rows}
+    found = remote.find(file, job, local=local)
+    text = report.page(found.job, found.console, found.record)
+    rows = trials.table(found.job.data) if found.job.collection == TUNING else []
+    data = {"job": dict(found.job.data), "console": found.console or None, "trials": rows}
     if output is not None:
         write_text(output, text)
         options.note(f"wrote {output}")

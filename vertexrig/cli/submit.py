@@ -5,12 +5,16 @@ from __future__ import annotations
 import json
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from vertexrig.cli import options, show, steps
 from vertexrig.cli.output import result
 from vertexrig.errors import FindingsError, UsageError
+
+if TYPE_CHECKING:
+    from vertexrig.checks.workspace import Prepared
 
 
 @click.command("submit")
@@ -20,6 +24,7 @@ from vertexrig.errors import FindingsError, UsageError
 @options.templates_option
 @options.info_option
 @click.option("--request-id", help="Submitting again with the same id finds the first job instead of making another.")
+@options.resume_option
 @click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
 @click.option("--no-budget", is_flag=True, help="Do not hold the run against the project file's budget.")
 @options.format_option("text", "json")
@@ -30,6 +35,7 @@ def command(
     templates: Path | None,
     info: bool,
     request_id: str | None,
+    resume: str,
     dry_run: bool,
     no_budget: bool,
     format_: str,
@@ -37,11 +43,13 @@ def command(
     """Render and check job or sweep NAME, upload its package, and create it on Vertex AI.
 
     With VERTEXRIG_AIPLATFORM and STORAGE_EMULATOR_HOST set, as `vertexrig local env` prints them, it goes to the local
-    Vertex instead. Findings and progress go to stderr; the job's resource name to stdout.
+    Vertex instead. Findings and progress go to stderr; the job's resource name to stdout. Each run writes into an output
+    folder of its own, BUCKET/runs/NAME/RUN; the same --request-id means the same run.
     """
     from vertexrig.cloud.storage import Storage
     from vertexrig.cloud.vertex import Vertex, job_body
     from vertexrig.project.model import Budget
+    from vertexrig.runs import new_run
     from vertexrig.submit import submission as submit
     from vertexrig.submit.claims import digest
 
@@ -56,19 +64,29 @@ def command(
         raise UsageError("the project file needs a `bucket`: claims and packages are kept there")
     vertex, storage = Vertex(project.project, project.region), Storage(project.bucket, location=project.region)
     submitter = submit.Submitter(workspace, vertex, storage, limits=Budget() if no_budget else None)
-    view, document = prepared.rendered.view, prepared.document
-    body = job_body(
-        document.kind, document.data, display_name=view.display_name, labels=view.labels, kms_key_name=view.kms_key_name
-    )
+    if resume:
+        submit.resumable(vertex, storage, prepared, resume)
+
+    def body(of: Prepared) -> dict[str, Any]:
+        view, document = of.rendered.view, of.document
+        return job_body(
+            document.kind, document.data,
+            display_name=view.display_name, labels=view.labels, kms_key_name=view.kms_key_name,
+        )  # fmt: skip
+
     if dry_run:
-        options.note(f"estimate: {submitter.dry_run(prepared).estimate['arithmetic']}")
-        result(format_, body, lambda: json.dumps(body, indent=2))
+        shown = prepared.in_run(resume or new_run())
+        options.note(f"estimate: {submitter.dry_run(shown).estimate['arithmetic']}")
+        result(format_, body(shown), lambda: json.dumps(body(shown), indent=2))
         return
     for uri in submit.upload_packages(workspace, [name], storage):
         options.note(f"package: {uri}")
     key = submit.request_key(request_id) if request_id else submit.fresh_key()
-    made = submitter.submit(prepared, key, digest(body))
+    made = submitter.submit(
+        prepared, key, digest({"body": body(prepared), "run": resume} if resume else body(prepared)), resume
+    )
     options.note(f"estimate: {made.estimate.get('arithmetic', '')}")
+    options.note(f"output: {made.output or 'none'}")
     options.note(f"console: {made.console}")
     if made.duplicate:
         options.note(f"{name} was submitted before with this request id; this is the first job")

@@ -14,12 +14,13 @@ from vertexrig.cli.tables import table
 @click.command("trials")
 @click.argument("sweep")
 @options.file_option
+@options.local_option
 @options.format_option("text", "json", "markdown")
-def command(sweep: str, file: Path | None, format_: str) -> None:
+def command(sweep: str, file: Path | None, local: bool, format_: str) -> None:
     """Show the trials of SWEEP (number, resource name, or display name), the best first."""
     from vertexrig.submit import report, trials
 
-    rows = trials.table(remote.sweep(file, sweep).data)
+    rows = trials.table(remote.sweep(file, sweep, local=local).data)
     if format_ == "markdown" or not rows:
         result(format_, {"trials": rows}, "\n".join(report.markdown(rows)))
     else:

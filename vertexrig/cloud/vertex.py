@@ -76,6 +76,12 @@ class Job:
         return labels if isinstance(labels, Mapping) else {}
 
     @property
+    def output(self) -> str:
+        """gs:// URI of its output folder, "" if it has none."""
+        spec = self.data.get("jobSpec") or self.data.get("trialJobSpec") or {}
+        return str((spec.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
+
+    @property
     def error(self) -> str:
         """The service's message about a failed job, "" if there is none."""
         error = self.data.get("error")

@@ -50,8 +50,10 @@ HINTS: tuple[tuple[str, str], ...] = (
         "there are fewer files than workers: shard by element instead of by file",
     ),
     (
-        r"No module named '?(?P<module>[\w.]+)",
-        "the image does not have that module: name its distribution in the trainer's requirements, or correct the import",
+        r"Name or service not known|[Nn]ame resolution|Failed to resolve|[Cc]ould not resolve host|getaddrinfo failed"
+        r"|nodename nor servname|No address associated with hostname",
+        "a host's name cannot be resolved: check its spelling and this machine's network; on Vertex AI a job in a VPC network "
+        "without a way out does not reach it either, so put what it needs into the bucket",
     ),
     (
         r"ResolutionImpossible|conflicting dependencies",
@@ -68,6 +70,47 @@ HINTS: tuple[tuple[str, str], ...] = (
 )
 
 
-def hint(text: str) -> str:
-    """What the end of a failed replica's output most likely means, "" if it is none of the well-known causes."""
-    return next((words for pattern, words in HINTS if re.search(pattern, text)), "")
+_MODULE = re.compile(r"No module named '?(?P<module>[\w.]+)")
+# framework of a prebuilt image -> its modules. Source: the page pre-built-containers, 2026-08-22
+_MODULES = {
+    "tf": ("tensorflow", "keras"), "pytorch": ("torch",), "sklearn": ("sklearn",), "xgboost": ("xgboost",),
+    "ray": ("ray",),
+}  # fmt: skip
+_HERE = "install it here, or name a Python that has it under `local: interpreters:` in the project file"
+
+
+def hint(text: str, image: str = "", *, docker: bool = False) -> str:
+    """What the end of a failed replica's output most likely means, "" if it is none of the well-known causes.
+
+    Args:
+        text: The end of its output.
+        image: URI of its image.
+        docker: It ran in that image; otherwise a Python of this machine stood in for it.
+    """
+    known = next((words for pattern, words in HINTS if re.search(pattern, text)), "")
+    module = _MODULE.search(text)
+    return known or (_missing(module["module"], image, docker) if module else "")
+
+
+def _missing(module: str, image: str, docker: bool) -> str:
+    """Where a module is missing: on this machine, or in the image too."""
+    from vertexrig.catalog import load
+
+    prebuilt, top = load().image(image), module.partition(".")[0]
+    has = (
+        ()
+        if prebuilt is None
+        else (*_MODULES.get(prebuilt.framework, ()), *(("hypertune",) if prebuilt.hypertune else ()))
+    )
+    if docker:
+        return f"the image does not have the module {module}: add its distribution to the image, or correct the import"
+    if top in has and prebuilt is not None:
+        return f"this machine does not have {top}, and the image {prebuilt.name} does: {_HERE}"
+    if prebuilt is None:
+        return (
+            f"this machine does not have the module {module}: if the image has it, {_HERE}; if not, add it to the image"
+        )
+    return (
+        f"the module {module} comes neither with the trainer's package nor with this machine's Python: name its "
+        f"distribution in the trainer's requirements, or correct the import; if {prebuilt.name} has it, {_HERE}"
+    )

@@ -2,23 +2,27 @@
 
 from __future__ import annotations
 
-import json
 import shutil
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vertexrig import package, spec
+from vertexrig import package, runs
 from vertexrig.checks.workspace import Prepared, Workspace
+from vertexrig.cloud.vertex import CUSTOM, TUNING
 from vertexrig.errors import FindingsError, UsageError
-from vertexrig.local.hints import hint
+from vertexrig.history import History, Record
+from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.inprocess import run_study
 from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.runner import Control, Line, LocalImage, RunOptions, run_job
+from vertexrig.local.runner import Control, JobResult, Line, LocalImage, RunOptions, new_job_id, run_job
+from vertexrig.local.runner.run import metric_file
+from vertexrig.local.study.metrics import last_values
 from vertexrig.project.config import STATE_FOLDER
 from vertexrig.spec.states import SUCCEEDED
+from vertexrig.submit.submission import RUN_LABEL
 from vertexrig.submit.trials import table
 
 
@@ -47,7 +51,8 @@ class Rehearsal:
         error: Why it failed, "" if it did not.
         seconds: Wall time.
         output: Folder on this machine that the output URI stands for, None without one.
-        metrics: The trainer's metrics by the name it reports them under, as its summary.json has them.
+        run: The run whose output folder that is, "" if all runs of the job share one.
+        metrics: The last value under each tag that a job's primary replica reported with cloudml-hypertune.
         failed_replica: The replica that failed the job, "" if none did.
         traceback: The end of its output.
         hint: What that usually means.
@@ -60,6 +65,7 @@ class Rehearsal:
     error: str
     seconds: float
     output: Path | None
+    run: str = ""
     metrics: Mapping[str, float] = field(default_factory=dict)
     failed_replica: str = ""
     traceback: str = ""
@@ -86,8 +92,9 @@ def rehearse(
     control: Control | None = None,
     trials: int | None = None,
     seed: int = 0,
+    resume: str = "",
 ) -> Rehearsal:
-    """Render job or sweep `name`, package its trainer, and run it to its end.
+    """Render job or sweep `name`, package its trainer, run it to its end, and leave a record in the project's history.
 
     Args:
         workspace: The project.
@@ -96,10 +103,11 @@ def rehearse(
         control: To cancel it from another thread.
         trials: For a sweep: this many trials instead of maxTrialCount.
         seed: For a sweep: what its search starts from.
+        resume: An earlier run whose output folder is used; a new one by default.
 
     Raises:
         FindingsError: The checks found an error.
-        UsageError: There is no such job, or `trials` was given for a job.
+        UsageError: There is no such job or run, or `trials` was given for a job.
     """
     prepared = workspace.prepare(name)
     if not prepared.ok:
@@ -107,83 +115,135 @@ def rehearse(
     if trials is not None and prepared.document.study is None:
         raise UsageError(f"{name} is a job, which has no trials; leave --trials out")
     root = workspace.loaded.path(STATE_FOLDER)
+    if resume:
+        _must_be_there(prepared, root, resume)
+    prepared = prepared.in_run(resume or runs.new_run())
     place_packages(workspace, prepared, root)
-    watcher = watcher or Watcher()
-    if prepared.document.study is None:
-        return _job(workspace, prepared, root, watcher, control)
-    return _sweep(workspace, prepared, root, watcher, control, trials, seed)
+    stage = _Stage(workspace, prepared, root, watcher or Watcher(), control)
+    return stage.job() if prepared.document.study is None else stage.sweep(trials, seed)
 
 
-def _job(workspace: Workspace, prepared: Prepared, root: Path, watcher: Watcher, control: Control | None) -> Rehearsal:
-    document = prepared.document
-    output = _output(document, root)
-    result = run_job(
-        document.job,
-        root=root,
-        on_line=lambda line: watcher.line("", line),
-        on_state=watcher.state,
-        control=control,
-        options=run_options(workspace, prepared),
-    )
-    message = result.error.message if result.error else ""
-    return Rehearsal(
-        name=prepared.rendered.view.name,
-        state=result.state,
-        error=message,
-        seconds=result.wall_seconds,
-        output=output,
-        metrics=_metrics(workspace, document, output) if result.succeeded else {},
-        failed_replica=result.failed_replica,
-        traceback=result.traceback,
-        hint="" if result.succeeded else hint(f"{result.traceback}\n{message}"),
-        stand_ins=result.stand_ins,
-    )
+def _must_be_there(prepared: Prepared, root: Path, run: str) -> None:
+    """Refuse to resume a run that was not rehearsed here."""
+    view = prepared.rendered.view
+    runs.must_be_resumable(view, run)
+    folder = _local(prepared.document.output, root)
+    known = [path.name for path in folder.iterdir() if path.is_dir()] if folder and folder.is_dir() else []
+    if run not in known:
+        raise runs.no_such_run(view.name, run, known)
 
 
-def _sweep(
-    workspace: Workspace,
-    prepared: Prepared,
-    root: Path,
-    watcher: Watcher,
-    control: Control | None,
-    trials: int | None,
-    seed: int,
-) -> Rehearsal:
-    document = prepared.document
-    data = {**document.data, "displayName": prepared.rendered.view.display_name}
-    if trials is not None:
-        data["maxTrialCount"] = trials
-        data["parallelTrialCount"] = min(trials, int(data.get("parallelTrialCount", 1)))
-    tails: dict[str, list[str]] = {}
-    stand_ins: dict[str, None] = {}
+@dataclass(frozen=True)
+class _Stage:
+    """One rehearsal: what runs, where, and who is told."""
 
-    def line(job: str, one: Line) -> None:
-        if one.text.startswith("Stand-in"):
-            stand_ins[one.text] = None
-        tail = tails.setdefault(job, [])
-        tail.append(one.text)
-        del tail[:-50]
-        watcher.line(job.rpartition("/")[2], one)
+    workspace: Workspace
+    prepared: Prepared
+    root: Path
+    watcher: Watcher
+    control: Control | None
 
-    settings = Settings(root=root, run=run_options(workspace, prepared), seed=seed)
-    if workspace.loaded.project.local.slots:
-        settings = replace(settings, slots=workspace.loaded.project.local.slots)
-    begun = time.monotonic()
-    job = run_study(data, settings=settings, on_line=line, on_trial=watcher.trial, control=control)
-    message = (job.get("error") or {}).get("message", "")
-    last_words = "\n".join(text for tail in tails.values() for text in tail)
-    failed = job["state"] != SUCCEEDED
-    return Rehearsal(
-        name=prepared.rendered.view.name,
-        state=job["state"],
-        error=message,
-        seconds=time.monotonic() - begun,
-        output=_output(document, root),
-        hint=hint(last_words) if failed else "",
-        traceback=last_words if failed else "",
-        stand_ins=tuple(stand_ins),
-        trials=tuple(table(job)),
-    )
+    @property
+    def output(self) -> Path | None:
+        return _local(self.prepared.document.output, self.root)
+
+    def record(self, resource: Mapping[str, Any], **more: Any) -> Record:
+        """What the history keeps."""
+        view = self.prepared.rendered.view
+        return Record(view.name, resource, view.run, str(self.output or ""), **more)
+
+    def resource(self, collection: str, number: str, fields: Mapping[str, Any]) -> dict[str, Any]:
+        """The resource of a job that begins, as the API would show it."""
+        options, view = run_options(self.workspace, self.prepared), self.prepared.rendered.view
+        parent = resources.parent_name(options.project, options.region)
+        shown = {"displayName": view.display_name, "labels": {**view.labels, RUN_LABEL: view.name}, **fields}
+        return resources.new_body(f"{parent}/{collection}/{number}", "JOB_STATE_PENDING", shown)
+
+    def job(self) -> Rehearsal:
+        document, number = self.prepared.document, new_job_id()
+        body = self.resource(CUSTOM, number, {"jobSpec": resources.rest_form("CustomJobSpec", document.job)})
+        history = History(self.root)
+
+        def moved(state: str) -> None:
+            resources.move(body, state, running="JOB_STATE_RUNNING", ended=False)
+            history.save(self.record(body))
+            self.watcher.state(state)
+
+        with history.running(self.record(body)):
+            result = run_job(
+                document.job, root=self.root, on_line=lambda line: self.watcher.line("", line), on_state=moved,
+                control=self.control, options=replace(run_options(self.workspace, self.prepared), job_id=number),
+            )  # fmt: skip
+            error = asdict(result.error) if result.error else None
+            resources.move(body, result.state, running="JOB_STATE_RUNNING", ended=True, error=error)
+            metrics = last_values(metric_file(self.root.absolute(), number))
+            history.save(self.record(body, metrics=metrics, stand_ins=result.stand_ins))
+        return Rehearsal(
+            name=self.prepared.rendered.view.name,
+            state=result.state,
+            error=result.error.message if result.error else "",
+            seconds=result.wall_seconds,
+            output=self.output,
+            run=self.prepared.rendered.view.run,
+            metrics=metrics,
+            failed_replica=result.failed_replica,
+            traceback=result.traceback,
+            hint=result.hint,
+            stand_ins=result.stand_ins,
+        )
+
+    def sweep(self, trials: int | None, seed: int) -> Rehearsal:
+        data = self._sweep_data(trials)
+        ended: dict[str, JobResult] = {}
+        records: dict[str, Mapping[str, Any]] = {}
+        history = History(self.root)
+        shown = resources.rest_form("HyperparameterTuningJob", data)
+        body = self.resource(TUNING, new_job_id(), shown)
+        body["state"] = "JOB_STATE_RUNNING"
+
+        def trial(record: Mapping[str, Any]) -> None:
+            records[str(record["id"])] = {key: value for key, value in record.items() if key != "failed"}
+            history.save(self.record({**body, "trials": list(records.values())}))
+            self.watcher.trial(record)
+
+        begun = time.monotonic()
+        with history.running(self.record(body)):
+            job = run_study(
+                data, settings=self._settings(seed), control=self.control, on_trial=trial,
+                on_line=lambda name, one: self.watcher.line(name.rpartition("/")[2], one),
+                on_result=lambda name, result: ended.update({name: result}),
+            )  # fmt: skip
+            job = {**job, "name": body["name"], "labels": body["labels"]}
+            said = ["the local study engine for Vertex AI's search: its trials have other values"]
+            stand_ins = tuple(dict.fromkeys(said + [one for result in ended.values() for one in result.stand_ins]))
+            history.save(self.record(job, stand_ins=stand_ins))
+        failed = next((one for one in reversed(ended.values()) if one.state == "JOB_STATE_FAILED"), None)
+        failed = failed if job["state"] == "JOB_STATE_FAILED" else None
+        return Rehearsal(
+            name=self.prepared.rendered.view.name,
+            state=job["state"],
+            error=(job.get("error") or {}).get("message", ""),
+            seconds=time.monotonic() - begun,
+            output=self.output,
+            run=self.prepared.rendered.view.run,
+            failed_replica=failed.failed_replica if failed else "",
+            hint=failed.hint if failed else "",
+            traceback=failed.traceback if failed else "",
+            stand_ins=stand_ins,
+            trials=tuple(table(job)),
+        )
+
+    def _sweep_data(self, trials: int | None) -> dict[str, Any]:
+        data = {**self.prepared.document.data, "displayName": self.prepared.rendered.view.display_name}
+        if trials is not None:
+            data["maxTrialCount"] = trials
+            data["parallelTrialCount"] = min(trials, int(data.get("parallelTrialCount", 1)))
+        return data
+
+    def _settings(self, seed: int) -> Settings:
+        settings = Settings(root=self.root, run=run_options(self.workspace, self.prepared), seed=seed)
+        slots = self.workspace.loaded.project.local.slots
+        return replace(settings, slots=slots) if slots else settings
 
 
 def place_packages(workspace: Workspace, prepared: Prepared, root: Path) -> list[Path]:
@@ -222,18 +282,6 @@ def run_options(workspace: Workspace, prepared: Prepared) -> RunOptions:
     )
 
 
-def _output(document: spec.Document, root: Path) -> Path | None:
-    uri = (document.job.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")
+def _local(uri: str, root: Path) -> Path | None:
+    """The folder on this machine that an output URI stands for."""
     return root / "gs" / uri.removeprefix("gs://").rstrip("/") if uri.startswith("gs://") else None
-
-
-def _metrics(workspace: Workspace, document: spec.Document, output: Path | None) -> dict[str, float]:
-    """The metrics that the trainer reports, as the summary.json beside its model has them."""
-    try:
-        text = (output / "model" / "summary.json").read_text(encoding="utf-8") if output else ""
-        summary = json.loads(text)
-    except (OSError, ValueError):
-        return {}
-    trainer = workspace.context(document).trainer
-    names = trainer.metric_ids if trainer is not None and isinstance(summary, dict) else ()
-    return {name: summary[name] for name in sorted(names) if isinstance(summary.get(name), (int, float))}

@@ -23,12 +23,16 @@ from typing import IO, Any
 
 from vertexrig import __version__, extras
 from vertexrig.errors import ServiceError, UsageError
+from vertexrig.files import write_text
 from vertexrig.local.jobs.settings import Fault, Settings
 from vertexrig.local.runner import LocalImage, RunOptions
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 8642
 DEFAULT_ROOT = Path(".vertexrig")
+BOTO = "boto.cfg"
+BOTO_TEXT = "[GSUtil]\nuse_gcloud_storage = True\n"
+"""Has gsutil hand its work to `gcloud storage`, which finds the server: gsutil's own JSON client speaks https only."""
 AIPLATFORM, LOGGING, SCHEDULER, ADMIN = "/vertex", "/logging", "/scheduler", "/local"
 
 
@@ -72,10 +76,19 @@ def env(running: Running, *, project: str = "local-project", region: str = "us-c
         "CLOUDSDK_CORE_PROJECT": project,
         "CLOUDSDK_AI_REGION": region,
         "GOOGLE_CLOUD_PROJECT": project,
+        "BOTO_CONFIG": str(running.root / BOTO),
         "STORAGE_EMULATOR_HOST": url,
         "VERTEXRIG_LOCAL": url,
         "VERTEXRIG_AIPLATFORM": f"{url}{AIPLATFORM}",
     }
+
+
+def _job_env(here: Running, run: RunOptions) -> dict[str, str]:
+    """Variables by which the storage clients in a job find the server; gcloud's login stays on with `credentials`."""
+    names = ["BOTO_CONFIG", "STORAGE_EMULATOR_HOST", "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"]
+    names += [] if run.credentials else ["CLOUDSDK_AUTH_DISABLE_CREDENTIALS"]
+    variables = env(here)
+    return {name: variables[name] for name in names}
 
 
 class Local:
@@ -151,7 +164,7 @@ def running(settings: Settings, port: int = 0, *, on_stop: Any = None) -> Iterat
     root.mkdir(parents=True, exist_ok=True)
     with _only_one(root) as lock, _bound(port) as listener:
         here = Running(root, listener.getsockname()[1], os.getpid())
-        run = replace(settings.run, extra_env={"STORAGE_EMULATOR_HOST": here.url, **settings.run.extra_env})
+        run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
         about = {"version": __version__, "pid": here.pid, "root": str(root), "url": here.url}
         local = Local(replace(settings, root=root, run=run), about)
         server = uvicorn.Server(
@@ -159,6 +172,7 @@ def running(settings: Settings, port: int = 0, *, on_stop: Any = None) -> Iterat
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server", daemon=True)
         try:
+            write_text(root / BOTO, BOTO_TEXT)
             local.start()
             thread.start()
             while not server.started and thread.is_alive():

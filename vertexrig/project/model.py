@@ -149,7 +149,7 @@ class Job(Machine):
     psc_interface_config: PscInterfaceConfig | None = option("Private Service Connect interface.", None)
     service_account: str | None = option("Identity of the replicas; the project's by default.", None)
     base_output_directory: str | None = option(
-        "Where AIP_MODEL_DIR and its like point; BUCKET/runs/NAME by default.", None
+        "Where AIP_MODEL_DIR and its like point, for every run; by default each run has BUCKET/runs/NAME/RUN.", None
     )
     tensorboard: str | None = option("TensorBoard to upload to: projects/P/locations/R/tensorboards/ID.", None)
     enable_web_access: bool | None = option("Allow a shell into the replicas.", None)
@@ -331,7 +331,7 @@ class Sweep(_Value):
     labels: Mapping[str, str] = option("Labels of this sweep, added to the project's and the job's.", factory=dict)
     kms_key_name: str | None = option("Cloud KMS key; the job's by default.", None)
     base_output_directory: str | None = option(
-        "BUCKET/runs/NAME by default; each trial gets a folder of its own.", None
+        "By default each run has BUCKET/runs/NAME/RUN; each trial gets a folder of its own below it.", None
     )
     silence: Mapping[str, str] = option("Findings to leave out for this sweep: id and the reason why.", factory=dict)
     spec: Mapping[str, Any] = option(

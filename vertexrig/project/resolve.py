@@ -12,7 +12,7 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vertexrig import spec
+from vertexrig import runs, spec
 from vertexrig.catalog import Catalog
 from vertexrig.errors import did_you_mean
 from vertexrig.project import model
@@ -74,6 +74,8 @@ class View:
         pools: Pools by role; a role the project file does not name is None.
         sweep: The sweep, None for a job.
         study: The sweep's study, None for a job and for a sweep whose template makes it.
+        run: The run whose output folder the job has, "" if none was given.
+        own_runs: Each run has an output folder of its own; False with a `base_output_directory` in the project file.
     """
 
     name: str
@@ -85,6 +87,8 @@ class View:
     kms_key_name: str | None
     sweep: model.Sweep | None = None
     study: model.Study | None = None
+    run: str = ""
+    own_runs: bool = False
 
     @property
     def kind(self) -> spec.Kind:
@@ -94,7 +98,7 @@ class View:
 PackageUri = Callable[[str | None], str]
 
 
-def resolve(loaded: Loaded, name: str, catalog: Catalog, package_uri: PackageUri) -> View:
+def resolve(loaded: Loaded, name: str, catalog: Catalog, package_uri: PackageUri, run: str = "") -> View:
     """The view of a job or sweep.
 
     Args:
@@ -102,6 +106,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, package_uri: PackageUri
         name: A job or sweep of it.
         catalog: For images and their hosts.
         package_uri: Gives the URI of the trainer's package for a TensorFlow version such as "2.17" (None if unknown).
+        run: The run whose output folder is meant; a `base_output_directory` in the project file serves every run.
 
     Raises:
         UsageError: There is no such job or sweep.
@@ -115,8 +120,9 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, package_uri: PackageUri
     if sweep is not None:
         job = replace(job, args=_sweep_args(loaded, name, sweep, job))
     output = (sweep.base_output_directory if sweep else None) or job.base_output_directory
-    if output is None and project.bucket:
-        output = f"{project.bucket.rstrip('/')}/runs/{name}"
+    own_runs = output is None and bool(project.bucket)
+    if own_runs:
+        output = runs.folder(project.bucket or "", name, run)
     job = replace(job, base_output_directory=output, service_account=job.service_account or project.service_account)
     resolver = _Resolver(loaded, job_name, job, catalog, package_uri)
     labels = {**project.labels, **job.labels, **(sweep.labels if sweep else {})}
@@ -130,6 +136,8 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, package_uri: PackageUri
         kms_key_name=(sweep.kms_key_name if sweep else None) or job.kms_key_name,
         sweep=sweep,
         study=_study(sweep.study) if sweep and sweep.study else None,
+        run=run if own_runs else "",
+        own_runs=own_runs,
     )
 
 

@@ -119,15 +119,15 @@ class Renderer:
         files = {file.name for folder in self.folders for file in Path(folder).glob(f"*{SUFFIX}")}
         return sorted(name for name in (file.removesuffix(SUFFIX) for file in files) if name not in _SHARED)
 
-    def render(self, name: str) -> Rendered:
-        """The YAML of a job or sweep.
+    def render(self, name: str, run: str = "") -> Rendered:
+        """The YAML of a job or sweep, with the output folder of a run if one is given.
 
         Raises:
             UsageError: There is no such job or sweep.
             ConfigError: The project file asks for what cannot be.
             TemplateError: The template is wrong.
         """
-        view = resolve.resolve(self.loaded, name, self.catalog, self.package_uri)
+        view = resolve.resolve(self.loaded, name, self.catalog, self.package_uri, run)
         group = "jobs" if view.sweep is None else "sweeps"
         self._check_topology(view.topology, (group, name))
         if view.sweep is not None:

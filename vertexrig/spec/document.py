@@ -145,6 +145,11 @@ class Document:
         return "" if self.kind == "CustomJobSpec" else "trialJobSpec."
 
     @property
+    def output(self) -> str:
+        """gs:// URI of the output folder, without a slash at its end; "" if the job has none."""
+        return str((self.job.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
+
+    @property
     def study(self) -> dict[str, Any] | None:
         return None if self.kind == "CustomJobSpec" else self.data.get("studySpec", {})
 

@@ -20,6 +20,7 @@ from vertexrig.cloud.rest import ANSWER_S, CONNECT_S, READ_S
 from vertexrig.cloud.storage import Storage, as_json
 from vertexrig.cloud.vertex import Job
 from vertexrig.errors import VertexrigError
+from vertexrig.runs import new_run
 
 LABEL = "vertexrig_claim"
 FOLDER = "vertexrig/claims"
@@ -74,6 +75,7 @@ class Claim:
         kind: The key's kind.
         state: `claimed`, or `created` once the job is known.
         job: What is recorded about the job.
+        output: The run whose output folder the job gets; it stays when another delivery takes the claim over.
         generation: The object's generation.
     """
 
@@ -84,6 +86,7 @@ class Claim:
     kind: str
     state: str = "claimed"
     job: Mapping[str, Any] = field(default_factory=dict)
+    output: str = ""
     generation: int = 0
 
     def to_bytes(self) -> bytes:
@@ -157,7 +160,13 @@ class Claims:
         self.wait_s = WAIT_S if wait_s is None else wait_s
 
     def take(
-        self, key: Key, body: str, run: str, find: Find, record: Callable[[Job], Mapping[str, Any]]
+        self,
+        key: Key,
+        body: str,
+        run: str,
+        find: Find,
+        record: Callable[[Job], Mapping[str, Any]],
+        output: str = "",
     ) -> Taken | Existing:
         """Claim a request, or find out what became of it.
 
@@ -167,6 +176,7 @@ class Claims:
             run: The job or sweep asked for.
             find: Looks for the job with a claim id.
             record: What to record about a job found so.
+            output: The run whose output folder a new job gets; a new one by default.
 
         Raises:
             OtherBodyError: The key belongs to a request with another body.
@@ -174,7 +184,7 @@ class Claims:
             RestError: Cloud Storage or Vertex AI failed.
         """
         until, pause = time.monotonic() + self.wait_s, 0.05
-        mine = Claim(_new_id(key), uuid.uuid4().hex, body, run, key.kind)
+        mine = Claim(_new_id(key), uuid.uuid4().hex, body, run, key.kind, output=output or new_run())
         found: tuple[Claim, float] | None = None
         while True:
             if found is None:  # nobody's, or released in between
@@ -259,7 +269,8 @@ class Claims:
             # not ours: leave it, a person has to look
             raise VertexrigError(f"{self.storage.uri(key.path)} is no claim; delete it if nothing else needs it")
         texts = {name: str(value) for name, value in known.items()}
-        return Claim(**texts, job=data["job"], generation=stored.generation), stored.age_s
+        output = str(data.get("output") or "")  # claims of before 2026-11-21 have none
+        return Claim(**texts, job=data["job"], output=output, generation=stored.generation), stored.age_s
 
 
 def digest(value: Any) -> str:

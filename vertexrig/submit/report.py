@@ -8,6 +8,7 @@ from typing import Any
 
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import TUNING, Job, Vertex
+from vertexrig.history import Record
 from vertexrig.spec.states import short
 from vertexrig.submit import trials
 from vertexrig.text import clean, shown
@@ -82,14 +83,26 @@ def line(job: Job) -> str:
     return f"{short(job.state)}{f'  ({more})' if more else ''}"
 
 
-def page(job: Job, console: str) -> str:
-    """A job as a Markdown page: how it went, and for a sweep its best trials and a table of all."""
-    rows = [("name", f"`{job.name}`"), ("state", short(job.state)), ("console", console)]
+def page(job: Job, console: str, record: Record | None = None) -> str:
+    """A job as a Markdown page: how it went, and for a sweep its best trials and a table of all.
+
+    Args:
+        job: The job.
+        console: Its page in the console, "" for a rehearsal.
+        record: The rehearsal, if it is one.
+    """
+    rows = [("name", f"`{job.name}`"), ("state", short(job.state))]
+    rows += [("console", console)] if console else []
+    rows += [("output", f"`{job.output}`")] if job.output else []
     rows += [(key, str(job.data[field])) for key, field in _TIMES.items() if job.data.get(field)]
     rows += (
         [("labels", ", ".join(f"`{key}={value}`" for key, value in sorted(job.labels.items())))] if job.labels else []
     )
     lines = [f"# {job.display_name}", "", *(f"- {name}: {value}" for name, value in rows)]
+    if record is not None:
+        lines.insert(1, f"\nA rehearsal on this machine{f', run {record.run}' if record.run else ''}.")
+        lines += [f"- {name}: {shown(value)}" for name, value in record.metrics.items()]
+        lines += [f"- stand-in: {sentence}" for sentence in record.stand_ins]
     if job.error:
         lines += ["", "```", job.error.strip(), "```"]
     if job.collection == TUNING:

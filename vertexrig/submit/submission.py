@@ -9,7 +9,7 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from vertexrig import times
+from vertexrig import runs, times
 from vertexrig.catalog import Catalog
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
@@ -71,6 +71,7 @@ class Submitted:
         estimate: See `estimate_data`.
         packages: URIs of the trainer's packages.
         claim: The claim's id.
+        output: gs:// URI of its output folder, "" without one.
         duplicate: It had been made before.
     """
 
@@ -83,6 +84,7 @@ class Submitted:
     estimate: Mapping[str, Any]
     packages: tuple[str, ...]
     claim: str
+    output: str = ""
     duplicate: bool = False
 
 
@@ -190,6 +192,9 @@ class Submitter:
     def dry_run(self, prepared: Prepared) -> Submitted:
         """What `submit` would make, without making it.
 
+        Args:
+            prepared: The rendered request, with a run's output folder (`Prepared.in_run`) if that is to be shown.
+
         Raises:
             FindingsError: The checks found an error.
             OverBudgetError: It is over a limit for one run.
@@ -197,13 +202,15 @@ class Submitter:
         _must_be_ok(prepared)
         return self._submitted(prepared, self.estimate(prepared), None, "", {})
 
-    def submit(self, prepared: Prepared, key: Key, body: str) -> Submitted:
+    def submit(self, prepared: Prepared, key: Key, body: str, run: str = "") -> Submitted:
         """Make the job of a request, or find the one that was made for it.
 
         Args:
             prepared: The rendered request.
             key: What the request is told by.
             body: Digest of what is asked for.
+            run: An earlier run that is resumed: its output folder is used. Otherwise the job gets a new one, the same
+                however often the request is delivered.
 
         Raises:
             FindingsError: The checks found an error.
@@ -223,10 +230,11 @@ class Submitter:
         def record(job: Job) -> Mapping[str, Any]:
             return asdict(self._submitted(prepared, price, job, job.labels.get(LABEL, ""), job.labels))
 
-        outcome = self.claims.take(key, body, prepared.rendered.view.name, find, record)
+        outcome = self.claims.take(key, body, prepared.rendered.view.name, find, record, run)
         if isinstance(outcome, Existing):
             return self._existing(outcome)
-        return self._make(prepared, price, key, outcome, collection)
+        in_run = prepared.in_run(outcome.claim.output) if outcome.claim.output else prepared
+        return self._make(in_run, price, key, outcome, collection)
 
     def _make(self, prepared: Prepared, price: Estimate, key: Key, taken: Taken, collection: str) -> Submitted:
         claim = taken.claim
@@ -291,7 +299,8 @@ class Submitter:
                 job = self.vertex.get(str(record.get("name", "")))
             except RestError:
                 job = None  # the record says enough
-        text = {name: str(record.get(name, "")) for name in ("run", "name", "kind", "state", "console", "claim")}
+        names = ("run", "name", "kind", "state", "console", "claim", "output")
+        text = {name: str(record.get(name, "")) for name in names}
         if job is not None:
             text["state"] = job.state
         return Submitted(
@@ -318,6 +327,7 @@ class Submitter:
             estimate=estimate_data(price),
             packages=tuple(packages),
             claim=claim,
+            output=job.output if job else prepared.document.output,
         )
 
 
@@ -331,6 +341,25 @@ def estimate_data(price: Estimate) -> dict[str, Any]:
         "trials": price.trials,
         "arithmetic": budget.arithmetic(price),
     }
+
+
+def resumable(vertex: Vertex, storage: Storage, prepared: Prepared, run: str) -> None:
+    """Refuse to resume a run that cannot be.
+
+    Raises:
+        UsageError: The job's runs share one folder, there is no such run, or a job still writes into its folder.
+    """
+    runs.must_be_resumable(prepared.rendered.view, run)
+    name = prepared.rendered.view.name
+    uri = runs.folder(storage.uri(""), name, run)
+    collection = COLLECTIONS[prepared.document.kind]
+    known = [job for job in vertex.list(collection, filter=f"labels.{RUN_LABEL}={name}", limit=50) if job.output]
+    live = next((job for job in known if job.output == uri and not job.ended), None)
+    if live is not None:
+        raise UsageError(f"job {live.id} still writes into {uri}; wait for its end, or `vertexrig cancel {live.id}`")
+    written = any(job.output == uri for job in known) or next(storage.list(f"{runs.FOLDER}/{name}/{run}/"), None)
+    if not written:
+        raise runs.no_such_run(name, run, (runs.run_of(job.output) for job in known))
 
 
 def fresh_key() -> Key:

@@ -29,6 +29,7 @@ from vertexrig.cloud.vertex import Job, Vertex, job_body
 from vertexrig.errors import ConfigError, TemplateError, UsageError, VertexrigError
 from vertexrig.finding import Severity
 from vertexrig.project import config, overrides
+from vertexrig.runs import new_run
 from vertexrig.spec import descriptors
 from vertexrig.submit.budget import OverBudgetError
 from vertexrig.submit.claims import LABEL, Claims, InProgressError, Key, OtherBodyError
@@ -229,6 +230,7 @@ class Trigger:
         )
 
     def _dry_run(self, prepared: Prepared) -> Reply:
+        prepared = prepared.in_run(new_run())
         view, document = prepared.rendered.view, prepared.document
         would = self.submitter.dry_run(prepared)
         body = job_body(

@@ -194,7 +194,7 @@ _SUBMITTED = _object(
     "run name kind state console labels estimate duplicate",
     run=_STRING, name=_STRING, kind={"type": "string", "enum": ["CustomJob", "HyperparameterTuningJob"]}, state=_STRING,
     console=_STRING, labels=_STRINGS, estimate=_object("usd_at_most arithmetic", usd_at_most={"type": "number"}, arithmetic=_STRING),
-    packages={"type": "array", "items": _STRING}, claim=_STRING, duplicate={"type": "boolean"}, dry_run={"type": "boolean"},
+    packages={"type": "array", "items": _STRING}, claim=_STRING, output=_STRING, duplicate={"type": "boolean"}, dry_run={"type": "boolean"},
     request=_ANY,
 )  # fmt: skip
 _JOB = _object("name kind run state ended", name=_STRING, kind=_STRING, run=_STRING, state=_STRING, ended={"type": "boolean"}, error=_STRING)  # fmt: skip

@@ -13,7 +13,7 @@ from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.jobs.store import Store
 from vertexrig.local.jobs.studies import Studies
-from vertexrig.local.runner import Control, Line, new_job_id
+from vertexrig.local.runner import Control, JobResult, Line, new_job_id
 
 _LOOK_EVERY = 0.1
 
@@ -35,6 +35,7 @@ def run_study(
     settings: Settings,
     on_line: Callable[[str, Line], None] | None = None,
     on_trial: Callable[[Json], None] | None = None,
+    on_result: Callable[[str, JobResult], None] | None = None,
     control: Control | None = None,
 ) -> Json:
     """Run a HyperparameterTuningJob to its end.
@@ -44,6 +45,7 @@ def run_study(
         settings: Folder, slots, seed, how trials run.
         on_line: Called with the resource name of a trial's job and a line of its output, from several threads.
         on_trial: Called with a trial's record at each change, from the study's thread.
+        on_result: Called with the resource name of a trial's job and how it ended, from several threads.
         control: Cancels the study from another thread.
 
     Returns:
@@ -56,7 +58,7 @@ def run_study(
     root = settings.root.absolute()
     place = root / "rehearsals" / key  # apart from a server's store, which would take these jobs for its own
     store = Store(place)
-    jobs = Jobs(replace(settings, root=root), store, _Teller(on_line))
+    jobs = Jobs(replace(settings, root=root), store, _Teller(on_line), on_result)
     studies = Studies(jobs, on_trial)
     parent = resources.parent_name(settings.run.project, settings.run.region)
     own = control or Control()

@@ -17,7 +17,7 @@ from vertexrig.local.jobs.queue import Queue
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, Json
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.jobs.store import Store, Stored
-from vertexrig.local.runner import Control, JobError, Line, run_job
+from vertexrig.local.runner import Control, JobError, JobResult, Line, run_job
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.lines import SERVICE
 from vertexrig.local.runner.run import job_folder
@@ -39,10 +39,13 @@ class Jobs:
         settings: See `Settings`.
         store: Where jobs are kept.
         sink: Takes their output.
+        on_result: Called with the name of a job that has run to its end and how it went, in the job's thread.
     """
 
-    def __init__(self, settings: Settings, store: Store, sink: Sink) -> None:
-        self.settings, self.store, self.sink = settings, store, sink
+    def __init__(
+        self, settings: Settings, store: Store, sink: Sink, on_result: Callable[[str, JobResult], None] | None = None
+    ) -> None:
+        self.settings, self.store, self.sink, self.on_result = settings, store, sink, on_result
         self.queue = Queue(settings.slots, self._run)
         self._controls: dict[str, Control] = {}
         self._lock = threading.Lock()
@@ -216,6 +219,8 @@ class Jobs:
                 on_state=lambda state: self._to(name, state), on_pause=batch.flush,
             )  # fmt: skip
         if result.state != "SUSPENDED":
+            if self.on_result is not None:
+                self.on_result(name, result)
             self._end(name, result.state, result.error)
 
     def _to(self, name: str, state: str) -> None:

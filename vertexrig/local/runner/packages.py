@@ -19,7 +19,7 @@ import tarfile
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
@@ -36,7 +36,10 @@ _PROBE = (
     # since 70.1 setuptools makes wheels itself
     "own = [f for f in (tools.submodule_search_locations if tools else ()) if os.path.exists(f + '/command/bdist_wheel.py')]; "
     "print(json.dumps({'paths': paths, 'pip': find('pip') is not None, "
-    "'setuptools': bool(tools and (own or find('wheel'))), 'python': sys.executable}))"
+    "'setuptools': bool(tools and (own or find('wheel'))), 'python': sys.executable, "
+    "'version': '.'.join(map(str, sys.version_info[:3])), "
+    "'installed': {d.metadata['Name'].lower(): d.version for d in __import__('importlib.metadata').metadata.distributions() "
+    "if (d.metadata['Name'] or '').lower() in ('tensorflow', 'torch', 'scikit-learn', 'xgboost', 'ray')}}))"
 )
 _REQUIREMENTS = (
     "import json, sys; from importlib.metadata import distributions; "
@@ -59,12 +62,41 @@ class Interpreter:
         site: Folders of installed packages it sees.
         pip: Whether it has pip.
         setuptools: Whether it can build a package without downloading anything: its setuptools makes wheels, or wheel is there.
+        version: Its version, `3.11.2`.
+        installed: Versions of the frameworks it sees, by distribution.
     """
 
     python: str
     site: tuple[str, ...]
     pip: bool
     setuptools: bool
+    version: str = ""
+    installed: Mapping[str, str] = field(default_factory=dict)
+
+
+# framework of a prebuilt image -> its distribution
+_DISTRIBUTIONS = {
+    "tf": "tensorflow", "pytorch": "torch", "sklearn": "scikit-learn", "xgboost": "xgboost", "ray": "ray",
+}  # fmt: skip
+
+
+def stand_in(base: Interpreter, image: str) -> str:
+    """One sentence on what an interpreter has in place of an image, "" if a prebuilt image has the same versions."""
+    from vertexrig.catalog import load
+
+    prebuilt = load().image(image)
+    if prebuilt is None:
+        return f"Python {base.version} of this machine for the image {image}"
+    parts = []
+    if prebuilt.python and base.version.split(".")[:2] != prebuilt.python.split(".")[:2]:
+        parts.append(f"Python {base.version} for {prebuilt.python}")
+    name = _DISTRIBUTIONS.get(prebuilt.framework, prebuilt.framework)
+    here = base.installed.get(name)
+    if here is None:
+        parts.append(f"no {name} for {prebuilt.version}")
+    elif here.split(".")[:2] != prebuilt.version.split(".")[:2]:
+        parts.append(f"{name} {here} for {prebuilt.version}")
+    return f"{' and '.join(parts)} of the image {prebuilt.name}" if parts else ""
 
 
 @lru_cache(maxsize=32)
@@ -84,7 +116,9 @@ def interpreter(python: str) -> Interpreter:
         raise PackageError(
             f"interpreter {python!r} cannot be used: {error}. Name an existing Python, such as {sys.executable}"
         ) from error
-    return Interpreter(data["python"], tuple(data["paths"]), data["pip"], data["setuptools"])
+    return Interpreter(
+        data["python"], tuple(data["paths"]), data["pip"], data["setuptools"], data["version"], data["installed"]
+    )
 
 
 def _plain() -> dict[str, str]:
@@ -138,16 +172,27 @@ def layer(
         if (folder / _READY).is_file():
             return python
         shutil.rmtree(folder, ignore_errors=True)
-        _build(base, folder, packages, execute, say)
+        replaced = _build(base, folder, packages, execute, say)
         (folder / _READY).write_text(
-            json.dumps({"base": base.python, "image": image, "packages": [p.name for p in packages]})
+            json.dumps(
+                {"base": base.python, "image": image, "packages": [p.name for p in packages], "replaced": replaced}
+            )
         )
     return python
 
 
+def replaced(python: Path) -> str:
+    """What of the requirements of an environment made by `layer` this machine's own stands in for, "" if nothing."""
+    try:
+        data = json.loads((python.parent.parent / _READY).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return ""
+    return str(data.get("replaced") or "")
+
+
 def _build(
     base: Interpreter, folder: Path, packages: Sequence[Path], execute: Execute, say: Callable[[str], None]
-) -> None:
+) -> str:
     env = _plain() | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
     env.pop("PIP_TARGET", None)
     if execute([base.python, "-m", "venv", "--without-pip", str(folder)], env) != 0:
@@ -174,36 +219,31 @@ def _build(
     done = subprocess.run(
         [str(python), "-I", "-c", _REQUIREMENTS, str(site)], capture_output=True, text=True, env=env, timeout=60
     )
-    required = _without_other_keras(json.loads(done.stdout or "[]"), python, env, say)
+    required, replaced = _without_other_keras(json.loads(done.stdout or "[]"), python, env)
     if required:
         say(f"Running command: pip3 install {' '.join(required)}")
         if execute([*pip, "install", "--quiet", "--no-warn-conflicts", *required], env) != 0:
             raise PackageError(
                 f"the requirements of {', '.join(p.name for p in packages)} cannot be installed: {', '.join(required)}"
             )
+    return replaced
 
 
-def _without_other_keras(
-    required: list[str], python: Path, env: Mapping[str, str], say: Callable[[str], None]
-) -> list[str]:
-    """The requirements without a tf-keras that belongs to another TensorFlow than the one here.
+def _without_other_keras(required: list[str], python: Path, env: Mapping[str, str]) -> tuple[list[str], str]:
+    """The requirements without a tf-keras that belongs to another TensorFlow than the one here, and what replaces it.
 
     A package is built for its image's TensorFlow and pins tf-keras to it; installed here, it would bring a second
     TensorFlow with it.
     """
     kept = [line for line in required if not re.match(r"tf[-_.]keras\b", line, re.IGNORECASE)]
     if len(kept) == len(required):
-        return required
+        return required, ""
     done = subprocess.run([str(python), "-I", "-c", _KERAS], capture_output=True, text=True, env=dict(env), timeout=60)
     here = json.loads(done.stdout or "{}")
     if not here.get("tf_keras"):
-        return required
+        return required, ""
     pinned = next(line for line in required if line not in kept)
-    say(
-        f"Stand-in: TensorFlow {here['tensorflow']} and tf-keras {here['tf_keras']} of this machine are used; "
-        f"on Vertex AI the package brings {pinned} to its image's TensorFlow"
-    )
-    return kept
+    return kept, f"tf-keras {here['tf_keras']} of this machine for {pinned}, which the package brings on Vertex AI"
 
 
 def _isolation(base: Interpreter, package: Path) -> list[str]:

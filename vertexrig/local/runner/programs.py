@@ -30,6 +30,7 @@ class Program:
         folders: Put in front of PATH.
         cwd: Working directory; None for a replica's own scratch folder.
         image: The image, when Docker runs it.
+        stand_ins: A sentence for each thing that stands in for the image or for what it would install.
     """
 
     head: tuple[str, ...]
@@ -38,6 +39,7 @@ class Program:
     cwd: Path | None = None
     image: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
+    stand_ins: tuple[str, ...] = ()
 
     def argv(self, variables: Variables, buckets: Path | str) -> list[str]:
         """The command line of a replica that has these variables."""
@@ -75,11 +77,14 @@ def prepare(
     if pool.python is not None:
         files = [_package(uri, root) for uri in pool.package_uris]
         python = packages.layer(base, pool.image, files, root / "envs", execute, say, give_up)
-        return Program((str(python), "-m", pool.module), tuple(pool.args), (python.parent,))
+        said = (packages.stand_in(base, pool.image), packages.replaced(python))
+        return Program(
+            (str(python), "-m", pool.module), tuple(pool.args), (python.parent,), stand_ins=tuple(filter(None, said))
+        )
     command = tuple((pool.container or {}).get("command", ()))
     local = first_match(options.images, pool.image)
     if local is not None:
-        return _mapped(local, command, tuple(pool.args), Path(base.python).parent, pool.image)
+        return _mapped(local, command, tuple(pool.args), base, pool.image)
     if options.docker and docker():
         return Program(command, tuple(pool.args), image=pool.image)
     raise JobFailedError(
@@ -101,7 +106,9 @@ def _package(uri: str, root: Path) -> Path:
     return path
 
 
-def _mapped(local: LocalImage, command: Sequence[str], args: Sequence[str], python: Path, image: str) -> Program:
+def _mapped(
+    local: LocalImage, command: Sequence[str], args: Sequence[str], base: packages.Interpreter, image: str
+) -> Program:
     if not local.folder.is_dir():
         raise JobFailedError(f"image {image!r} is mapped to {local.folder}, which is not a folder")
     head = tuple(command) or local.entrypoint
@@ -109,7 +116,8 @@ def _mapped(local: LocalImage, command: Sequence[str], args: Sequence[str], pyth
         raise JobFailedError(
             f"image {image!r} is mapped to {local.folder} without an entry point, and the spec has no command"
         )
-    return Program(head, tuple(args), (python,), local.folder)
+    said = f"folder {local.folder.name} and Python {base.version} of this machine for the image {image}"
+    return Program(head, tuple(args), (Path(base.python).parent,), local.folder, stand_ins=(said,))
 
 
 def docker_argv(

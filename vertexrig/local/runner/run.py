@@ -14,11 +14,13 @@ from typing import Any
 
 from vertexrig import spec
 from vertexrig.errors import JobFailedError, PackageError, VertexrigError
+from vertexrig.local.hints import hint
 from vertexrig.local.runner import environment, policy, ports, programs
 from vertexrig.local.runner.children import Child, Children, Command, Exit
 from vertexrig.local.runner.lines import SERVICE, Line, LogFiles, OnLine
 from vertexrig.local.runner.options import Control, RunOptions, new_job_id
 from vertexrig.local.runner.policy import Action
+from vertexrig.local.runner.result import JobError, JobResult
 from vertexrig.spec import cluster
 from vertexrig.spec.states import CANCELLED, CANCELLING, FAILED, PENDING, RUNNING, SUCCEEDED
 
@@ -28,51 +30,6 @@ SUSPENDED = "SUSPENDED"
 _OUTPUTS_LISTED = 1000
 _STDERR_KEPT = 200
 _PIP_LINES_SHOWN = 40
-
-
-@dataclass(frozen=True)
-class JobError:
-    """Why a job failed: a google.rpc.Code and the service's sentence."""
-
-    code: int
-    message: str
-
-
-@dataclass(frozen=True)
-class JobResult:
-    """How a job ended.
-
-    Args:
-        state: `JOB_STATE_SUCCEEDED`, `JOB_STATE_FAILED` or `JOB_STATE_CANCELLED` (`SUSPENDED` after `Control.suspend`).
-        error: The service's error, None on success.
-        exit_codes: Last exit code of each replica that ended.
-        failed_replica: The replica that failed the job, "" if none did.
-        traceback: The last traceback (or last lines) of its stderr.
-        outputs: gs:// URIs of the files below the output directory.
-        stand_ins: A sentence for each thing that was stood in for.
-        restarts: Times each replica was started again.
-        retries: Times the job was tried again.
-        wall_seconds: From the call to the end.
-        job_id: The job's id.
-        folder: The job's own folder: logs, scratch and metric files.
-    """
-
-    state: str
-    error: JobError | None
-    exit_codes: Mapping[str, int]
-    failed_replica: str
-    traceback: str
-    outputs: tuple[str, ...]
-    stand_ins: tuple[str, ...]
-    restarts: Mapping[str, int]
-    retries: int
-    wall_seconds: float
-    job_id: str
-    folder: Path
-
-    @property
-    def succeeded(self) -> bool:
-        return self.state == SUCCEEDED
 
 
 OnState = Callable[[str], None]
@@ -171,6 +128,7 @@ class _Run:
         self.exit_codes: dict[str, int] = {}
         self.ports: list[int] = []
         self.stand_ins: list[str] = []
+        self.docker: set[int] = set()
         self.failed, self.words = "", ""
         self.deadline = float("inf")
         self.begun = time.monotonic()
@@ -245,6 +203,10 @@ class _Run:
 
     def _result(self, state: str, error: JobError | None) -> JobResult:
         outputs = tuple(self._outputs()) if state != SUSPENDED else ()
+        meant = ""
+        if state == FAILED and error is not None:
+            meant = self._hint(error)
+            error = replace(error, message=f"{error.message}\nHint: {meant}") if meant else error
         if state == SUCCEEDED:
             self.say("Job completed successfully.")
         elif error is not None:
@@ -252,6 +214,8 @@ class _Run:
                 f"Job {'cancelled' if state == CANCELLED else 'failed'}: {error.message.splitlines()[0]}",
                 "ERROR" if state == FAILED else "INFO",
             )
+            if meant:
+                self.say(f"Hint: {meant}", "WARNING")
         self.files.flush()
         return JobResult(
             state,
@@ -259,6 +223,7 @@ class _Run:
             dict(self.exit_codes),
             self.failed,
             self.words,
+            meant,
             outputs,
             tuple(self.stand_ins),
             dict(self.counts.restarts),
@@ -267,6 +232,12 @@ class _Run:
             self.options.job_id,
             self.folder,
         )
+
+    def _hint(self, error: JobError) -> str:
+        member = self.members.get(self.failed)
+        wanted = member.replica.pool if member is not None else self.pools[0].index if self.pools else 0
+        image = next((pool.image for pool in self.pools if pool.index == wanted), "")
+        return hint(f"{self.words}\n{error.message}", image, docker=wanted in self.docker)
 
     def close(self) -> None:
         self.children.close()
@@ -295,17 +266,18 @@ class _Run:
                 made[key] = programs.prepare(
                     pool, self.options, self.root, self._execute, self.say, lambda: self.control.cancelled
                 )
-            self._note(pool)
+            self._note(pool, made[key])
+            self.docker |= {pool.index} if made[key].image else set()
             for one in replicas:
                 if one.pool == pool.index:
                     self.members[one.name] = _Member(one, self._command(pool, one, replicas, made[key]))
 
-    def _note(self, pool: spec.Pool) -> None:
+    def _note(self, pool: spec.Pool, program: programs.Program) -> None:
         """Say what is different here from the cloud."""
-        sentence = environment.stand_in(pool)
-        if sentence:
-            self.stand_ins.append(sentence)
-            self.say(f"Stand-in: {sentence}.", "WARNING")
+        for sentence in (environment.stand_in(pool), *program.stand_ins):
+            if sentence and sentence not in self.stand_ins:
+                self.stand_ins.append(sentence)
+                self.say(f"Stand-in: {sentence}.", "WARNING")
         for uri in environment.absent(pool.args, self.root):
             where = environment.local_path(uri, self.root)
             self.say(f"{uri} is looked for at {where}: there is no such bucket here yet.", "WARNING")

@@ -175,6 +175,21 @@ class MetricFile:
         return round(max(0.0, now - self.started), 6)
 
 
+def last_values(path: Path) -> dict[str, float]:
+    """The last finite value under each tag of a metric file, by tag; empty if there is no such file."""
+    try:
+        with path.open("rb") as file:
+            file.seek(max(0, os.fstat(file.fileno()).st_size - TAIL_BYTES))
+            lines = file.read(TAIL_BYTES).split(b"\n")
+    except OSError:
+        return {}
+    found: dict[str, float] = {}
+    for entry in filter(None, map(_entry, lines)):
+        values = {tag: _number(value) for tag, value in entry.items() if tag not in _OTHER_KEYS}
+        found |= {tag: value for tag, value in values.items() if math.isfinite(value)}
+    return dict(list(found.items())[:_MOST_TAGS])
+
+
 def _stamp(about: os.stat_result) -> tuple[int, int, int]:
     return about.st_ino, about.st_mtime_ns, about.st_size
 

@@ -232,11 +232,20 @@ class StudyRun:
         elif not outcome.ok and not stopped:
             infeasible, trial.failed = outcome.message or "The trial's job failed.", True
         elif self.engine.objective.final(trial.measurements) is None:
-            infeasible = file.explain() if file else ""
+            infeasible = self._unmeasured(stopped, file)
         elif file is not None and file.diverged and not self.engine.objective.best_of:
             infeasible = file.explain()  # it must not rank by the values from before it diverged
         self.engine.complete(trial.id, infeasible=infeasible)
         self.store.save(trial.record())
+
+    def _unmeasured(self, stopped: bool, file: MetricFile | None) -> str:
+        """Why a trial has no measurement, in words for its user."""
+        if stopped and self._ending is not None:
+            end = "failed" if self._ending.state == "JOB_STATE_FAILED" else "was over"
+            return f"The trial was stopped before its first measurement, because the study {end}."
+        if stopped:
+            return "The trial was stopped before its first measurement."
+        return file.explain() if file else ""
 
     def _stop(self, trial_id: str) -> None:
         trial = self.engine.trials[trial_id]

@@ -1,0 +1,155 @@
+"""What the server says of jobs that fail, and how a shell, gsutil and jobs find it."""
+
+from __future__ import annotations
+
+import os
+import subprocess
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from jobkit import IMAGE, Api, job, output, pool, sdist
+
+from tests.tools import need
+from vertexrig.cli.local import command
+from vertexrig.local import server
+from vertexrig.local.hints import hint
+from vertexrig.local.jobs.inprocess import run_study
+from vertexrig.local.jobs.settings import Settings
+from vertexrig.local.runner import Control, Line, RunOptions, run_job
+from vertexrig.local.study.metrics import last_values
+
+TORCH = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
+
+
+@pytest.fixture
+def up(root: Path) -> Iterator[server.Running]:
+    """A server in this process, on the shared folder."""
+    with server.running(Settings(root, slots=2, run=RunOptions(grace=0.5))) as here:
+        yield here
+
+
+def tool_env(tmp_path: Path, more: dict[str, str]) -> dict[str, str]:
+    """What a shell has after `eval "$(vertexrig local env)"`, with nothing of the user's."""
+    return {"PATH": os.environ["PATH"], "HOME": str(tmp_path), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud"), **more}
+
+
+@pytest.mark.parametrize(
+    ("code", "meant"),
+    [
+        ("import argparse; p = argparse.ArgumentParser(); p.add_argument('--n', type=int); p.parse_args(['--n', '128.0'])", "parse with int(float(text))"),
+        ("raise ValueError('Attempt to convert a value (PerReplica:{0: 1}) with an unsupported type')", "Keras 3 does not train under"),
+        ("import socket; socket.getaddrinfo('nowhere.invalid', 80)", "a host's name cannot be resolved"),
+        ("import module_of_nobody", "name its distribution in the trainer's requirements"),
+    ],
+    ids=["128.0", "PerReplica", "host", "module"],
+)  # fmt: skip
+def test_hints_in_the_servers_error_and_log(up: server.Running, root: Path, code: str, meant: str) -> None:
+    """A failed job of the server carries the hint in its error, and its log ends with it."""
+    api = Api(up.url)
+    found = api.wait(api.create(job(pool(code)))["name"])
+    words, _, said = found["error"]["message"].rpartition("\nHint: ")
+    assert words.startswith("The replica workerpool0-0 exited with") and meant in said
+    number = found["name"].rpartition("/")[2]
+    assert meant in (root / "jobs" / number / "logs/service.log").read_text().splitlines()[-1]
+
+
+def test_a_module_missing_here_or_in_the_image() -> None:
+    """A framework that the image has is missing on this machine; what Docker ran misses it in the image."""
+    words = "ModuleNotFoundError: No module named 'torch.nn'"
+    assert hint(words, TORCH).startswith("this machine does not have torch, and the image pytorch-gpu.2-4.py310 does:")
+    assert "local: interpreters:" in hint(words, TORCH)
+    assert hint(words, IMAGE).startswith("the module torch.nn comes neither with the trainer's package nor")
+    assert hint(words, "gcr.io/mine/own:1").startswith("this machine does not have the module torch.nn: if the image")
+    assert hint(words, "gcr.io/mine/own:1", docker=True).startswith("the image does not have the module torch.nn")
+
+
+def test_a_trial_stopped_because_its_study_failed(tmp_path: Path) -> None:
+    """It says that it was stopped, and nothing of a metric file that it had no time to write."""
+    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    code = "import time\nif os.environ['CLOUD_ML_TRIAL_ID'] == '1':\n    while not os.path.exists(args[0]):\n        time.sleep(0.01)\n    raise ValueError\nopen(args[0], 'w').close()\ntime.sleep(600)"
+    study = {
+        "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
+        "parameters": [{"parameterId": "rate", "doubleValueSpec": {"minValue": 0.1, "maxValue": 0.9}}],
+        "algorithm": "RANDOM_SEARCH",
+    }
+    spec = job(pool(code, str(tmp_path / "second")))
+    body = {
+        "displayName": "sweep",
+        "studySpec": study,
+        "trialJobSpec": spec,
+        "maxTrialCount": 2,
+        "parallelTrialCount": 2,
+    }
+    done = run_study(body, settings=Settings(tmp_path, slots=2, run=RunOptions(grace=0.5)))
+    assert done["state"] == "JOB_STATE_FAILED"
+    reason = {trial["id"]: trial["infeasibleReason"] for trial in done["trials"]}
+    assert "ValueError" in reason["1"]
+    assert reason["2"] == "The trial was stopped before its first measurement, because the study failed."
+
+
+def test_a_preempted_job_keeps_its_folder(root: Path) -> None:
+    """A job that starts again after its machines went writes to the same AIP_MODEL_DIR."""
+    control, lines = Control(), []
+
+    def line(one: Line) -> None:
+        lines.append(one)
+        if one.text.startswith("model ") and len(output(lines)) == 1:
+            control.preempt()
+
+    code = "import pathlib, time\nprint('model', os.environ['AIP_MODEL_DIR'], flush=True)\nonce = pathlib.Path(os.environ['AIP_MODEL_DIR'], 'once')\nif not once.exists():\n    once.parent.mkdir(parents=True, exist_ok=True); once.touch(); time.sleep(600)"
+    spec = job(pool(code), baseOutputDirectory={"outputUriPrefix": "gs://out/runs/cpu/20261121-171500-ab12"})
+    result = run_job(spec, root=root, on_line=line, control=control, options=RunOptions(grace=0.5))
+    control.close()
+    said = output(lines)
+    assert (
+        result.succeeded and len(said) == 2 and said[0] == said[1] and said[0].endswith("20261121-171500-ab12/model/")
+    )
+
+
+def test_up_prints_an_env_line_for_its_root(tmp_path: Path) -> None:
+    """What `local up --root X` prints to point a shell at the server names X, and works as it stands."""
+    root = tmp_path / "a folder"
+    try:
+        done = CliRunner().invoke(command, ["up", "--root", str(root), "--port", "0", "--detach"])
+        assert done.exit_code == 0, done.output
+        line = done.stderr.splitlines()[-1].partition("with: ")[2]
+        assert line == f"eval \"$(vertexrig local env --root '{root}')\""
+        exports = CliRunner().invoke(command, ["env", "--root", str(root)]).stdout
+        assert f"export BOTO_CONFIG='{root / server.BOTO}'" in exports.splitlines()
+    finally:
+        server.down(root)
+
+
+def test_gsutil_finds_the_server(up: server.Running, root: Path, tmp_path: Path) -> None:
+    """The unmodified gsutil, in a shell and in a job, works on the server's buckets with what `local env` sets."""
+    gsutil = need("gsutil")
+    (root / "gs/data").mkdir(exist_ok=True)
+    (tmp_path / "a.txt").write_text("hello")
+    env = tool_env(tmp_path, server.env(up))
+    done = subprocess.run(
+        [gsutil, "cp", "a.txt", "gs://data/in/a.txt"],
+        cwd=tmp_path,
+        env=env,
+        capture_output=True,
+        text=True,
+        timeout=120,
+    )
+    assert done.returncode == 0, done.stderr
+    assert (root / "gs/data/in/a.txt").read_text() == "hello"
+    code = f"import subprocess, sys; bucket = 'gs:' + '//data'; sys.exit(subprocess.call([{gsutil!r}, 'cp', bucket + '/in/a.txt', bucket + '/out/b.txt']))"
+    api = Api(up.url)
+    found = api.wait(api.create(job(pool(code)))["name"])
+    assert found["state"] == "JOB_STATE_SUCCEEDED", found
+    assert (root / "gs/data/out/b.txt").read_text() == "hello"
+
+
+def test_last_values_of_a_metric_file(tmp_path: Path) -> None:
+    """The last finite value under each tag counts; lines that are no report, and a file that is not there, give nothing."""
+    file = tmp_path / "output.metrics"
+    assert last_values(file) == {}
+    file.write_text(
+        '{"accuracy": "0.5", "global_step": "1"}\nnonsense\n[1]\n{"accuracy": "nan", "loss": 2, "trial": "0"}\n'
+    )
+    assert last_values(file) == {"accuracy": 0.5, "loss": 2.0}

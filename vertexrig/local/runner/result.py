@@ -1,0 +1,55 @@
+"""How a job ended."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+
+
+@dataclass(frozen=True)
+class JobError:
+    """Why a job failed: a google.rpc.Code and the service's sentence."""
+
+    code: int
+    message: str
+
+
+@dataclass(frozen=True)
+class JobResult:
+    """How a job ended.
+
+    Args:
+        state: `JOB_STATE_SUCCEEDED`, `JOB_STATE_FAILED` or `JOB_STATE_CANCELLED` (`SUSPENDED` after `Control.suspend`).
+        error: The service's error, None on success.
+        exit_codes: Last exit code of each replica that ended.
+        failed_replica: The replica that failed the job, "" if none did.
+        traceback: The last traceback (or last lines) of its stderr.
+        outputs: gs:// URIs of the files below the output directory.
+        hint: What the failure usually means and what to do, "" if it is no well-known one; the error's message ends with
+            it, too.
+        stand_ins: A sentence for each thing that was stood in for.
+        restarts: Times each replica was started again.
+        retries: Times the job was tried again.
+        wall_seconds: From the call to the end.
+        job_id: The job's id.
+        folder: The job's own folder: logs, scratch and metric files.
+    """
+
+    state: str
+    error: JobError | None
+    exit_codes: Mapping[str, int]
+    failed_replica: str
+    traceback: str
+    hint: str
+    outputs: tuple[str, ...]
+    stand_ins: tuple[str, ...]
+    restarts: Mapping[str, int]
+    retries: int
+    wall_seconds: float
+    job_id: str
+    folder: Path
+
+    @property
+    def succeeded(self) -> bool:
+        return self.state == "JOB_STATE_SUCCEEDED"

@@ -1,0 +1,72 @@
+"""Runs: each time a job or sweep is started it writes into a folder of its own, named by time and a short id."""
+
+from __future__ import annotations
+
+import re
+import secrets
+from collections.abc import Iterable
+from datetime import datetime, timezone
+from typing import TYPE_CHECKING
+
+from vertexrig.errors import UsageError
+
+if TYPE_CHECKING:
+    from vertexrig.project.resolve import View
+
+FOLDER = "runs"
+RUN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
+"""A run's name: `20261121-171500-ab12`."""
+_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+
+
+def new_run(now: datetime | None = None) -> str:
+    """A new run's name: the time in UTC to the second, and four random hexadecimal digits."""
+    when = (now or datetime.now(timezone.utc)).astimezone(timezone.utc)
+    return f"{when:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+
+
+def run_of(uri: str) -> str:
+    """The run whose folder an output URI is, "" if it is no run's folder."""
+    last = uri.rstrip("/").rpartition("/")[2]
+    return last if RUN.fullmatch(last) else ""
+
+
+def folder(bucket: str, name: str, run: str = "") -> str:
+    """The output folder of a run of job or sweep `name`; without a run, the folder that holds all of them."""
+    base = f"{bucket.rstrip('/')}/{FOLDER}/{name}"
+    return f"{base}/{run}" if run else base
+
+
+def must_be_own(view: View, run: str) -> None:
+    """Refuse to name a run of a job whose runs share one folder, and a text that cannot be a run's name.
+
+    Raises:
+        UsageError: As above.
+    """
+    if not view.own_runs:
+        raise UsageError(
+            f"every run of {view.name} writes to its base_output_directory, {view.job.base_output_directory}, and finds "
+            "there what the run before it left; only jobs without one have runs with names"
+        )
+    if not _NAME.fullmatch(run):
+        raise UsageError(f"{run!r} is not the name of a run, such as 20261121-171500-ab12")
+
+
+def must_be_resumable(view: View, run: str) -> None:
+    """Refuse to resume a run of a sweep, or what `must_be_own` refuses.
+
+    Raises:
+        UsageError: As above.
+    """
+    if view.sweep is not None:
+        raise UsageError(
+            f"{view.name} is a sweep, which cannot be resumed: its trials have other values than those whose checkpoints "
+            "are in the run's folder; leave --resume out"
+        )
+    must_be_own(view, run)
+
+
+def no_such_run(name: str, run: str, known: Iterable[str]) -> UsageError:
+    """The error for a run that is not there, with the newest of those that are."""
+    names = sorted({one for one in known if one}, reverse=True)[:10]
+    return UsageError(f"{name} has no run {run!r}. {'Its runs: ' + ', '.join(names) if names else 'It has none yet'}.")
