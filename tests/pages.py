@@ -235,6 +235,7 @@ def normal(line: str) -> str:
     """A line of output with all that may differ between runs replaced by its kind, and columns without their width."""
     if _TRIAL.match(line):
         line = re.sub(r"\s+best$", "", re.sub(rf"(?<![\w.]){_NUMBER}\b", "<n>", line))
+        line = re.sub(r"=\w+", "=<v>", re.sub(r"(?<=  )[a-z]\w*(?=  )", "<v>", line)).replace("=<n>", "=<v>")
     for pattern, replacement in VARYING:
         line = pattern.sub(replacement, line)
     line = re.sub(r"([-─])\1{2,}", r"\1\1\1", line)
@@ -267,7 +268,12 @@ def updated(shown: Sequence[str], real: Sequence[str]) -> list[str]:
             lines.append(shown[mine])
         elif kind in ("replace", "add") and theirs is not None:
             lines.append(real[theirs])
-    return [line.rstrip() for line in lines]
+    return [_printable(line.rstrip()) for line in lines]
+
+
+def _printable(line: str) -> str:
+    """A line of output that neither begins a command on the page nor ends its block."""
+    return f" {line}" if line.startswith(("$ ", "```")) else line
 
 
 def _trimmed(lines: Sequence[str]) -> list[str]:

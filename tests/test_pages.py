@@ -15,6 +15,8 @@ from pathlib import Path
 
 import psutil
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
 from tests import pages
 from tests.page_runs import Place, Ran, run, shell
@@ -182,6 +184,26 @@ def test_what_a_page_says_wrong_is_different(shown: str, real: str) -> None:
     assert not pages.same(shown.split("\n"), real.split("\n"))
     now = pages.updated(shown.split("\n"), real.split("\n"))
     assert pages.same(now, real.split("\n"))
+
+
+LINES = st.lists(
+    st.sampled_from(
+        ["a", "b 1", "b 2", "c … d", "c x d", "...", "…", "", "$ e", "```", "accuracy 0.5", "accuracy 0.7"]
+    ),
+    max_size=8,
+)
+
+
+@given(shown=LINES, real=LINES)
+def test_accepting_once_is_enough(shown: list[str], real: list[str]) -> None:
+    """Whatever was shown and printed: brought up to date the two agree, stay as they are, and read back from a page."""
+    now = pages.updated(shown, real)
+    assert pages.same(now, real) and pages.updated(now, real) == now
+    if now == shown:
+        return
+    (block,) = pages.blocks("\n".join(["```console", "$ true", *now, "```", ""]), "p.md")
+
+    assert pages.commands(block, "p.md") == [pages.Command(2, "true", tuple(now), 2, 2 + len(now))]
 
 
 def test_accept_keeps_ellipses_and_what_still_holds() -> None:

@@ -108,7 +108,7 @@ jobs:
 ## Keys
 
 "required" stands where there is no default; an empty default means that the key is left out. A scalar is text, a number
-or a boolean. `Job.worker` is the key `worker` of a [Job](#job).
+or a boolean. `Job.worker` is the key `worker` of a [Job](#job). `vertexrig keys` prints the same list, also as JSON.
 """
 
 
