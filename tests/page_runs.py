@@ -22,8 +22,8 @@ from tests.tools import REPOSITORY
 TIMEOUT_S = 240
 """Longest time for one command of a page, on a machine that is busy with other tests; a guard against what hangs."""
 BIN = Path(sys.prefix) / "bin"
-PORTS = {"8642": ("local up", "local Vertex"), "8080": ("function serve", "staged function")}
-"""The default ports that pages name. Pages run side by side, so each gets free ports in their place."""
+PORTS = {"8642": "local up", "8080": "function serve"}
+"""The default ports that pages name, and the verbs that take them. Pages run side by side, so each gets free ports in their place."""
 _MARK = "VERTEXRIG_TEST_PAGE"
 _KEPT = ("PATH", "LANG", "LC_ALL", "TMPDIR", "PYTHONDONTWRITEBYTECODE", "CI")
 _KEPT_BEGINNINGS = ("PIP_", "UV_", "SSL_", "CURL_", "REQUESTS_", "HTTP_", "HTTPS_", "NO_PROXY", "http", "no_proxy")
@@ -93,7 +93,7 @@ class Place:
         """Gives the two verbs that listen this place's ports, unless the page names one."""
         cases = "\n".join(
             f'    "{verb}") case " $* " in *" --port"*) command vertexrig "$@";; *) command vertexrig "$@" --port {self.ports[port]};; esac;;'
-            for port, (verb, _) in PORTS.items()
+            for port, verb in PORTS.items()
         )
         return f'vertexrig() {{\n  case "$1 $2" in\n{cases}\n    *) command vertexrig "$@";;\n  esac\n}}\n'
 

@@ -16,7 +16,7 @@ def test_the_committed_page_is_current() -> None:
 
 
 def test_every_rule_has_an_anchor_and_a_dated_source() -> None:
-    """The links of SARIF lead somewhere, and each rule says where it comes from and of when."""
+    """Each rule can be linked to on the page, and says where it comes from and of when."""
     page = reference.page(RULES)
     for rule in all_rules():
         assert page.count(f'<a id="{rule.id}"></a>') == 1
