@@ -263,21 +263,6 @@ def test_cloudbuild_makes_the_image_of_the_project_file(example: str) -> None:
     assert build["images"] == [flags["--tag"]] == [wanted]
 
 
-@pytest.mark.parametrize("example", [S1, S2, S3, S4, S5])
-def test_readme_names_what_there_is(example: str) -> None:
-    """Every job, sweep and --set key in the commands of a README exists."""
-    text = (EXAMPLES / example / "README.md").read_text()
-    commands = re.findall(r"^\$ (?:vertexrig|\./launch\.sh|python launch\.py) (.+)$", text, re.MULTILINE)
-    assert commands
-    known = {*names(example), "local", "package", "train", "job", "search"}
-    for command in commands:
-        words = command.split()
-        verbs = ("render", "check", "explain", "rehearse", "package", "job")
-        targets = words[1:2] if words[0] in verbs else words[:1]
-        assert set(targets) <= known, command
-        assert [key for key in re.findall(r"--set args\.(\w+)=", command) if workspace(example).trainer("trainer.task").flag(f"--{key}") is None] == []  # type: ignore[union-attr]  # fmt: skip
-
-
 # What the launch scripts send.
 
 

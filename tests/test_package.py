@@ -66,10 +66,11 @@ def test_the_identity_is_the_same_wherever_and_whenever(trainer: Path, tmp_path:
         "trainer/__pycache__/task.cpython-310.pyc", "build/lib/trainer/task.py", "dist/trainer-0.1.0.tar.gz", ".git/config", ".env",
         "trainer.egg-info/PKG-INFO", "tests/test_task.py", "trainer/tests/test_model.py", "test_all.py", "conftest.py",
         ".ipynb_checkpoints/a.py", "trainer/task.py~", ".DS_Store", "node_modules/x/y.py",
+        "outputs/model/summary.json", "logs/train/events.out.tfevents.1", "checkpoints/best.index",
     ],
 )  # fmt: skip
 def test_what_does_not_belong_changes_nothing(trainer: Path, path: str) -> None:
-    """Caches, build products, version control, hidden files and tests are no part of the identity."""
+    """Caches, build products, version control, hidden files, tests and a run's outputs are no part of the identity."""
     before = identify(trainer)
     (trainer / path).parent.mkdir(parents=True, exist_ok=True)
     (trainer / path).write_text("anything")
@@ -85,6 +86,25 @@ def test_what_ships_changes_the_identity(trainer: Path, path: str) -> None:
     with (trainer / path).open("a") as stream:
         stream.write("\n# changed\n")
     assert identify(trainer).digest != before.digest
+
+
+def test_sources_in_a_folder_named_like_outputs_ship(trainer: Path) -> None:
+    """A folder of Python, or one that MANIFEST.in names, is source, also if it is called logs or checkpoints."""
+    digests = [identify(trainer).digest]
+    for name, text in (("logs/__init__.py", ""), ("checkpoints/base.npz", "x")):
+        (trainer / name).parent.mkdir()
+        (trainer / name).write_text(text)
+        digests.append(identify(trainer).digest)
+    with (trainer / "MANIFEST.in").open("a") as stream:
+        stream.write("\n# nothing of ours\n")
+    digests.append(identify(trainer).digest)
+    with (trainer / "MANIFEST.in").open("a") as stream:
+        stream.write("graft checkpoints\n")
+    (trainer / "checkpoints/base.npz").write_text("y")
+    named = identify(trainer).digest
+    (trainer / "checkpoints/base.npz").write_text("z")
+    assert len({*digests, named, identify(trainer).digest}) == 5
+    assert digests[1] == digests[2]
 
 
 def test_renaming_and_moving_bytes_between_files_changes_the_identity(trainer: Path) -> None:

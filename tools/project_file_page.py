@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import dataclasses
 import json
+import re
 import sys
 import types
 import typing
@@ -114,7 +115,7 @@ jobs:
 ## Keys
 
 "required" stands where there is no default; an empty default means that the key is left out. A scalar is text, a number
-or a boolean. `Job.worker` is the key `worker` of a [Job](#job).
+or a boolean. `Job.worker` is the key `worker` of a [Job](#job). `vertexrig keys` prints the same list, also as JSON.
 """
 
 
@@ -123,6 +124,18 @@ def page() -> str:
     places = _places()
     sections = [_section(cls, where) for cls, where in places.items()]
     return f"{_INTRODUCTION}\n" + "\n".join(sections)
+
+
+def rows() -> list[tuple[str, str, str, str]]:
+    """Every key as (name, type, default, meaning), from the top of the file downwards; `Job.worker` is a key of a Job."""
+    found = []
+    for cls in _places():
+        hints, prefix = schema.hints(cls), "" if cls is Project else f"{cls.__name__}."
+        for item in dataclasses.fields(cls):
+            kind = re.sub(r"\[(\w+)\]\(#\w+\)", r"\1", type_text(hints[item.name])).replace("`", "")
+            name, default, meaning = f"{prefix}{item.name}", _default(item).strip("`"), _meaning(item)
+            found.append((name, kind, default, meaning.replace("`", "")))
+    return found
 
 
 def _places() -> dict[type, list[str]]:

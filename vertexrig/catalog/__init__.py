@@ -35,7 +35,7 @@ def load(overlay: Path | None = None) -> Catalog:
     """The catalog, with a user's overlay laid over the shipped tables.
 
     Args:
-        overlay: A YAML file that adds or corrects rows (see docs/catalog.md). Without one, the result is cached.
+        overlay: A YAML file that adds or corrects rows (its tables and keys are those of `catalog/data`). Without one, the result is cached.
 
     Raises:
         ConfigError: The overlay cannot be read, or holds an unknown table, row, key or type.

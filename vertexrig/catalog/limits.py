@@ -8,7 +8,7 @@ from vertexrig.catalog.rows import Limit
 
 
 class Limits(Mapping[str, Limit]):
-    """Limits by key; `docs/catalog.md` and `vertexrig/catalog/data/limits.json` list them.
+    """Limits by key; `limits.json` in `vertexrig/catalog/data` lists them.
 
     The typed readers raise KeyError for an unknown key and TypeError for a value of another type: both are mistakes in
     our code, since an overlay can neither add a limit nor change its type.

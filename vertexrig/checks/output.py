@@ -19,9 +19,6 @@ from vertexrig.masking import masked
 from vertexrig.text import clean
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
-DOCS = "docs/checks.md"
-"""The page that lists the rules, relative to the repository; each rule is an anchor in it."""
-
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.INFO: "\x1b[1;36m"}
 _DIM, _BOLD, _OFF = "\x1b[2m", "\x1b[1m", "\x1b[0m"
@@ -138,7 +135,7 @@ def rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 def sarif(findings: Iterable[Finding], rules: Iterable[Described], *, version: str = "") -> str:
     """Findings as one SARIF 2.1.0 run, with every rule in its table.
 
-    SARIF's `helpUri` has to be absolute, so the way to `docs/checks.md` is a relative link in each rule's help text.
+    Each rule carries its own words, source and date: whoever reads the report may have neither this repository nor its pages.
 
     Args:
         findings: What was found.
@@ -162,13 +159,15 @@ def sarif(findings: Iterable[Finding], rules: Iterable[Described], *, version: s
 
 
 def _descriptor(rule: Described) -> dict[str, Any]:
-    link = f"{DOCS}#{rule.id}"
     return {
         "id": rule.id,
         "shortDescription": {"text": rule.summary},
-        "help": {"text": f"{rule.summary} Source: {rule.source}", "markdown": f"{rule.summary} [{rule.id}]({link})"},
+        "help": {
+            "text": f"{rule.summary} Source: {rule.source}. `vertexrig checks` lists all rules.",
+            "markdown": f"**{rule.summary}** Source: {rule.source}. `vertexrig checks` lists all rules.",
+        },
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
-        "properties": {"source": rule.source, "docs": link},
+        "properties": {"source": rule.source},
     }
 
 

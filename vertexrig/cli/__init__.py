@@ -22,6 +22,7 @@ from vertexrig.errors import UsageError
 # verb -> (module of vertexrig.cli, one line of help); the module is imported when the verb is used
 VERBS = {
     "init": ("init", "Write a project file to begin with."),
+    "keys": ("keys", "List the keys of the project file."),
     "render": ("render", "Write a job's YAML, check it, and print the gcloud command."),
     "check": ("check", "Check jobs of the project, or any YAML file."),
     "checks": ("checks", "List the rules."),

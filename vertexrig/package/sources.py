@@ -24,6 +24,9 @@ _FORMAT = b"vertexrig-package-1\n"
 DIGEST_LENGTH = 12
 _SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "tests"})
 _SKIPPED_AT_TOP = frozenset({"build", "dist", "test", "venv", "env"})
+# Where trainers write when they run in their own folder: ours (outputs), and the defaults of PyTorch Lightning, MLflow,
+# Weights & Biases and TensorBoard's examples. A folder with Python in it is source, whatever its name.
+_RUN_OUTPUTS_AT_TOP = frozenset({"outputs", "runs", "logs", "checkpoints", "lightning_logs", "mlruns", "wandb"})
 # pyproject.toml stays out: any of it makes pip build in isolation, which needs PyPI (measured with pip 21.3 to 26.0).
 _SKIPPED_FILES_AT_TOP = frozenset(
     {"vertexrig.yaml", "pyproject.toml", "conftest.py", "tox.ini", "noxfile.py", "MANIFEST"}
@@ -191,10 +194,22 @@ def _walk(folder: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[s
             if entry.is_file():
                 yield prefix + entry.name, Path(entry.path)
             elif entry.is_dir():
+                if not prefix and _is_run_output(folder, entry.name):
+                    continue
                 real = os.path.realpath(entry.path)
                 if real in above or os.path.exists(os.path.join(entry.path, "pyvenv.cfg")):
                     continue  # a link back up, or a virtual environment
                 yield from _walk(Path(entry.path), f"{prefix}{entry.name}/", (*above, real))
+
+
+def _is_run_output(folder: Path, name: str) -> bool:
+    """Whether a folder at the top is what a run of the trainer left: by its name, no Python in it, not in MANIFEST.in."""
+    if name not in _RUN_OUTPUTS_AT_TOP:
+        return False
+    manifest = folder / "MANIFEST.in"
+    if manifest.is_file() and re.search(rb"\b%b\b" % name.encode(), _read(manifest, "MANIFEST.in")):
+        return False
+    return not any(file.endswith(".py") for _, _, files in os.walk(folder / name) for file in files)
 
 
 def _skipped(name: str, *, at_top: bool, is_folder: bool) -> bool:

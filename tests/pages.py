@@ -1,0 +1,354 @@
+"""The pages of the documentation as commands with the output they show: read, compared, brought up to date.
+
+What a page may say to its test, each in an HTML comment of one line right above a fence:
+
+- `<!-- not run: REASON -->`: the block's commands cannot run here, and why.
+- `<!-- exits: CODE -->`: the last command of the block ends with that code; all others end with 0.
+- `<!-- file: PATH -->`: the block is the content of that file of the project, for the commands after it.
+
+In a ```console block a line that begins with `$ ` is a command and what follows is what it prints; a line of `...` or `…`
+stands for any lines, `…` within a line for any text. A command without output after it may print anything. A ```sh or
+```bash block is commands only. Blocks of other languages are shown, not run.
+"""
+
+from __future__ import annotations
+
+import re
+import subprocess
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from tests.tools import REPOSITORY
+
+RUN = frozenset({"console", "sh", "bash"})
+SHOWN = frozenset({"yaml", "json", "python", "jinja", "text"})
+FORMS = ("not run", "exits", "file")
+
+_COMMENT = re.compile(r"\s*<!--\s*(?P<text>.*?)\s*-->\s*")
+_FORM = re.compile(r"(?P<form>not run|exits|file):\s*(?P<value>.*)")
+_FENCE = re.compile(r"(?P<indent> *)```(?P<language>[^`]*)")
+ANY_LINES = frozenset({"...", "…"})
+
+
+class PageError(Exception):
+    """A page that its test cannot read: names page, line and rule."""
+
+
+@dataclass(frozen=True)
+class Command:
+    """A command of a page.
+
+    Args:
+        line: Where it stands, from 1.
+        text: What the shell gets; several lines if it goes on.
+        shown: Lines of output that the page shows; none: the page says nothing of its output.
+        start, end: The page's lines (from 0, end exclusive) that hold `shown`.
+        exits: The exit code it ends with.
+    """
+
+    line: int
+    text: str
+    shown: tuple[str, ...] = ()
+    start: int = 0
+    end: int = 0
+    exits: int = 0
+
+
+@dataclass(frozen=True)
+class Block:
+    """A fenced block of a page: its commands, or the file it is."""
+
+    line: int
+    language: str
+    indent: str
+    body: tuple[str, ...]
+    notes: dict[str, str]
+
+    @property
+    def reason(self) -> str:
+        """Why it is not run; empty if it is."""
+        return self.notes.get("not run", "")
+
+
+def all_pages() -> list[Path]:
+    """Every page whose blocks are held by the test."""
+    found = [REPOSITORY / "README.md", REPOSITORY / "CONTRIBUTING.md", *sorted((REPOSITORY / "docs").glob("*.md"))]
+    return [*found, REPOSITORY / "bench/README.md", *sorted((REPOSITORY / "examples").glob("*/README.md"))]
+
+
+def blocks(text: str, name: str) -> list[Block]:
+    """The fenced blocks of a page, in order.
+
+    Raises:
+        PageError: A fence without language or of an unknown one, an unknown or misplaced comment, an empty reason.
+    """
+    lines = text.splitlines()
+    found: list[Block] = []
+    place = 0
+    while place < len(lines):
+        opened = _FENCE.fullmatch(lines[place])
+        if opened is None:
+            _misplaced(lines, place, name)
+            place += 1
+            continue
+        close = opened["indent"] + "```"
+        end = next((at for at in range(place + 1, len(lines)) if lines[at].rstrip() == close), None)
+        if end is None:
+            raise PageError(f"{name}:{place + 1}: the fence is never closed")
+        indent = len(opened["indent"])
+        body = tuple(line[indent:] for line in lines[place + 1 : end])
+        found.append(_block(place, opened, body, _notes(lines, place, name), name))
+        place = end + 1
+    return found
+
+
+def _block(place: int, opened: re.Match[str], body: tuple[str, ...], notes: dict[str, str], name: str) -> Block:
+    where, language = f"{name}:{place + 1}", opened["language"].strip()
+    if language not in RUN | SHOWN:
+        raise PageError(
+            f"{where}: a fence has one of these languages: {', '.join(sorted(RUN | SHOWN))}; not {language!r}"
+        )
+    if "file" in notes and (language in RUN or len(notes) > 1):
+        raise PageError(f"{where}: `file:` goes with a block that is not run")
+    if language not in RUN and set(notes) & {"not run", "exits"}:
+        raise PageError(f"{where}: a {language} block is never run")
+    return Block(place + 1, language, opened["indent"], body, notes)
+
+
+def _notes(lines: Sequence[str], place: int, name: str) -> dict[str, str]:
+    """The comments right above a fence: form to value."""
+    notes: dict[str, str] = {}
+    while place > 0 and (comment := _COMMENT.fullmatch(lines[place - 1])):
+        form = _FORM.fullmatch(comment["text"])
+        if form is None:
+            raise PageError(f"{name}:{place}: a comment above a fence has one of the forms {', '.join(FORMS)}: …")
+        if not form["value"].strip():
+            raise PageError(f"{name}:{place}: `{form['form']}:` says nothing")
+        if form["form"] == "exits" and not form["value"].isdecimal():
+            raise PageError(f"{name}:{place}: `exits:` takes an exit code, not {form['value']!r}")
+        notes[form["form"]] = form["value"].strip()
+        place -= 1
+    return notes
+
+
+def _misplaced(lines: Sequence[str], place: int, name: str) -> None:
+    """Refuses a comment that means a fence and does not stand above one."""
+    comment = _COMMENT.fullmatch(lines[place])
+    if comment is None or _FORM.fullmatch(comment["text"]) is None:
+        return
+    below = next((line for line in lines[place + 1 :] if _COMMENT.fullmatch(line) is None), "")
+    if _FENCE.fullmatch(below) is None:
+        raise PageError(f"{name}:{place + 1}: this comment does not stand right above a fence")
+
+
+def commands(block: Block, name: str) -> list[Command]:
+    """The commands of a block that is run, with the output shown after each.
+
+    Raises:
+        PageError: A console block begins with output, or a command never ends.
+    """
+    found = list(_console(block, name) if block.language == "console" else _script(block, name))
+    if found and "exits" in block.notes:
+        last = found[-1]
+        found[-1] = Command(last.line, last.text, last.shown, last.start, last.end, int(block.notes["exits"]))
+    return found
+
+
+def _console(block: Block, name: str) -> Iterator[Command]:
+    body, place = block.body, 0
+    while place < len(body):
+        if not body[place].startswith("$ "):
+            raise PageError(f"{name}:{block.line + 1 + place}: a console block begins with a command, `$ …`")
+        first = place
+        words = [body[place][2:]]
+        place += 1
+        while not _whole("\n".join(words)):
+            if place == len(body):
+                raise PageError(f"{name}:{block.line + 1 + first}: the command never ends")
+            words.append(body[place])
+            place += 1
+        start = place
+        while place < len(body) and not body[place].startswith("$ "):
+            place += 1
+        yield Command(
+            block.line + 1 + first, "\n".join(words), body[start:place], block.line + start, block.line + place
+        )
+
+
+def _script(block: Block, name: str) -> Iterator[Command]:
+    words: list[str] = []
+    for place, line in enumerate(block.body):
+        words.append(line)
+        text = "\n".join(words)
+        if _whole(text):
+            if text.strip() and not all(word.lstrip().startswith("#") for word in words):
+                yield Command(block.line + 2 + place - len(words), text)
+            words = []
+    if words:
+        raise PageError(f"{name}:{block.line}: the last command never ends")
+
+
+def _whole(text: str) -> bool:
+    """Whether bash would run this now, or wait for another line."""
+    if text.endswith("\\"):
+        return False
+    done = subprocess.run(["bash", "-n"], input=text, capture_output=True, text=True, timeout=60)
+    return "unexpected end of file" not in done.stderr and "unexpected EOF" not in done.stderr and "here-document" not in done.stderr  # fmt: skip
+
+
+# What differs between two runs of the same command: each pattern names one kind of value.
+_NUMBER = r"-?\d+(?:\.\d+)?(?:e-?\d+)?"
+VARYING: tuple[tuple[re.Pattern[str], str], ...] = tuple(
+    (re.compile(pattern), replacement)
+    for pattern, replacement in (
+        # times and dates with a time, a time of day, a Unix time with microseconds
+        (r"\b\d{4}-\d\d-\d\d[T ]\d\d:\d\d(?::\d\d)?(?:[.,]\d+)?(?:Z\b| ?[+-]\d\d:?\d\d\b)?", "<time>"),
+        (r"\b\d\d:\d\d:\d\d(?:\.\d+)?\b", "<time>"),
+        # durations that were measured: with a decimal point, or in a row named seconds; an age in days
+        (r"\b\d+\.\d+ ?s\b", "<duration>"),
+        (r"^(seconds +)\d+(?:\.\d+)?$", r"\1<duration>"),
+        (r'("seconds": )\d+(?:\.\d+)?', r"\1<duration>"),
+        (r"\b\d+ days ago\b", "<n> days ago"),
+        (r"\b\d+ images/s", "<n> images/s"),
+        # ids of jobs, studies and projects on the local Vertex; ids of processes; ports
+        (r"\b\d{18,19}\b", "<id>"),
+        (r"(?<=projects/)\d+(?=/)", "<number>"),
+        (r"\bprocess \d+", "process <id>"),
+        (r"\b(127\.0\.0\.1|localhost):\d+", r"\1:<port>"),
+        # the hash in a package's name; hashes of weights
+        (r"\+[0-9a-f]{12}(?=\.tar\.gz|\b)", "+<hash>"),
+        (r"\bsha256 [0-9a-f]+", "sha256 <hash>"),
+        # the claim that a job of the trigger carries
+        (r"\b[0-9a-f]{32}-[0-9a-f]{12}\b", "<claim>"),
+        # a file or folder under the system's folder for temporary files
+        (r"/tmp/[\w.-]+", "/tmp/<name>"),
+        # numbers of training
+        (rf'\b((?:val_)?(?:loss|accuracy)"?(?: of epoch \d+)?[ =:]+){_NUMBER}', r"\1<n>"),
+    )
+)
+_TRIAL = re.compile(r"^(?:\S+: trial \d+ [A-Z]+:|\s*\d+ +[A-Z_]+ +\S|best trial ).*$")
+"""A line about one trial: which values it tried, what it reached, which was best, all differ between runs."""
+
+
+def normal(line: str) -> str:
+    """A line of output with all that may differ between runs replaced by its kind, and columns without their width."""
+    if _TRIAL.match(line):
+        line = re.sub(r"\s+best$", "", re.sub(rf"(?<![\w.]){_NUMBER}\b", "<n>", line))
+        line = re.sub(r"=\w+", "=<v>", re.sub(r"(?<=  )[a-z]\w*(?=  )", "<v>", line)).replace("=<n>", "=<v>")
+    for pattern, replacement in VARYING:
+        line = pattern.sub(replacement, line)
+    line = re.sub(r"([-─])\1{2,}", r"\1\1\1", line)
+    return re.sub(r"(?<=\S) {2,}", "  ", line).strip()
+
+
+def same_line(shown: str, real: str) -> bool:
+    """Whether a shown line says what a real one says; `…` in it stands for any text."""
+    if normal(shown) == normal(real):
+        return True
+    if "…" not in shown:
+        return False
+    parts = [re.escape(normal(part)) if part.strip() else "" for part in normal(shown).split("…")]
+    return re.fullmatch(r"\s*.*?\s*".join(parts), normal(real)) is not None
+
+
+def same(shown: Sequence[str], real: Sequence[str]) -> bool:
+    """Whether the shown output is the real one, its ellipses standing for any lines."""
+    return not shown or all(kind == "keep" for kind, _, _ in align(_trimmed(shown), _trimmed(real)))
+
+
+def updated(shown: Sequence[str], real: Sequence[str]) -> list[str]:
+    """The shown output brought up to date: ellipses and lines that still hold are kept, the others are the real ones."""
+    if same(shown, real):
+        return list(shown)
+    shown, real = _trimmed(shown), _trimmed(real)
+    lines = []
+    for kind, mine, theirs in align(shown, real):
+        if kind == "keep" and mine is not None:
+            lines.append(shown[mine])
+        elif kind in ("replace", "add") and theirs is not None:
+            lines.append(real[theirs])
+    return [_printable(line.rstrip()) for line in lines]
+
+
+def _printable(line: str) -> str:
+    """A line of output that neither begins a command on the page nor ends its block."""
+    return f" {line}" if line.startswith(("$ ", "```")) else line
+
+
+def _trimmed(lines: Sequence[str]) -> list[str]:
+    """Without empty lines at its ends."""
+    return "\n".join(line.rstrip() for line in lines).strip("\n").split("\n")
+
+
+Step = tuple[str, "int | None", "int | None"]
+ADD, DROP, REPLACE, ALIKE = 0.3, 1.5, 1.7, 1.4
+"""What a change costs: a line that the page shows is given up last, so that an ellipsis beside it swallows no more than it did."""
+
+
+def align(shown: Sequence[str], real: Sequence[str]) -> list[Step]:
+    """The cheapest way from the shown lines to the real ones.
+
+    Returns:
+        Steps (kind, index in shown, index in real): `keep` (an ellipsis has no index in real), `replace`, `drop` a shown
+        line, `add` a real one. What an ellipsis stands for is in no step. All are `keep` where the two agree.
+    """
+    rows, columns = len(shown), len(real)
+    words = [frozenset(normal(line).split()) for line in shown], [frozenset(normal(line).split()) for line in real]
+    best: list[list[float]] = [[0.0] * (columns + 1) for _ in range(rows + 1)]
+    way: list[list[str]] = [[""] * (columns + 1) for _ in range(rows + 1)]
+    for row in range(rows, -1, -1):
+        wild = row < rows and shown[row].strip() in ANY_LINES
+        for column in range(columns, -1, -1):
+            if row == rows and column == columns:
+                continue
+            choices: list[tuple[float, str]] = []
+            if wild:
+                choices.append((best[row + 1][column], "leave"))
+                if column < columns:
+                    choices.append((best[row][column + 1], "swallow"))
+            elif row < rows:
+                choices.append((best[row + 1][column] + DROP, "drop"))
+                if column < columns:
+                    if same_line(shown[row], real[column]):
+                        choices.append((best[row + 1][column + 1], "keep"))
+                    else:
+                        cost = REPLACE - ALIKE * _alike(words[0][row], words[1][column])
+                        choices.append((best[row + 1][column + 1] + cost, "replace"))
+            if column < columns and not wild:
+                choices.append((best[row][column + 1] + ADD, "add"))
+            best[row][column], way[row][column] = min(choices, key=lambda choice: choice[0])
+    return list(_steps(way, rows, columns))
+
+
+def _alike(mine: frozenset[str], theirs: frozenset[str]) -> float:
+    return len(mine & theirs) / max(1, len(mine | theirs))
+
+
+def _steps(way: Sequence[Sequence[str]], rows: int, columns: int) -> Iterator[Step]:
+    row = column = 0
+    while (row, column) != (rows, columns):
+        kind = way[row][column]
+        if kind == "leave":
+            yield "keep", row, None
+        elif kind in ("keep", "replace"):
+            yield kind, row, column
+        elif kind == "drop":
+            yield kind, row, None
+        elif kind == "add":
+            yield kind, None, column
+        row += kind in ("leave", "keep", "replace", "drop")
+        column += kind in ("swallow", "keep", "replace", "add")
+
+
+def rewritten(text: str, outputs: Iterable[tuple[Command, str, Sequence[str]]]) -> str:
+    """A page with the shown outputs of its commands replaced.
+
+    Args:
+        text: The page.
+        outputs: Each command with the indent of its block and its new output.
+    """
+    lines = text.splitlines()
+    for command, indent, output in sorted(outputs, key=lambda one: one[0].start, reverse=True):
+        lines[command.start : command.end] = [(indent + line).rstrip() for line in output]
+    return "\n".join(lines) + "\n"

@@ -1,0 +1,245 @@
+"""What the README and the other pages show is what happens; `pytest tests/test_pages.py --accept` brings them up to date.
+
+With `--accept` a page's outputs that no longer hold are rewritten in place: ids, times and numbers of training that differ
+between any two runs stay as they are, ellipses stay where they are, and nothing is written if a command does not end as
+the page says.
+"""
+
+from __future__ import annotations
+
+import difflib
+import re
+import subprocess
+from collections.abc import Callable
+from pathlib import Path
+
+import psutil
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from tests import pages
+from tests.page_runs import Place, Ran, run, shell
+from tests.pages import PageError
+from tests.tools import REPOSITORY, need, vertexrig
+
+PAGES = pages.all_pages()
+PROGRAMS = ("gcloud", "curl", "jq")
+"""What pages type that a developer may not have."""
+
+
+def name(page: Path) -> str:
+    return page.relative_to(REPOSITORY).as_posix()
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_the_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
+    """Each command of the page, typed in order in one project, ends as the page says and prints what the page shows."""
+    text = page.read_text(encoding="utf-8")
+    for program in PROGRAMS:
+        if re.search(rf"^(\$ )?{program} |\| {program} ", text, re.MULTILINE):
+            need(program)
+    done = list(run(page, text, tmp_path))
+    failed = [one for one in done if not one.as_told]
+    assert not failed, told(page, failed[0])
+    stale = [one for one in done if not pages.same(one.command.shown, one.output)]
+    if stale and request.config.getoption("--accept"):
+        outputs = [
+            (one.command, one.block.indent, pages.updated(one.command.shown, one.output)) for one in stale
+        ]  # fmt: skip
+        assert page.read_text(encoding="utf-8") == text, (
+            f"{name(page)} changed while its commands ran: nothing is written"
+        )
+        page.write_text(pages.rewritten(text, outputs), encoding="utf-8")
+    elif stale:
+        parts = [told(page, one) for one in stale]
+        pytest.fail("\n\n".join([*parts, f"to accept: pytest --accept {request.node.nodeid}"]), pytrace=False)
+
+
+def told(page: Path, ran: Ran) -> str:
+    """What a command did, for a person: where it stands, how it ended, and how its output differs from the page's."""
+    end = "did not end in time" if ran.code is None else f"ended with {ran.code}, the page says {ran.command.exits}"
+    head = f"{name(page)}:{ran.command.line}: $ {ran.command.text}\n{end}"
+    if not ran.command.shown or not ran.as_told:
+        return "\n".join([head, *ran.output[-60:]])
+    lines = difflib.unified_diff(
+        ran.command.shown, pages.updated(ran.command.shown, ran.output), "shown", "now", lineterm=""
+    )
+    return "\n".join([head, *lines])
+
+
+def test_what_is_not_run_says_why(golden: Callable[[str, str], None]) -> None:
+    """Every block that is not run gives its reason; the list of them is held."""
+    lines = [
+        f"{name(page)}: {block.reason}: {block.body[0] if block.body else ''}\n"
+        for page in PAGES
+        for block in pages.blocks(page.read_text(encoding="utf-8"), name(page))
+        if block.reason
+    ]
+    golden("pages/not-run.txt", "".join(lines))
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_links_between_pages_lead_somewhere(page: Path) -> None:
+    """Every relative link of a page names a file that is there."""
+    for target in re.findall(r"\]\((?!https?:|#)([^)#]+)", page.read_text(encoding="utf-8")):
+        assert (page.parent / target).exists(), target
+
+
+@pytest.mark.parametrize("page", PAGES, ids=name)
+def test_commands_named_on_a_page_are_there(page: Path, verbs: frozenset[str]) -> None:
+    """Every `vertexrig VERB` that a page names is a verb."""
+    named = set(re.findall(r"(?:`|^\$ )vertexrig ([a-z][a-z-]*)", page.read_text(encoding="utf-8"), re.MULTILINE))
+    assert named <= verbs, sorted(named - verbs)
+
+
+@pytest.fixture(scope="module")
+def verbs(tmp_path_factory: pytest.TempPathFactory) -> frozenset[str]:
+    done = vertexrig("--help", cwd=tmp_path_factory.mktemp("verbs"))
+    return frozenset(re.findall(r"^  ([a-z][a-z-]*)  ", done.stdout, re.MULTILINE))
+
+
+def test_make_without_a_verb_prints_the_verbs() -> None:
+    """`make` alone prints its verbs, the README's two among them."""
+    done = subprocess.run(
+        [need("make"), "--no-print-directory"], cwd=REPOSITORY, capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0 and "demo" in done.stdout and "test" in done.stdout
+
+
+# What the test reads, holds equal, and writes.
+
+REFUSED = [
+    ("```\n$ true\n```\n", "a fence has one of these languages"),
+    ("```consle\n$ true\n```\n", "not 'consle'"),
+    ("```console\ntrue\n```\n", "begins with a command"),
+    ("```console\n$ echo 'a\n```\n", "the command never ends"),
+    ("```sh\nif true; then\n```\n", "the last command never ends"),
+    ("```console\n$ true\n", "the fence is never closed"),
+    ("<!-- not run: -->\n```sh\ntrue\n```\n", "`not run:` says nothing"),
+    ("<!-- skipped: later -->\n```sh\ntrue\n```\n", "has one of the forms"),
+    ("<!-- not run -->\n```sh\ntrue\n```\n", "has one of the forms"),
+    ("<!-- exits: one -->\n```sh\nfalse\n```\n", "takes an exit code"),
+    ("<!-- not run: it is slow -->\n\n```sh\ntrue\n```\n", "does not stand right above a fence"),
+    ("<!-- not run: it is slow -->\n```yaml\na: 1\n```\n", "a yaml block is never run"),
+    ("<!-- file: run.sh -->\n```sh\ntrue\n```\n", "`file:` goes with a block that is not run"),
+]
+
+
+@pytest.mark.parametrize(("text", "why"), REFUSED, ids=[why for _, why in REFUSED])
+def test_a_page_that_cannot_be_read_is_refused(text: str, why: str) -> None:
+    """A fence without language, an unknown comment, an empty reason, output without command: refused with page and line."""
+    with pytest.raises(PageError, match=r"^p\.md:\d+: ") as caught:
+        for block in pages.blocks("# A page\n\n" + text, "p.md"):
+            pages.commands(block, "p.md") if block.language in pages.RUN else None
+    assert why in str(caught.value)
+
+
+def test_a_block_is_read_into_commands() -> None:
+    """Commands that go on, indented blocks, outputs and exit codes are found with their lines."""
+    text = "1. one\n\n   <!-- exits: 3 -->\n   ```console\n   $ echo a \\\n     b\n   a b\n   $ (exit 3)\n   ```\n\n```sh\n# why\nfor x in 1; do\n  echo $x\ndone\ntrue  # so\n```\n"
+    first, second = pages.blocks(text, "p.md")
+    assert pages.commands(first, "p.md") == [
+        pages.Command(5, "echo a \\\n  b", ("a b",), 6, 7),
+        pages.Command(8, "(exit 3)", (), 8, 8, 3),
+    ]
+    assert [(one.line, one.text) for one in pages.commands(second, "p.md")] == [
+        (13, "for x in 1; do\n  echo $x\ndone"),
+        (16, "true  # so"),
+    ]
+
+
+SAME = [
+    ("wrote build/jobs/cpu.yaml", "wrote build/jobs/cpu.yaml"),
+    ("built\n...\nend", "built\na\nb\nend"),
+    ("…\nend", "end"),
+    ("epoch 1/1: step 44, loss 1.8, …", "epoch 1/1: step 44, loss 2.25, accuracy 0.38"),
+    ("trainer-0.1.0+195abcda3e20.tar.gz", "trainer-0.1.0+000bcdda3e20.tar.gz"),
+    ("3179294386125220461\tJOB_STATE_SUCCEEDED", "317929438612522046\tJOB_STATE_SUCCEEDED"),
+    ("    1  SUCCEEDED        0.04777        512  12.66  best", "    1  SUCCEEDED    0.1    64    7"),
+    ("http://127.0.0.1:8642  process 21927", "http://127.0.0.1:40001  process 3"),
+]
+DIFFERENT = [
+    ("wrote build/jobs/cpu.yaml", "wrote build/jobs/gpu.yaml"),
+    ("built\n...\nend", "built\na\nb"),
+    ("built", "built\nmore"),
+    ("timeout: 3600s", "timeout: 7200s"),
+    ("1 warning", "2 warnings"),
+    ("costs $0.2185/h", "costs $0.2186/h"),
+    ("cpu … done", "gpu really done"),
+    ("accelerator_count: 3", "accelerator_count: 4"),
+]
+
+
+@pytest.mark.parametrize(("shown", "real"), SAME)
+def test_what_differs_between_runs_is_the_same(shown: str, real: str) -> None:
+    """Ids, times, ports, numbers of training and what an ellipsis stands for make no difference."""
+    assert pages.same(shown.split("\n"), real.split("\n"))
+    assert pages.updated(shown.split("\n"), real.split("\n")) == shown.split("\n")
+
+
+@pytest.mark.parametrize(("shown", "real"), DIFFERENT)
+def test_what_a_page_says_wrong_is_different(shown: str, real: str) -> None:
+    """Any other number, word or line makes one; brought up to date, it makes none."""
+    assert not pages.same(shown.split("\n"), real.split("\n"))
+    now = pages.updated(shown.split("\n"), real.split("\n"))
+    assert pages.same(now, real.split("\n"))
+
+
+LINES = st.lists(
+    st.sampled_from(
+        ["a", "b 1", "b 2", "c … d", "c x d", "...", "…", "", "$ e", "```", "accuracy 0.5", "accuracy 0.7"]
+    ),
+    max_size=8,
+)
+
+
+@given(shown=LINES, real=LINES)
+def test_accepting_once_is_enough(shown: list[str], real: list[str]) -> None:
+    """Whatever was shown and printed: brought up to date the two agree, stay as they are, and read back from a page."""
+    now = pages.updated(shown, real)
+    assert pages.same(now, real) and pages.updated(now, real) == now
+    if now == shown:
+        return
+    (block,) = pages.blocks("\n".join(["```console", "$ true", *now, "```", ""]), "p.md")
+
+    assert pages.commands(block, "p.md") == [pages.Command(2, "true", tuple(now), 2, 2 + len(now))]
+
+
+def test_accept_keeps_ellipses_and_what_still_holds() -> None:
+    """Only lines that no longer hold are replaced; ids and times of the others stay, and so do the ellipses."""
+    shown = ["job 3179294386125220461", "...", "accuracy 0.5", "wrote old.yaml", "end"]
+    real = ["job 1179294386125220462", "a", "b", "accuracy 0.7", "wrote new.yaml", "", "end"]
+    assert pages.updated(shown, real) == ["job 3179294386125220461", "...", "accuracy 0.5", "wrote new.yaml", "", "end"]
+    assert pages.updated(["?"], ["a", "b"]) == ["a", "b"]
+
+
+def test_outputs_are_rewritten_in_place() -> None:
+    """The page keeps everything but the lines of the outputs, also where blocks are indented and outputs grow or shrink."""
+    text = (
+        "# P\n\n```console\n$ a\nold\n$ b\nkept\n```\n\n- in a list\n\n  ```console\n  $ c\n  old\n  old\n  ```\nend\n"
+    )
+    first, second = pages.blocks(text, "p.md")
+    a, b = pages.commands(first, "p.md")
+    (c,) = pages.commands(second, "p.md")
+    outputs = [(a, first.indent, ["one", "", "two"]), (c, second.indent, ["new"])]
+    assert pages.rewritten(text, outputs) == (
+        "# P\n\n```console\n$ a\none\n\ntwo\n$ b\nkept\n```\n\n- in a list\n\n  ```console\n  $ c\n  new\n  ```\nend\n"
+    )
+    assert b.shown == ("kept",)
+
+
+def test_a_shell_lives_as_long_as_its_page(tmp_path: Path) -> None:
+    """Variables and folders last from command to command, exit codes and outputs are each command's own, and nothing outlives it."""
+    with shell(Place(tmp_path, REPOSITORY / "README.md")) as typed:
+        assert typed("cd docs; export A=1\necho out; echo err >&2") == (0, ["out", "err"])
+        assert typed("echo $A; pwd; cat") == (0, ["1", "/home/me/project/docs"])
+        assert typed("(exit 7)") == (7, [])
+        assert typed("sleep 600 & echo $!")[0] == 0
+        assert typed("type vertexrig | head -1; echo http://127.0.0.1:8642")[1] == [
+            "vertexrig is a function",
+            "http://127.0.0.1:8642",
+        ]
+        sleeper = int((tmp_path / "4.out").read_text())
+        assert typed("exit 3") == (None, [])
+    assert not psutil.pid_exists(sleeper) or psutil.Process(sleeper).status() == psutil.STATUS_ZOMBIE
