@@ -4,7 +4,7 @@ set -euo pipefail
 cd "$(dirname "$0")/.."
 PATH="$PWD/.venv/bin:$PATH"
 JOBS="cpu gpu multi-gpu multi-worker parameter-server tpu"
-EPOCHS=${EPOCHS:-8} # of a trial
+EPOCHS=${EPOCHS:-10} # of a trial
 TRIALS=${TRIALS:-4}
 
 step() { printf '\n== %s\n' "$1"; }
