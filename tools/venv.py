@@ -34,7 +34,7 @@ TIERS = {
     "all": (".ready", "[dev]"),
 }
 TRAINS = ("local", "all")
-#: What is run once so that its modules are compiled: all of TensorFlow takes 40 s to compile, what is used of it 7 s.
+#: What is run once so that its modules are compiled; the trainer's processes do it by themselves.
 USED = {"all": ["-c", "import tensorflow, tf_keras"]}
 SECONDS_BETWEEN_LINES = 10.0  # of progress, where the screen is a file
 
@@ -50,12 +50,11 @@ def cpu_only(system: str, machine: str, *, gpu: bool) -> bool:
     return system == "Linux" and machine == "x86_64" and not gpu
 
 
-def installer(uv: str | None, tier: str) -> list[str]:
-    """The command before the requirements. A tier with TensorFlow is compiled as it is used, the small ones at once."""
-    small = tier not in TRAINS
+def installer(uv: str | None) -> list[str]:
+    """The command before the requirements. Nothing is compiled here: most modules of large packages are never used."""
     if uv:
-        return [uv, "pip", "install", "--python", str(PYTHON), *(["--compile-bytecode"] if small else [])]
-    return [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", *([] if small else ["--no-compile"])]
+        return [uv, "pip", "install", "--python", str(PYTHON)]
+    return [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
 
 
 def has_large_tensorflow() -> bool:
@@ -156,7 +155,7 @@ def main() -> None:
         make(uv, log)
         light = cpu_only(platform.system(), platform.machine(), gpu=Path("/dev/nvidia0").exists())
         light = light and not has_large_tensorflow()
-        run([*installer(uv, tier), "-c", "constraints.txt", *requirements(tier, cpu_only=light)], log)
+        run([*installer(uv), "-c", "constraints.txt", *requirements(tier, cpu_only=light)], log)
         compile_used(tier)
         (VENV / TIERS[tier][0]).touch()
     print(f"  .venv is ready, {time.monotonic() - begun:.0f} s", file=sys.stderr)
