@@ -386,3 +386,32 @@ def test_serve_function_answers(served: tuple[int, subprocess.Popen[str]]) -> No
             except subprocess.TimeoutExpired:
                 continue
     assert "cpu" in json.dumps(told)
+
+
+@pytest.mark.parametrize("stamp", [".base", ".cloud", ".local", ".ready"])
+def test_a_larger_set_up_stands_for_a_smaller(tmp_path: Path, stamp: str) -> None:
+    """A verb that needs the smallest set-up installs nothing where any other is there."""
+    done = make(with_environment(copied(tmp_path), stamp), "tpu-job")
+    assert done.returncode == 0 and "setting up" not in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_a_fresh_copy_sets_itself_up(tmp_path: Path, installer: str) -> None:
+    """With an empty HOME, with and without uv: the first verb installs what it needs, the second time nothing, and a
+    small set-up made anew leaves what else was installed."""
+    path = f"{Path(need('uv')).parent}:{os.environ['PATH']}" if installer == "uv" else "/usr/local/bin:/usr/bin:/bin"
+    copy, home = copied(tmp_path / "copy"), tmp_path / "home"
+    home.mkdir()
+    env = environment(copy, HOME=str(home), PATH=path)
+    del env["PYTHONPATH"]
+    python = getattr(sys, "_base_executable", sys.executable)
+    fresh = make(copy, f"tpu-job PYTHON={python}", env)
+    assert fresh.returncode == 0, fresh.stdout
+    assert f"setting up .venv with {installer}" in fresh.stdout and "gcloud ai custom-jobs create" in fresh.stdout
+    site = next((copy / ".venv").glob("lib/python*/site-packages"))
+    assert (copy / ".venv/.base").exists() and not (site / "tensorflow").exists()
+    assert "setting up" not in make(copy, f"tpu-job PYTHON={python}", env).stdout
+    subprocess.run([copy / ".venv/bin/python", "-m", "pip", "install", "-q", "tzdata"], env=env, check=True)
+    (copy / ".venv/.base").unlink()
+    again = make(copy, f"tpu-job PYTHON={python}", env)
+    assert again.returncode == 0 and "setting up" in again.stdout and (site / "tzdata").exists(), again.stdout
