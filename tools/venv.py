@@ -145,7 +145,7 @@ def main() -> None:
     os.chdir(REPOSITORY)
     begun = time.monotonic()
     VENV.mkdir(exist_ok=True)
-    with (VENV / ".lock").open("w") as lock:
+    with (VENV / ".setup-lock").open("w") as lock:  # .lock is uv's own
         fcntl.flock(lock, fcntl.LOCK_EX)  # `make -j` may ask for two tiers at a time
         log = VENV / "install.log"
         log.write_text("", encoding="utf-8")
