@@ -57,7 +57,7 @@ sweep grid: $(TIER_OF_RUN) ## Render and check the sweep of that name
 	@$(if $(filter cloud,$(RUN)),$(RIG) submit $@ $(SETS))
 
 demo: $(LOCAL) ## Render, check and explain the jobs, then really train one on this machine
-	@PATH="$(CURDIR)/$(VENV)/bin:$$PATH" sh tools/demo.sh
+	@bash tools/demo.sh
 
 demo-trigger: $(LOCAL) ## A scheduled run and an HTTP sweep, end to end on this machine
 	@$(VENV)/bin/python bench/demo_trigger.py
