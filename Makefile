@@ -1,16 +1,30 @@
-# The daily verbs; `make` alone prints them. Every verb sets up .venv first if it has to.
+# The daily verbs; `make` alone prints them. Every verb first sets up .venv with what it needs, if it has to.
 PYTHON ?= python3
 VENV := .venv
 RIG := $(VENV)/bin/vertexrig
-READY := $(VENV)/.ready
 SET ?=
 RUN ?=
+TESTS ?=
+BENCH ?=
+PORT ?= 8080
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 SETS = $(foreach pair,$(SET),--set $(pair))
 JOBS := cpu gpu multi-gpu multi-worker parameter-server tpu
 
+ifneq ($(filter-out local cloud,$(RUN)),)
+$(error RUN=$(RUN) is unknown; the choices are RUN=local, which rehearses, and RUN=cloud, which submits)
+endif
+
+# What .venv holds, smallest first: tools/venv.py says what each tier brings. The stamp of a larger tier that is there
+# stands for a smaller one, and it is the one kept up to date.
+READY := $(VENV)/.ready
+LOCAL := $(firstword $(wildcard $(READY)) $(VENV)/.local)
+CLOUD := $(firstword $(wildcard $(READY) $(VENV)/.local) $(VENV)/.cloud)
+BASE := $(firstword $(wildcard $(READY)) $(wildcard $(VENV)/.local) $(wildcard $(VENV)/.cloud) $(VENV)/.base)
+TIER_OF_RUN = $(if $(filter local,$(RUN)),$(LOCAL),$(if $(filter cloud,$(RUN)),$(CLOUD),$(BASE)))
+
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-trigger function serve-function sweep grid test test-old check lint types bench reference lock wheel clean $(JOBS:%=%-job)
+.PHONY: help setup demo demo-trigger function serve-function sweep grid test test-old check lint types bench reference lock wheel clean FORCE
 
 help: ## Print these verbs
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
@@ -19,53 +33,48 @@ help: ## Print these verbs
 	@echo
 	@echo "  NAME is one of: $(JOBS), or any other job of vertexrig.yaml"
 
-setup: $(READY) ## Make .venv with everything (other verbs do it when needed)
+setup: $(READY) ## Make .venv with everything (other verbs make what they need)
 
-$(READY): setup.py constraints.txt
+$(VENV)/.base: TIER := base
+$(VENV)/.cloud: TIER := cloud
+$(VENV)/.local: TIER := local
+$(VENV)/.ready: TIER := all
+$(VENV)/.base $(VENV)/.cloud $(VENV)/.local $(VENV)/.ready: setup.py constraints.txt tools/venv.py tools/tensorflow_cpu/setup.py
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 10) and "vertexrig needs Python 3.10 or newer; this is %s. Name another one: make PYTHON=python3.12 ..." % sys.version.split()[0])'
-	@echo "setting up $(VENV): TensorFlow and the Google Cloud clients take one to four minutes, once"
-	@$(PYTHON) -m venv $(VENV)
-	@$(VENV)/bin/python -m pip install --disable-pip-version-check --quiet --progress-bar on -c constraints.txt -e ".[dev]"
-	@$(VENV)/bin/python -m compileall -q vertexrig templates
-	@touch $@
+	@$(PYTHON) tools/venv.py $(TIER)
 
-%-job: $(READY) ## Render and check job NAME of vertexrig.yaml: make NAME-job
+# A pattern rule: a phony target would not be looked up here.
+%-job: FORCE $(TIER_OF_RUN) ## Render and check job NAME of vertexrig.yaml: make NAME-job
 	@$(RIG) render $* $(SETS)
 	@$(if $(filter local,$(RUN)),$(RIG) rehearse $* $(SETS))
 	@$(if $(filter cloud,$(RUN)),$(RIG) submit $* $(SETS))
 
-sweep grid: $(READY) ## Render and check the sweep of that name
+FORCE:
+
+sweep grid: $(TIER_OF_RUN) ## Render and check the sweep of that name
 	@$(RIG) render $@ $(SETS)
 	@$(if $(filter local,$(RUN)),$(RIG) rehearse $@ $(SETS))
 	@$(if $(filter cloud,$(RUN)),$(RIG) submit $@ $(SETS))
 
-demo: $(READY) ## Render, check and explain the jobs, then really train one on this machine
-	@echo "== every job and sweep of vertexrig.yaml, rendered and checked into build/jobs/"
-	@$(RIG) render $(JOBS) sweep grid
-	@echo; echo "== the cluster that job multi-worker makes"
-	@$(RIG) explain multi-worker
-	@echo; echo "== the trainer, packaged for the image of job cpu"
-	@$(RIG) package cpu
-	@echo; echo "== job cpu, run on this machine from build/jobs/cpu.yaml as Vertex AI would run it"
-	@$(RIG) rehearse cpu
-	@echo; echo "== sweep, four short trials of it, two at a time"
-	@$(RIG) rehearse sweep --trials 4 --quiet --set args.epochs=3 --set parallel_trial_count=2
+demo: $(LOCAL) ## Render, check and explain the jobs, then really train one on this machine
+	@bash tools/demo.sh
 
-demo-trigger: $(READY) ## A scheduled run and an HTTP sweep, end to end on this machine
+demo-trigger: $(LOCAL) ## A scheduled run and an HTTP sweep, end to end on this machine
 	@$(VENV)/bin/python bench/demo_trigger.py
 
-function: $(READY) ## Stage the Cloud Function into build/function/
+function: $(BASE) ## Stage the Cloud Function into build/function/
 	@$(RIG) function build
 
-serve-function: $(READY) ## Serve the staged function on this machine against the local Vertex
-	@$(RIG) function serve
+serve-function: $(LOCAL) ## Serve the staged function on this machine against the local Vertex
+	@$(RIG) local up --detach
+	@$(RIG) function serve --port $(PORT)
 
-test: $(READY) ## Run the tests
-	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal
+test: $(READY) ## Run the tests; TESTS="tests/test_render.py -k tpu" runs some of them
+	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
 
 test-old: $(READY) ## Run the trainer's tests on Python 3.10 with TensorFlow 2.17, as in the newest prebuilt container
 	@test -e build/venv-tf2.17/.ready || sh tests/trainer/old_python.sh build/venv-tf2.17
-	@TRAINER_OLD_PYTHON=$(CURDIR)/build/venv-tf2.17/bin/python $(VENV)/bin/python -m pytest tests/trainer/test_trainer_package.py
+	@TRAINER_OLD_PYTHON=$(CURDIR)/build/venv-tf2.17/bin/python $(VENV)/bin/python -m pytest $(or $(TESTS),tests/trainer/test_trainer_package.py)
 
 check: lint types test ## Lint, types, tests
 
@@ -76,16 +85,18 @@ lint: $(READY) ## ruff
 types: $(READY) ## mypy, strict
 	@$(VENV)/bin/mypy
 
-bench: $(READY) ## Ratios against real peers, one table
-	@$(VENV)/bin/python bench/run.py
+bench: $(READY) ## Ratios against real peers, one table; BENCH=render runs one of them
+	@$(VENV)/bin/python bench/run.py $(BENCH)
 
-reference: $(READY) ## Generate the reference pages in docs/
+reference: $(LOCAL) ## Generate the reference pages in docs/
 	@$(VENV)/bin/python -m tools.project_file_page > docs/project-file.md.new && mv docs/project-file.md.new docs/project-file.md
 	@$(VENV)/bin/python -m tools.checks_page > docs/checks.md.new && mv docs/checks.md.new docs/checks.md
 	@$(VENV)/bin/python -m tools.coverage_page > docs/local-coverage.md.new && mv docs/local-coverage.md.new docs/local-coverage.md
 
-wheel: $(READY) ## Build the tool's wheel into dist/
-	@$(VENV)/bin/python -m build --wheel --outdir dist
+wheel: $(BASE) ## Build the tool's wheel into dist/
+	@rm -rf build/lib build/bdist.*
+	@$(VENV)/bin/python -m pip wheel --quiet --disable-pip-version-check --no-deps --wheel-dir dist .
+	@ls dist/*.whl
 
 lock: ## Make constraints.txt anew (needs uv)
 	@uv pip compile --universal --python-version 3.10 --extra dev --no-header --no-annotate --quiet setup.py -o constraints.new

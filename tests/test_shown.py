@@ -15,8 +15,6 @@ from tests.tools import REPOSITORY, vertexrig
 ONLY_HERE = re.compile(
     r"(?<![\w/:.-])(?:docs|tests|bench|examples|tools|trainer_pkg)/[\w.*/-]*|\b(?:README|CONTRIBUTING|CHANGELOG|Makefile)\b|`make [a-z-]+`"
 )
-PAGE_MAKERS = {"vertexrig/reference.py", "vertexrig/checks/reference.py", "vertexrig/local/coverage.py"}
-"""Modules that make a page of the repository; what they are for stands at their top."""
 SHIPPED = sorted(
     file
     for folder in ("vertexrig", "functions", "templates")
@@ -32,9 +30,8 @@ def strings(file: Path) -> Iterator[tuple[int, str]]:
         yield 1, text
         return
     tree = ast.parse(text)
-    top = ast.get_docstring(tree, clean=False) if str(file.relative_to(REPOSITORY)) in PAGE_MAKERS else None
     for node in ast.walk(tree):
-        if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value != top:
+        if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.lineno, node.value
 
 

@@ -1,0 +1,417 @@
+"""Every verb of the Makefile, typed in a clean copy of the checkout, and what it leaves.
+
+A copy holds what git would commit and nothing else. Its .venv has the files of the environment that runs the tests and
+stamps of its own, so that nothing is installed; the tests of the set-up itself make environments anew.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import shutil
+import subprocess
+import sys
+import urllib.error
+import urllib.request
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+
+import pytest
+import yaml
+
+from tests.packages import small
+from tests.tools import REPOSITORY, need
+
+MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
+JOBS = re.search(r"^JOBS := (.+)", MAKEFILE, re.MULTILINE)[1].split()  # type: ignore[index]
+LEGACY = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "RUN", "SET", "TESTS", "PORT", "CI")
+
+# A trainer that needs no TensorFlow: it takes the flags of vertexrig.yaml and reports one metric.
+TRAINER = """\
+import argparse
+import json
+import os
+from pathlib import Path
+
+from hypertune import HyperTune
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser()
+    for flag in ("epochs", "learning_rate", "dropout", "num_units"):
+        parser.add_argument(f"--{flag}", type=float, default=1)
+    told = parser.parse_args()
+    HyperTune().report_hyperparameter_tuning_metric("accuracy", 1 - told.dropout, 1)
+    model = Path(os.environ["AIP_MODEL_DIR"])
+    model.mkdir(parents=True, exist_ok=True)
+    (model / "summary.json").write_text(json.dumps({"metrics": {"accuracy": 1.0}, "epochs": int(told.epochs)}))
+
+
+if __name__ == "__main__":
+    main()
+"""
+SETUP = """\
+from setuptools import setup
+
+setup(name="trainer", version="0.1.0", packages=["trainer"], install_requires=["cloudml-hypertune"])
+"""
+
+
+@dataclass(frozen=True)
+class Case:
+    """One thing typed: `make` with these words.
+
+    Args:
+        words: What follows `make`.
+        leaves: Files that must be there afterwards, as patterns below the copy.
+        says: A pattern of its output, over lines.
+        code: Its exit code.
+        needs: A program without which it cannot be typed.
+        look: A last look at the copy.
+    """
+
+    words: str
+    leaves: tuple[str, ...] = ()
+    says: str = ""
+    code: int = 0
+    needs: str = "make"
+    look: Callable[[Path], None] = field(default=lambda copy: None)
+
+
+def _yaml_of(name: str) -> Callable[[Path], None]:
+    def look(copy: Path) -> None:
+        assert yaml.safe_load((copy / f"build/jobs/{name}.yaml").read_text()), name
+
+    return look
+
+
+def _pages_unchanged(copy: Path) -> None:
+    for page in ("project-file.md", "checks.md", "local-coverage.md"):
+        assert (copy / "docs" / page).read_text() == (REPOSITORY / "docs" / page).read_text(), page
+
+
+def _locked(copy: Path) -> None:
+    text = (copy / "constraints.txt").read_text()
+    assert text.startswith("# Every dependency") and re.search(r"^tensorflow==", text, re.MULTILINE)
+
+
+def _cleaned(copy: Path) -> None:
+    assert not [name for name in ("build", "dist", ".vertexrig") if (copy / name).exists()]
+    assert (copy / ".venv/bin/python").exists()
+
+
+def rendered(name: str) -> list[Case]:
+    """A job's verb, alone and with a key overridden."""
+    submit = rf"^gcloud ai custom-jobs create .*--config=build/jobs/{name}.yaml"
+    longer = rf"(?s)timeout.*^gcloud|{submit}"
+    return [
+        Case(f"{name}-job", (f"build/jobs/{name}.yaml",), submit, look=_yaml_of(name)),
+        Case(f"{name}-job SET='timeout=60s args.epochs=2'", (f"build/jobs/{name}.yaml",), longer, look=_told(name)),
+    ]
+
+
+def _told(name: str) -> Callable[[Path], None]:
+    def look(copy: Path) -> None:
+        job = yaml.safe_load((copy / f"build/jobs/{name}.yaml").read_text())
+        assert job["scheduling"]["timeout"] == "60s"
+        assert "--epochs=2" in job["workerPoolSpecs"][0]["pythonPackageSpec"]["args"]
+
+    return look
+
+
+def rehearsed(name: str) -> Case:
+    """A job's verb with RUN=local and an override: it trains, and leaves a model."""
+    gone = (f"build/jobs/{name}.yaml", f".vertexrig/gs/*/runs/{name}/**/summary.json")
+    return Case(f"{name}-job RUN=local SET=args.epochs=2", gone, r"state +SUCCEEDED", look=_epochs(name))
+
+
+def _epochs(name: str) -> Callable[[Path], None]:
+    def look(copy: Path) -> None:
+        for summary in copy.glob(f".vertexrig/gs/*/runs/{name}/**/summary.json"):
+            assert json.loads(summary.read_text())["epochs"] == 2
+
+    return look
+
+
+def searched(name: str, override: str, trials: int) -> list[Case]:
+    """A sweep's verb, alone and with RUN=local: so many trials succeed."""
+    submit = rf"^gcloud ai hp-tuning-jobs create .*--config=build/jobs/{name}.yaml"
+    ended = rf"(?s)(\d+ +SUCCEEDED.*){{{trials}}}"
+    return [
+        Case(name, (f"build/jobs/{name}.yaml",), submit, look=_yaml_of(name)),
+        Case(f"{name} RUN=local SET='{override}'", (f".vertexrig/gs/*/runs/{name}/**/summary.json",), ended),
+    ]
+
+
+ONE_TEST = "TESTS='tests/test_yamltext.py -x' WORKERS=1"
+OLD = "tests/trainer/test_trainer_package.py --collect-only -q"
+#: verb -> what is typed. Those not here are typed by a test of their own, in APART.
+CASES: dict[str, list[Case]] = {
+    "help": [Case("help", says=r"(?m)^  %-job .*"), Case("", says=r"(?m)^  demo .*")],
+    **{f"{name}-job": [*rendered(name), rehearsed(name)] for name in JOBS},
+    "%-job": [  # a job that the Makefile has never heard of, a sweep by the same verb, and words that are wrong
+        *rendered("mine"),
+        rehearsed("mine"),
+        Case("sweep-job", ("build/jobs/sweep.yaml",), r"^gcloud ai hp-tuning-jobs create"),
+        Case("nothing-job", says="nothing.*cpu", code=2),
+        Case("cpu-job RUN=locally", says="RUN=locally is unknown; the choices are RUN=local.* RUN=cloud", code=2),
+    ],
+    "sweep": searched("sweep", "max_trial_count=2", 2),
+    "grid": searched("grid", "args.epochs=1", 6),
+    "function": [
+        Case("function", ("build/function/main.py", "build/function/requirements.txt"), r"^\S*build/function$")
+    ],
+    "demo-trigger": [
+        Case("demo-trigger", says=r"(?s)schedule apply.*'duplicate': True.*vertexrig best sweep.*SUCCEEDED")
+    ],
+    # the tests, lint and types of the whole are the other tests and .ci/run; here each verb runs on something small
+    "test": [Case(f"test {ONE_TEST}", says=r"\d+ passed")],
+    "check": [Case(f"check {ONE_TEST}", says=r"(?s)All checks passed.*no issues found.*\d+ passed")],
+    "lint": [Case("lint", says=r"(?s)All checks passed!.*already formatted")],
+    "types": [Case("types", says="no issues found")],
+    "bench": [
+        Case("bench BENCH=tiny", says=r"(?m)^what +ours\n-+ +-+\nrow +1"),
+        Case("bench BENCH=nothing", says="no benchmark 'nothing'. Choices: .*render", code=2),
+    ],
+    # TensorFlow 2.17 on Python 3.10 is set up by .ci/run; this Python stands in for it, and its tests are only named
+    "test-old": [Case(f"test-old TESTS='{OLD}'", says=r"tests collected|tests/trainer/test_trainer_package.py")],
+    "reference": [Case("reference", ("docs/checks.md",), look=_pages_unchanged)],
+    "lock": [Case("lock", ("constraints.txt",), needs="uv", look=_locked)],
+    # a whole set-up takes 1.9 GB: .ci/run makes it; the small one is made anew below
+    "setup": [Case("setup", says=r"^$|Nothing to be done")],
+    "wheel": [Case("wheel", ("dist/vertexrig-*.whl",), r"^dist/vertexrig-.*\.whl$")],
+    "clean": [Case("clean", look=_cleaned)],
+}
+APART = {"demo", "serve-function"}
+
+
+def environment(copy: Path, **more: str) -> dict[str, str]:
+    """What a user's shell has, with the copy's own sources first."""
+    env = {name: value for name, value in os.environ.items() if name not in LEGACY}
+    return {**env, "PYTHONPATH": str(copy), "PIP_DISABLE_PIP_VERSION_CHECK": "1", **more}
+
+
+def make(
+    copy: Path, words: str, env: dict[str, str] | None = None, *, timeout: int = 900
+) -> subprocess.CompletedProcess[str]:
+    """Type it; stdout and stderr together, as on a screen."""
+    return subprocess.run(
+        ["sh", "-c", f"make --no-print-directory {words}"], cwd=copy, env=env or environment(copy), timeout=timeout,
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, stdin=subprocess.DEVNULL,
+    )  # fmt: skip
+
+
+def copied(folder: Path) -> Path:
+    """What git would commit of the checkout, in a folder of its own."""
+    need("make")
+    if not (REPOSITORY / ".git").exists():
+        pytest.skip("this is no git checkout")
+    listed = subprocess.run(
+        [need("git"), "ls-files", "-z", "--cached", "--others", "--exclude-standard"],
+        cwd=REPOSITORY, check=True, capture_output=True, text=True,
+    )  # fmt: skip
+    for name in filter(None, listed.stdout.split("\0")):
+        if (REPOSITORY / name).is_file():
+            (folder / name).parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy(REPOSITORY / name, folder / name)
+    return folder
+
+
+def with_environment(copy: Path, stamp: str = ".ready") -> Path:
+    """Give the copy the environment of the tests under a stamp of its own, newer than the copy."""
+    venv = copy / ".venv"
+    venv.mkdir()
+    for entry in Path(sys.prefix).iterdir():
+        if entry.name in ("bin", "lib", "lib64", "include", "pyvenv.cfg"):
+            (venv / entry.name).symlink_to(entry)
+    (venv / stamp).touch()
+    return copy
+
+
+def with_small_trainer(copy: Path) -> Path:
+    """A copy whose trainer ends at once, with a job more and a benchmark more."""
+    shutil.rmtree(copy / "trainer_pkg")
+    small(copy / "trainer_pkg", TRAINER, setup=SETUP)
+    project = copy / "vertexrig.yaml"
+    mine = "jobs:\n  mine: {machine_type: n1-standard-4, timeout: 600s, args: {epochs: 1}}\n"
+    project.write_text(project.read_text().replace("jobs:\n", mine, 1))
+    (copy / "bench/tiny.py").write_text('print("what | ours")\nprint("row | 1")\n')
+    old = copy / "build/venv-tf2.17/bin"
+    old.mkdir(parents=True)
+    (old.parent / ".ready").touch()
+    (old / "python").symlink_to(sys.executable)
+    return copy
+
+
+@pytest.fixture(scope="module")
+def quick(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A copy in which jobs end at once."""
+    return with_small_trainer(with_environment(copied(tmp_path_factory.mktemp("quick"))))
+
+
+def held(case: Case, done: subprocess.CompletedProcess[str], copy: Path) -> None:
+    """The case's expectations."""
+    assert done.returncode == case.code, done.stdout[-4000:]
+    assert re.search(case.says, done.stdout, re.MULTILINE), done.stdout[-4000:]
+    missing = [pattern for pattern in case.leaves if not list(copy.glob(pattern))]
+    assert not missing, f"{missing} are not there:\n{done.stdout[-4000:]}"
+    case.look(copy)
+
+
+def verbs() -> list[str]:
+    """The verbs of the Makefile: its phony targets and its pattern rules."""
+    phony = re.search(r"^\.PHONY: (.+)", MAKEFILE, re.MULTILINE)[1].split()  # type: ignore[index]
+    patterns = re.findall(r"^(%[\w-]+):", MAKEFILE, re.MULTILINE)
+    ruled = [word for line in re.findall(r"^([a-z][a-z -]*):(?!=)", MAKEFILE, re.MULTILINE) for word in line.split()]
+    return sorted({*phony, *patterns, *ruled, *(f"{name}-job" for name in JOBS)} - {"FORCE"})
+
+
+def test_every_verb_is_typed() -> None:
+    """A verb of the Makefile without a case here fails, and so does a case without a verb."""
+    assert sorted({*CASES, *APART}) == verbs()
+
+
+def test_no_verb_with_a_pattern_is_phony() -> None:
+    """A phony target finds no pattern rule: make would have nothing to do for it."""
+    phony = re.search(r"^\.PHONY: (.+)", MAKEFILE, re.MULTILINE)[1]  # type: ignore[index]
+    assert "-job" not in phony
+
+
+ROWS = [pytest.param(case, id=case.words or "make") for every in CASES.values() for case in every if every]
+
+
+@pytest.mark.parametrize("case", [row for row in ROWS if row.id != "clean"])
+def test_a_verb_does_what_it_says(quick: Path, case: Case) -> None:
+    """The verb ends as it should, says what it should, and leaves the files it is for."""
+    need(case.needs)
+    for pattern in case.leaves:
+        if pattern.startswith(("build/", ".vertexrig/", "dist/")):
+            for file in quick.glob(pattern):
+                file.unlink()
+    held(case, make(quick, case.words), quick)
+
+
+def test_clean_leaves_the_environment(tmp_path: Path) -> None:
+    """`make clean` removes what verbs leave, not .venv."""
+    copy = with_environment(copied(tmp_path))
+    assert make(copy, "cpu-job").returncode == 0
+    (copy / ".vertexrig").mkdir()
+    (case,) = CASES["clean"]
+    held(case, make(copy, case.words), copy)
+
+
+@pytest.mark.parametrize("verb", ["cpu-job", "sweep SET=max_trial_count=2", "grid"])
+def test_run_cloud_submits(quick: Path, verb: str) -> None:
+    """RUN=cloud starts the job where the environment points: here a local Vertex, which then has it."""
+    told = {"HOME": str(quick), "PROJECT": "my-project", "BUCKET": "gs://my-project-vertexrig"}
+    rig = [str(quick / ".venv/bin/vertexrig"), "local"]
+    (quick / ".vertexrig/gs/my-project-vertexrig").mkdir(parents=True, exist_ok=True)
+    env = environment(quick, **told)
+    subprocess.run([*rig, "up", "--detach", "--port", "0"], cwd=quick, env=env, check=True, capture_output=True)
+    try:
+        lines = subprocess.run([*rig, "env"], cwd=quick, env=env, check=True, capture_output=True, text=True).stdout
+        pairs = dict(re.findall(r"export (\w+)=(\S+)", lines))
+        done = make(quick, f"{verb} RUN=cloud", {**env, **pairs})
+        assert done.returncode == 0, done.stdout[-3000:]
+        kind = "customJobs" if verb == "cpu-job" else "hyperparameterTuningJobs"
+        assert re.search(rf"projects/my-project/locations/us-central1/{kind}/\d+", done.stdout), done.stdout[-3000:]
+    finally:
+        subprocess.run([*rig, "down"], cwd=quick, env=env, capture_output=True)
+
+
+def test_the_demo_trains_and_ends_with_what_to_type(tmp_path: Path) -> None:
+    """`make demo`, its trials shortened: the job reaches 0.97, no warning is said twice, and its three lines work."""
+    pytest.importorskip("tensorflow", reason="the demo trains with TensorFlow")
+    copy = with_environment(copied(tmp_path), ".local")
+    done = make(copy, "demo EPOCHS=1 TRIALS=2", environment(copy, PATH="/usr/local/bin:/usr/bin:/bin"))
+    assert done.returncode == 0, done.stdout[-4000:]
+    assert float(re.search(r"^accuracy +([\d.]+)", done.stdout, re.MULTILINE)[1]) >= 0.97  # type: ignore[index]
+    assert len(re.findall(r"^ +\d+ +SUCCEEDED", done.stdout, re.MULTILINE)) == 2
+    warnings = re.findall(r"warning\[.*", done.stdout)
+    assert len(warnings) == len(set(warnings)) <= 1
+    assert "All log messages before" not in done.stdout
+    lines = [line.partition("#")[0].strip() for line in done.stdout.partition("to type next\n")[2].splitlines() if line]
+    assert len(lines) == 3
+    with_small_trainer(copy)
+    for line in lines:
+        typed = subprocess.run(
+            ["sh", "-c", line], cwd=copy, env=environment(copy), capture_output=True, text=True, timeout=300
+        )
+        assert typed.returncode == 0, f"{line}\n{typed.stdout[-2000:]}{typed.stderr[-2000:]}"
+
+
+@pytest.fixture
+def served(quick: Path) -> Iterator[tuple[int, subprocess.Popen[str]]]:
+    """`make serve-function` on a free port, with the local Vertex that it starts on its own."""
+    import socket
+
+    with socket.socket() as free:
+        free.bind(("127.0.0.1", 0))
+        port = free.getsockname()[1]
+    process = subprocess.Popen(
+        ["make", "--no-print-directory", "serve-function", f"PORT={port}"], cwd=quick, env=environment(quick),
+        stdout=subprocess.PIPE, stderr=subprocess.STDOUT, text=True, process_group=0,
+    )  # fmt: skip
+    yield port, process
+    if process.poll() is None:
+        os.killpg(process.pid, 2)
+    process.communicate(timeout=60)
+    subprocess.run([quick / ".venv/bin/vertexrig", "local", "down"], cwd=quick, env=environment(quick))
+
+
+def test_serve_function_answers(served: tuple[int, subprocess.Popen[str]]) -> None:
+    """`make serve-function` needs nothing before it: the function answers a dry run with the job it would make."""
+    port, process = served
+    assert process.stdout is not None
+    for line in process.stdout:
+        if line.startswith("serving "):
+            break
+    body = json.dumps({"run": "cpu", "dry_run": True}).encode()
+    request = urllib.request.Request(
+        f"http://127.0.0.1:{port}/", data=body, headers={"Content-Type": "application/json"}
+    )
+    for _ in range(600):
+        try:
+            with urllib.request.urlopen(request, timeout=60) as answer:
+                told = json.load(answer)
+            break
+        except urllib.error.HTTPError as error:
+            pytest.fail(error.read().decode())
+        except urllib.error.URLError:
+            try:  # the port is not open yet: wait for the server's end, if it comes
+                process.wait(0.1)
+                break
+            except subprocess.TimeoutExpired:
+                continue
+    assert "cpu" in json.dumps(told)
+
+
+@pytest.mark.parametrize("stamp", [".base", ".cloud", ".local", ".ready"])
+def test_a_larger_set_up_stands_for_a_smaller(tmp_path: Path, stamp: str) -> None:
+    """A verb that needs the smallest set-up installs nothing where any other is there."""
+    done = make(with_environment(copied(tmp_path), stamp), "tpu-job")
+    assert done.returncode == 0 and "setting up" not in done.stdout, done.stdout
+
+
+@pytest.mark.parametrize("installer", ["uv", "pip"])
+def test_a_fresh_copy_sets_itself_up(tmp_path: Path, installer: str) -> None:
+    """With an empty HOME, with and without uv: the first verb installs what it needs, the second time nothing, and a
+    small set-up made anew leaves what else was installed."""
+    path = f"{Path(need('uv')).parent}:{os.environ['PATH']}" if installer == "uv" else "/usr/local/bin:/usr/bin:/bin"
+    copy, home = copied(tmp_path / "copy"), tmp_path / "home"
+    home.mkdir()
+    env = environment(copy, HOME=str(home), PATH=path)
+    del env["PYTHONPATH"]
+    python = getattr(sys, "_base_executable", sys.executable)
+    fresh = make(copy, f"tpu-job PYTHON={python}", env)
+    assert fresh.returncode == 0, fresh.stdout
+    assert f"setting up .venv with {installer}" in fresh.stdout and "gcloud ai custom-jobs create" in fresh.stdout
+    site = next((copy / ".venv").glob("lib/python*/site-packages"))
+    assert (copy / ".venv/.base").exists() and not (site / "tensorflow").exists()
+    assert "setting up" not in make(copy, f"tpu-job PYTHON={python}", env).stdout
+    subprocess.run([copy / ".venv/bin/python", "-m", "pip", "install", "-q", "tzdata"], env=env, check=True)
+    (copy / ".venv/.base").unlink()
+    again = make(copy, f"tpu-job PYTHON={python}", env)
+    assert again.returncode == 0 and "setting up" in again.stdout and (site / "tzdata").exists(), again.stdout
