@@ -68,7 +68,8 @@ setup(
     packages=[*find_packages(include=["vertexrig", "vertexrig.*"]), "vertexrig.functions", "vertexrig.templates"],
     package_dir={"vertexrig.templates": "templates", "vertexrig.functions": "functions"},
     package_data={
-        "vertexrig": ["py.typed", "starter.yaml"],
+        "vertexrig": ["py.typed"],
+        "vertexrig.render": ["starter.yaml"],
         "vertexrig.spec": ["aiplatform_v1.binpb"],
         "vertexrig.catalog": ["data/*.json"],
         "vertexrig.functions": ["requirements.txt"],

@@ -27,7 +27,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from vertexrig.local import server
 from vertexrig.local.jobs import resources
-from vertexrig.local.jobs.store import Store
+from vertexrig.local.jobs.store import ResourceStore
 
 IMAGE = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest"
 TASK = "import json, os, sys, time\nexec(sys.argv[1])\n"
@@ -50,7 +50,7 @@ PARENT = "/vertex/v1/projects/my-project/locations/us-central1"
 ENDED = ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED", "JOB_STATE_CANCELLED")
 
 
-def call(here: server.Running, method: str, path: str, body: Any = None) -> dict[str, Any]:
+def call(here: server.RunningServer, method: str, path: str, body: Any = None) -> dict[str, Any]:
     """A request and its JSON; `path` is below the project unless it starts with a slash."""
     data = None if body is None else json.dumps(body).encode()
     url = here.url + (path if path.startswith("/") else f"{PARENT}/{path}")
@@ -84,12 +84,12 @@ def job(code: str, *args: str) -> dict[str, Any]:
     }
 
 
-def create(here: server.Running, code: str, *args: str, name: str = "bench") -> str:
+def create(here: server.RunningServer, code: str, *args: str, name: str = "bench") -> str:
     """Create a job; its resource name."""
     return str(call(here, "POST", "customJobs", {"displayName": name, "jobSpec": job(code, *args)})["name"])
 
 
-def wait(here: server.Running, name: str) -> dict[str, Any]:
+def wait(here: server.RunningServer, name: str) -> dict[str, Any]:
     """A job that has ended, and well."""
     while (found := call(here, "GET", f"/vertex/v1/{name}"))["state"] not in ENDED:
         time.sleep(0.01)
@@ -98,7 +98,7 @@ def wait(here: server.Running, name: str) -> dict[str, Any]:
     return found
 
 
-def first_line(here: server.Running) -> float:
+def first_line(here: server.RunningServer) -> float:
     """Seconds from the answer to a create to the trainer's first statement."""
     name = create(here, FIRST_LINE)
     accepted = time.time()
@@ -107,7 +107,7 @@ def first_line(here: server.Running) -> float:
     return float(log.read_text().partition(" at ")[2].split()[0]) - accepted
 
 
-def start(here: server.Running) -> list[str]:
+def start(here: server.RunningServer) -> list[str]:
     """From create to the first line, the first time and with the package cached."""
     first = first_line(here)
     environments = sorted(path.name for path in (here.root / "envs").iterdir())
@@ -121,7 +121,7 @@ def start(here: server.Running) -> list[str]:
     ]  # fmt: skip
 
 
-def study(here: server.Running) -> list[str]:
+def study(here: server.RunningServer) -> list[str]:
     """A study of sleeping trials against trials ÷ parallel × length."""
     ideal, walls = TRIALS / PARALLEL * LENGTH, []
     counts = {"maxTrialCount": TRIALS, "parallelTrialCount": PARALLEL}
@@ -137,7 +137,7 @@ def study(here: server.Running) -> list[str]:
     return [row(what, f"{wall:.2f} s", f"{ideal:.2f} s", wall / ideal, "≤ 1.10", wall / ideal <= 1.10)]
 
 
-def crowd(here: server.Running) -> list[str]:
+def crowd(here: server.RunningServer) -> list[str]:
     """Twenty creates at once, each kept and run."""
     with ThreadPoolExecutor(20) as threads:
         begun = time.perf_counter()
@@ -152,7 +152,7 @@ def crowd(here: server.Running) -> list[str]:
 
 def fill(root: Path) -> None:
     """Put copies of a job that ended into the store of a server that was stopped, until it holds `FINISHED` jobs."""
-    store = Store(root)
+    store = ResourceStore(root)
     parent = "projects/" + resources.project_number("my-project") + "/locations/us-central1"
     like = next(iter(store.listed(resources.CUSTOM_JOBS, parent)))
     model = store.get(like.name)
@@ -164,7 +164,7 @@ def fill(root: Path) -> None:
     store.close()
 
 
-def listing(here: server.Running) -> list[str]:
+def listing(here: server.RunningServer) -> list[str]:
     """List and describe with a full store: the slowest of 50."""
     newest = call(here, "GET", "customJobs?pageSize=1")["customJobs"][0]["name"]
     calls = {
@@ -185,7 +185,7 @@ def listing(here: server.Running) -> list[str]:
     return rows_
 
 
-def rest(here: server.Running, seconds: float = 10.0) -> list[str]:
+def rest(here: server.RunningServer, seconds: float = 10.0) -> list[str]:
     """What a server with nothing to do takes."""
     stat = Path(f"/proc/{here.pid}/stat")
     if not stat.is_file():
@@ -207,7 +207,7 @@ def rest(here: server.Running, seconds: float = 10.0) -> list[str]:
 
 
 @contextmanager
-def up(root: Path) -> Iterator[server.Running]:
+def up(root: Path) -> Iterator[server.RunningServer]:
     """A server of its own process."""
     try:
         yield server.up(root, 0, ["--slots", str(max(PARALLEL, 8))])

@@ -40,7 +40,7 @@ def main() -> None:
     )
 
 
-def latency(here: server.Running, url: str, root: Path) -> tuple[float, float]:
+def latency(here: server.RunningServer, url: str, root: Path) -> tuple[float, float]:
     """Milliseconds that the trigger adds, and those of the bare call, in turns."""
     prepared = clouds.submitter(here, root).prepare(Request("cpu"))
     create = f"{here.url}{server.AIPLATFORM}/v1/projects/my-project/locations/us-central1/customJobs"

@@ -12,7 +12,7 @@ import yaml
 
 from tests.local.jobkit import sdist
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import KINDS, Job, Vertex
+from vertexrig.cloud.vertex import KINDS, RemoteJob, Vertex
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
@@ -53,7 +53,7 @@ PROJECT: dict[str, Any] = {
 
 
 @contextmanager
-def cloud(root: Path, **settings: Any) -> Iterator[server.Running]:
+def cloud(root: Path, **settings: Any) -> Iterator[server.RunningServer]:
     """A local Vertex with a bucket, whose jobs wait for machines and never start unless `run` says otherwise."""
     run = settings.pop("run", None) or RunOptions(grace=0.5, slow_start=3600)
     with server.running(Settings(root / "vertex", slots=2, run=run, **settings)) as here:
@@ -64,16 +64,16 @@ def cloud(root: Path, **settings: Any) -> Iterator[server.Running]:
         yield here
 
 
-def variables(here: server.Running) -> dict[str, str]:
+def variables(here: server.RunningServer) -> dict[str, str]:
     """Environment variables that point a process at it."""
     return {"VERTEXRIG_AIPLATFORM": f"{here.url}{server.AIPLATFORM}", "STORAGE_EMULATOR_HOST": here.url}
 
 
-def vertex(here: server.Running) -> Vertex:
+def vertex(here: server.RunningServer) -> Vertex:
     return Vertex("my-project", "us-central1", url=f"{here.url}{server.AIPLATFORM}")
 
 
-def jobs(here: server.Running) -> list[Job]:
+def jobs(here: server.RunningServer) -> list[RemoteJob]:
     """Every job and sweep there is; not the jobs of a sweep's trials."""
     found = [job for kind in KINDS for job in vertex(here).list(kind)]
     return [job for job in found if "vertexrig_claim" in job.labels]
@@ -86,7 +86,7 @@ def loaded(folder: Path, data: Mapping[str, Any] = PROJECT) -> config.Loaded:
     return config.load(file, environment=os.environ)
 
 
-def submitter(here: server.Running, folder: Path, data: Mapping[str, Any] = PROJECT, **options: Any) -> Submitter:
+def submitter(here: server.RunningServer, folder: Path, data: Mapping[str, Any] = PROJECT, **options: Any) -> Submitter:
     """What the trigger uses, pointed at a local Vertex."""
     storage = Storage(BUCKET, url=here.url)
     return Submitter(UploadedWorkspace(loaded(folder, data), storage), vertex(here), storage, **options)

@@ -13,7 +13,7 @@ from hypothesis import settings
 from tests.tools import need
 
 if TYPE_CHECKING:
-    from vertexrig.local.server import Running
+    from vertexrig.local.server import RunningServer
 
 HERE = Path(__file__).parent
 
@@ -33,7 +33,7 @@ def gcloud() -> str:
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Running]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
     """A local Vertex that the tests of a module share."""
     from tests import clouds
 

@@ -16,7 +16,7 @@ from vertexrig.catalog import load
 from vertexrig.cli import run
 from vertexrig.finding import Severity
 from vertexrig.package.source import dockerfile, program
-from vertexrig.package.source.containers import Container, read_container
+from vertexrig.package.source.containers import ImageProgram, read_container
 
 TASK = """import argparse
 import hypertune
@@ -210,8 +210,8 @@ def test_no_dockerfile_crashes_the_reader(tmp_path: Path) -> None:
         "FROM x\nENTRYPOINT\nCMD []",
         "ENV a",
     ):
-        assert isinstance(dockerfile.parse(text), dockerfile.Image)
-        assert isinstance(read_container(folder(tmp_path / "app", text), [], ["--x"]), Container)
+        assert isinstance(dockerfile.parse(text), dockerfile.DockerImage)
+        assert isinstance(read_container(folder(tmp_path / "app", text), [], ["--x"]), ImageProgram)
 
 
 # verdicts that depend on the trainer's source

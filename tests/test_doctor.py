@@ -35,7 +35,7 @@ if rate > 2: sys.exit(3)
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     """A local Vertex whose jobs really run."""
     root = tmp_path_factory.mktemp("cloud")
     with clouds.cloud(root, run=RunOptions(grace=0.5)) as running:
@@ -43,7 +43,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
         yield running
 
 
-def patient(here: server.Running, folder: Path, said: dict[str, str] | None = None, **parts: Any) -> doctor.Patient:
+def patient(
+    here: server.RunningServer, folder: Path, said: dict[str, str] | None = None, **parts: Any
+) -> doctor.Patient:
     """What the doctor looks at; `said` is what gcloud prints for a command that begins so."""
 
     def gcloud(words: list[str]) -> str | None:
@@ -58,7 +60,7 @@ def outcomes(check: Any, one: doctor.Patient) -> dict[str, tuple[str, str]]:
     return {result.name: (result.outcome, result.fix) for result in check(one)}
 
 
-def test_the_command(here: server.Running, tmp_path: Path) -> None:
+def test_the_command(here: server.RunningServer, tmp_path: Path) -> None:
     """`vertexrig doctor` prints what it found and what to type, and fails for what is wrong."""
     clouds.loaded(tmp_path)
     done = tools.vertexrig("doctor", "--format=json", cwd=tmp_path, env=clouds.variables(here))
@@ -73,7 +75,7 @@ def test_the_command(here: server.Running, tmp_path: Path) -> None:
     assert done.returncode == (1 if wrong else 0) and set(wrong) <= {"bucket"}
 
 
-def test_the_bucket_s_region(here: server.Running, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_the_bucket_s_region(here: server.RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket in another region, in a multi-region, or not there at all is wrong, with the command that makes one."""
     one = patient(here, tmp_path)
     for location, outcome in (("US-CENTRAL1", "ok"), ("US", "error"), ("EUROPE-WEST4", "error"), (None, "error")):
@@ -86,14 +88,14 @@ def test_the_bucket_s_region(here: server.Running, tmp_path: Path, monkeypatch: 
     assert outcomes(doctor._bucket, replace(one, storage=None))["bucket"][0] == "error"
 
 
-def test_an_old_runtime(here: server.Running, tmp_path: Path) -> None:
+def test_an_old_runtime(here: server.RunningServer, tmp_path: Path) -> None:
     """A runtime that cannot be deployed on the day is wrong."""
     one = patient(here, tmp_path)
     assert outcomes(doctor._trigger, one)["runtime"][0] == "ok"
     assert outcomes(doctor._trigger, replace(one, today=date(2029, 5, 1)))["runtime"][0] == "error"
 
 
-def test_gcloud_s_version(here: server.Running, tmp_path: Path) -> None:
+def test_gcloud_s_version(here: server.RunningServer, tmp_path: Path) -> None:
     """An old gcloud and none at all are warnings with what to do."""
     for text, outcome in (
         ('"Google Cloud SDK": "528.0.0"', "ok"),
@@ -103,7 +105,7 @@ def test_gcloud_s_version(here: server.Running, tmp_path: Path) -> None:
         assert outcomes(doctor._gcloud, patient(here, tmp_path, {"version": text}))["gcloud"][0] == outcome
 
 
-def test_roles(here: server.Running, tmp_path: Path) -> None:
+def test_roles(here: server.RunningServer, tmp_path: Path) -> None:
     """A role that is given is fine, one that is not is wrong, and a function that anybody may call is wrong."""
     cloud = Vertex("my-project", "us-central1", url="https://example.invalid")
 
@@ -120,7 +122,7 @@ def test_roles(here: server.Running, tmp_path: Path) -> None:
     }
 
 
-def test_no_service(here: server.Running, tmp_path: Path) -> None:
+def test_no_service(here: server.RunningServer, tmp_path: Path) -> None:
     """With nothing to reach, what cannot be found out is unknown, and there is no traceback."""
     dead = Vertex("my-project", "us-central1", url="http://127.0.0.1:9")
     dead.rest = Rest("http://127.0.0.1:9/v1", "Vertex AI", attempts=1)
@@ -128,7 +130,7 @@ def test_no_service(here: server.Running, tmp_path: Path) -> None:
     assert outcomes(doctor._clock, patient(here, tmp_path, vertex=dead, storage=None))["clock"][0] == "unknown"
 
 
-def test_the_verbs(here: server.Running, tmp_path: Path) -> None:
+def test_the_verbs(here: server.RunningServer, tmp_path: Path) -> None:
     """jobs, watch, trials, best, report, logs and cancel do what they say on a sweep and a job that really run."""
     data = {**clouds.PROJECT, "sweeps": {"sweep": {**clouds.PROJECT["sweeps"]["sweep"], "max_trial_count": 3}}}
     submitter = clouds.submitter(here, tmp_path, data)
@@ -167,7 +169,7 @@ def test_the_verbs(here: server.Running, tmp_path: Path) -> None:
     run("cancel", failing.name, code=2)
 
 
-def test_logs_of_a_trial(here: server.Running, tmp_path: Path, gcloud: str) -> None:
+def test_logs_of_a_trial(here: server.RunningServer, tmp_path: Path, gcloud: str) -> None:
     """logs shows, through the real gcloud, what a trial's trainer printed, and ends with the job."""
     submitter = clouds.submitter(here, tmp_path)
     sweep = submitter.submit(submitter.prepare(submit.Request("sweep")), submit.request_key("logs"), "x")

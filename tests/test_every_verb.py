@@ -69,7 +69,7 @@ PROJECT: dict[str, Any] = {
 class Stage:
     """A project on this machine whose jobs really run."""
 
-    def __init__(self, folder: Path, here: server.Running) -> None:
+    def __init__(self, folder: Path, here: server.RunningServer) -> None:
         self.folder, self.here = folder, here
 
     def submit(self, name: str, *states: str) -> str:

@@ -16,7 +16,7 @@ from tests import wheels
 from tests.test_rooms import imports
 from tests.tools import REPOSITORY
 from vertexrig.cli import VERBS
-from vertexrig.extras import PARTS, MissingExtraError, missing, need
+from vertexrig.cli.extras import PARTS, MissingExtraError, missing, need
 
 LOCAL = ("vertexrig/local", "vertexrig/cloud/cron.py")
 SUBMIT = ("vertexrig/cloud",)

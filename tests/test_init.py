@@ -7,11 +7,11 @@ from pathlib import Path
 import pytest
 
 from tests.tools import vertexrig
-from vertexrig import starter
 from vertexrig.catalog import load
 from vertexrig.checks.workspace import Workspace
-from vertexrig.discover import trainer, trainers
+from vertexrig.package.discover import trainer, trainers
 from vertexrig.project import config
+from vertexrig.render import starter
 
 SCRIPT = """
 import argparse

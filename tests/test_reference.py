@@ -11,7 +11,7 @@ import pytest
 from tools import project_file_page as reference
 from vertexrig.checks.workspace import Workspace
 from vertexrig.project import config
-from vertexrig.project.model import Job, Parameter, Project, Trigger
+from vertexrig.project.model import Job, Project, StudyParameter, TriggerSettings
 
 PAGE = Path(__file__).resolve().parents[1] / "docs" / "project-file.md"
 TEXT = PAGE.read_text(encoding="utf-8")
@@ -23,7 +23,7 @@ def test_page_is_up_to_date() -> None:
     assert reference.page() == TEXT
 
 
-@pytest.mark.parametrize("cls", [Project, Job, Parameter, Trigger])
+@pytest.mark.parametrize("cls", [Project, Job, StudyParameter, TriggerSettings])
 def test_every_key_is_there(cls: type) -> None:
     """Every key of a mapping has a row with a sentence."""
     for item in dataclasses.fields(cls):

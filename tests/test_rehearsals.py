@@ -21,8 +21,8 @@ from tests import tools
 from tests.local.jobkit import sdist
 from vertexrig import cli
 from vertexrig.errors import JobFailedError, ServiceError, UsageError
-from vertexrig.history import History, Record
-from vertexrig.runs import RUN
+from vertexrig.project.runs import RUN
+from vertexrig.submit.history import History, Record
 
 TASK = """
 import argparse, json, os, sys, time

@@ -16,10 +16,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from tests import clouds
-from vertexrig import cli, runs
+from vertexrig import cli
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import UsageError
 from vertexrig.local import server
+from vertexrig.project import runs
 from vertexrig.submit.claims import Claims
 from vertexrig.submit.submission import Request, Submitted, Submitter, request_key
 
@@ -27,7 +28,7 @@ PROJECT: dict[str, Any] = {**clouds.PROJECT, "trainer": {"package_uris": ["gs://
 
 
 @pytest.fixture
-def folder(tmp_path: Path, here: server.Running, monkeypatch: pytest.MonkeyPatch) -> Path:
+def folder(tmp_path: Path, here: server.RunningServer, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A project as working directory whose verbs talk to a local Vertex."""
     (tmp_path / "vertexrig.yaml").write_text(yaml.safe_dump(PROJECT))
     monkeypatch.chdir(tmp_path)
@@ -42,7 +43,7 @@ def run(*words: str, fails: bool = False) -> Result:
     return done
 
 
-def output(here: server.Running, name: str) -> str:
+def output(here: server.RunningServer, name: str) -> str:
     job = clouds.vertex(here).get(name)
     assert job is not None
     return job.output
@@ -56,7 +57,7 @@ def test_names_of_runs(now: datetime) -> None:
     assert name.startswith(f"{now:%Y%m%d-%H%M%S}-") and runs.run_of("gs://b/runs/cpu") == ""
 
 
-def test_submit_tells_the_folder(folder: Path, here: server.Running) -> None:
+def test_submit_tells_the_folder(folder: Path, here: server.RunningServer) -> None:
     """Two submissions write to two folders, told on stderr and in JSON; a sweep's run holds its trials' folders."""
     made = [run("submit", name, "--format=json") for name in ("cpu", "cpu", "sweep")]
     folders = [json.loads(one.stdout)["output"] for one in made]
@@ -66,13 +67,13 @@ def test_submit_tells_the_folder(folder: Path, here: server.Running) -> None:
         assert f"output: {uri}\n" in one.stderr and output(here, json.loads(one.stdout)["name"]) == uri
 
 
-def test_the_same_request_keeps_its_folder(folder: Path, here: server.Running) -> None:
+def test_the_same_request_keeps_its_folder(folder: Path, here: server.RunningServer) -> None:
     """Submitted again with its request id, a job is the first one, in the first one's folder."""
     first, again = (json.loads(run("submit", "cpu", "--request-id=same", "--format=json").stdout) for _ in range(2))
     assert again["duplicate"] and again["output"] == first["output"] and again["name"] == first["name"]
 
 
-def test_a_healed_claim_keeps_its_folder(here: server.Running, tmp_path: Path) -> None:
+def test_a_healed_claim_keeps_its_folder(here: server.RunningServer, tmp_path: Path) -> None:
     """A job made by another delivery than the one that claimed the request has the folder that the first one chose."""
     body, key = Request("cpu").digest, request_key("healed-folder")
     claims = Claims(Storage(clouds.BUCKET, url=here.url), lease_s=1.0, wait_s=8)
@@ -85,7 +86,7 @@ def test_a_healed_claim_keeps_its_folder(here: server.Running, tmp_path: Path) -
     assert output(here, made.name) == made.output
 
 
-def test_resume_by_name(folder: Path, here: server.Running) -> None:
+def test_resume_by_name(folder: Path, here: server.RunningServer) -> None:
     """--resume takes the folder of an earlier run of the job; one that still runs, or is not there, is refused."""
     first = json.loads(run("submit", "cpu", "--format=json").stdout)
     name = runs.run_of(first["output"])
@@ -106,7 +107,7 @@ def test_resume_by_name(folder: Path, here: server.Running) -> None:
     )
 
 
-def test_a_folder_in_the_project_file_stays(here: server.Running, tmp_path: Path) -> None:
+def test_a_folder_in_the_project_file_stays(here: server.RunningServer, tmp_path: Path) -> None:
     """A base_output_directory of the project file is used by every run as it is written there."""
     jobs = {**clouds.PROJECT["jobs"], "fixed": {"machine_type": "n1-standard-4", "base_output_directory": "gs://my-bucket/f"}}  # fmt: skip
     submitter: Submitter = clouds.submitter(here, tmp_path, {**clouds.PROJECT, "jobs": jobs})

@@ -30,7 +30,7 @@ Make = Callable[..., Submitter]
 
 
 @pytest.fixture
-def make(here: server.Running, tmp_path: Path) -> Make:
+def make(here: server.RunningServer, tmp_path: Path) -> Make:
     """Makes a submitter for a project whose trigger has a given budget."""
 
     def submitter(*, url: str = "", budget: dict[str, Any] | None = None, **options: Any) -> Submitter:
@@ -50,14 +50,14 @@ def run(submitter: Submitter, id: str, request: Request | None = None) -> Submit
     return submitter.submit(submitter.prepare(request), request_key(id), request.digest)
 
 
-def with_claim(here: server.Running, id: str) -> list[str]:
+def with_claim(here: server.RunningServer, id: str) -> list[str]:
     """Names of the jobs that were made for a request id."""
     found = Storage(clouds.BUCKET, url=here.url).read_json(request_key(id).path)
     label = found["id"] if found else "none"
     return [job.name for job in clouds.jobs(here) if job.labels["vertexrig_claim"] == label]
 
 
-def test_a_repeat_finds_the_first_job(here: server.Running, make: Make) -> None:
+def test_a_repeat_finds_the_first_job(here: server.RunningServer, make: Make) -> None:
     """The same request id gives one job, the second time marked as a duplicate; the job carries claim and run as labels."""
     first, again = run(make(), "repeat"), run(make(), "repeat")
     assert not first.duplicate and again.duplicate and first.name == again.name
@@ -74,7 +74,7 @@ def test_the_same_id_with_another_body(make: Make) -> None:
         run(make(), "other-body", Request("cpu", {}, {"epochs": 3}))
 
 
-def test_overrides_reach_the_job(here: server.Running, make: Make) -> None:
+def test_overrides_reach_the_job(here: server.RunningServer, make: Make) -> None:
     """Keys and arguments that were overridden are in the job; what a text holds is not evaluated."""
     request = Request("sweep", {"max_trial_count": 7, "labels.team": "vision"}, {"note": "{{7*7}} ${HOME} 'x': #"})
     job = clouds.vertex(here).get(run(make(), "overrides", request).name)
@@ -90,7 +90,7 @@ def test_an_override_of_the_wrong_type(make: Make, set_: dict[str, Any]) -> None
         make().prepare(Request("sweep", set_))
 
 
-def test_concurrent_submissions_make_one_job(here: server.Running, make: Make) -> None:
+def test_concurrent_submissions_make_one_job(here: server.RunningServer, make: Make) -> None:
     """Of twenty submissions of one request at the same time one makes the job and the others find it."""
     submitters = [make(claims=Claims(Storage(clouds.BUCKET, url=here.url))) for _ in range(20)]
     with ThreadPoolExecutor(20) as pool:
@@ -99,7 +99,7 @@ def test_concurrent_submissions_make_one_job(here: server.Running, make: Make) -
     assert len(with_claim(here, "concurrent")) == 1
 
 
-def test_a_crash_after_the_claim_is_healed(here: server.Running, make: Make) -> None:
+def test_a_crash_after_the_claim_is_healed(here: server.RunningServer, make: Make) -> None:
     """A claim whose holder died before creating is taken over when its lease is out, by exactly one of ten deliveries."""
     store = Claims(Storage(clouds.BUCKET, url=here.url), lease_s=3.0, wait_s=0.2)
     body = Request("cpu").digest
@@ -114,7 +114,7 @@ def test_a_crash_after_the_claim_is_healed(here: server.Running, make: Make) -> 
     assert len({one.name for one in made}) == 1 and len(with_claim(here, "died")) == 1
 
 
-def test_a_crash_after_the_create_is_healed(here: server.Running, make: Make) -> None:
+def test_a_crash_after_the_create_is_healed(here: server.RunningServer, make: Make) -> None:
     """A job that was created but not recorded is found by its label, recorded, and not made again."""
     submitter = make()
     submitter.claims.record = lambda *_: (_ for _ in ()).throw(RestError("down"))  # type: ignore[method-assign]
@@ -126,7 +126,7 @@ def test_a_crash_after_the_create_is_healed(here: server.Running, make: Make) ->
     assert found is not None and found["state"] == "created" and found["job"]["name"] == first.name
 
 
-def test_a_holder_taken_for_dead_makes_no_second_job(here: server.Running, make: Make) -> None:
+def test_a_holder_taken_for_dead_makes_no_second_job(here: server.RunningServer, make: Make) -> None:
     """A holder that wakes up after another delivery made the job cancels its own and answers with the other's."""
     slow, other = make(), make()
     create = slow.vertex.create
@@ -144,12 +144,14 @@ def test_a_holder_taken_for_dead_makes_no_second_job(here: server.Running, make:
     assert alive == made
 
 
-def _ending(here: server.Running, name: str) -> bool:
+def _ending(here: server.RunningServer, name: str) -> bool:
     job = clouds.vertex(here).get(name)
     return job is not None and job.state in ("JOB_STATE_CANCELLING", "JOB_STATE_CANCELLED")
 
 
-def test_a_holder_out_of_time_starts_nothing(here: server.Running, make: Make, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_holder_out_of_time_starts_nothing(
+    here: server.RunningServer, make: Make, monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A holder whose lease is nearly out gives its claim up instead of creating; the next delivery makes the job."""
     monkeypatch.setattr(claims, "CREATE_WITHIN_S", -1.0)
     with pytest.raises(RestError, match="took too long"):
@@ -159,7 +161,7 @@ def test_a_holder_out_of_time_starts_nothing(here: server.Running, make: Make, m
     assert not run(make(), "late").duplicate
 
 
-def test_the_same_body_is_one_request_for_a_while(here: server.Running, make: Make) -> None:
+def test_the_same_body_is_one_request_for_a_while(here: server.RunningServer, make: Make) -> None:
     """Without an id, the same body within the window is a repeat; after it, it is a new request with a job of its own."""
     submitter, request = make(), Request("cpu", {}, {"note": "window"})
     prepared = submitter.prepare(request)
@@ -173,7 +175,7 @@ def test_the_same_body_is_one_request_for_a_while(here: server.Running, make: Ma
     assert made[0].name == made[1].name != made[2].name
 
 
-def test_a_refused_job_leaves_no_claim(here: server.Running, tmp_path: Path, make: Make) -> None:
+def test_a_refused_job_leaves_no_claim(here: server.RunningServer, tmp_path: Path, make: Make) -> None:
     """A job that the service refuses for want of quota leaves no claim, so the next delivery can make it."""
     with clouds.cloud(tmp_path / "quota", faults=[JobFault("quota", times=1)]) as short:
         data = copy.deepcopy(clouds.PROJECT)
@@ -186,14 +188,14 @@ def test_a_refused_job_leaves_no_claim(here: server.Running, tmp_path: Path, mak
         assert len(clouds.jobs(short)) == 1
 
 
-def test_no_package(here: server.Running, tmp_path: Path) -> None:
+def test_no_package(here: server.RunningServer, tmp_path: Path) -> None:
     """A run whose trainer package was never uploaded is refused with the command that uploads it."""
     submitter = clouds.submitter(here, tmp_path, {**clouds.PROJECT, "trainer": {"image": "tf-2.16"}})
     with pytest.raises(NoPackageError, match="vertexrig function package"):
         submitter.prepare(Request("cpu"))
 
 
-def test_a_job_that_would_fail_is_not_claimed(here: server.Running, tmp_path: Path) -> None:
+def test_a_job_that_would_fail_is_not_claimed(here: server.RunningServer, tmp_path: Path) -> None:
     """Findings of severity error stop a run before anything is claimed."""
     gpu = {
         "topology": "gpu",
@@ -282,7 +284,7 @@ UNSURE = [(500, b""), (503, b"<html>"), (0, b""), (200, b"garbage"), (200, b"[1]
 
 
 @pytest.mark.parametrize("status, body", UNSURE, ids=range(len(UNSURE)))
-def test_an_unsure_create_is_not_repeated(here: server.Running, make: Make, bad: Callable[..., str], status: int, body: bytes) -> None:  # fmt: skip
+def test_an_unsure_create_is_not_repeated(here: server.RunningServer, make: Make, bad: Callable[..., str], status: int, body: bytes) -> None:  # fmt: skip
     """After an answer that leaves open whether there is a job, the claim is kept until its lease is out, and then one
     job is made."""
     id = f"unsure-{status}-{body!r}"
@@ -297,7 +299,9 @@ def test_an_unsure_create_is_not_repeated(here: server.Running, make: Make, bad:
 
 
 @pytest.mark.parametrize("status", [400, 401, 403, 404, 429])
-def test_a_sure_refusal_frees_the_claim(here: server.Running, make: Make, bad: Callable[..., str], status: int) -> None:
+def test_a_sure_refusal_frees_the_claim(
+    here: server.RunningServer, make: Make, bad: Callable[..., str], status: int
+) -> None:
     """After a refusal nothing is claimed, and the next delivery makes the job at once."""
     url = bad(status, b'{"error": {"message": "no", "status": "NO"}}', **{"Retry-After": "7"})
     with pytest.raises(RestError, match="Vertex AI: no") as refused:
@@ -306,7 +310,7 @@ def test_a_sure_refusal_frees_the_claim(here: server.Running, make: Make, bad: C
     assert not run(make(), f"sure-{status}").duplicate
 
 
-def test_nothing_listens(here: server.Running, make: Make) -> None:
+def test_nothing_listens(here: server.RunningServer, make: Make) -> None:
     """A service that cannot be reached at all was sent nothing, so nothing is claimed."""
     with pytest.raises(RestError, match="cannot be reached") as failed:
         run(make(url="http://127.0.0.1:9"), "nobody")
@@ -315,7 +319,7 @@ def test_nothing_listens(here: server.Running, make: Make) -> None:
 
 
 @pytest.mark.parametrize("status, body", [(500, b""), (429, b"{}"), (200, b"garbage"), (0, b"")], ids=range(4))
-def test_storage_down_starts_nothing(here: server.Running, tmp_path: Path, bad: Callable[..., str], status: int, body: bytes) -> None:  # fmt: skip
+def test_storage_down_starts_nothing(here: server.RunningServer, tmp_path: Path, bad: Callable[..., str], status: int, body: bytes) -> None:  # fmt: skip
     """With Cloud Storage down no job is made."""
     before = len(clouds.jobs(here))
     submitter = clouds.submitter(here, tmp_path)
@@ -376,7 +380,7 @@ def test_another_host_is_called_without_credentials(
 # --- the command ---
 
 
-def test_the_command(here: server.Running, tmp_path: Path) -> None:
+def test_the_command(here: server.RunningServer, tmp_path: Path) -> None:
     """`vertexrig submit` uploads the package, makes the job, prints its name, and repeats nothing for the same id."""
     (tmp_path / "trainer_pkg/trainer").mkdir(parents=True)
     (tmp_path / "trainer_pkg/setup.py").write_text("from setuptools import setup\nsetup(name='t', version='1', packages=['trainer'])\n")  # fmt: skip

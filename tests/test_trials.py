@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from vertexrig.errors import UsageError
-from vertexrig.local.study import Engine, Measurement, Space
+from vertexrig.local.study import Measurement, Space, StudyEngine
 from vertexrig.submit import trials
 
 L2 = {"parameterId": "l2", "doubleValueSpec": {"minValue": 0, "maxValue": 0.2}, "scaleType": "UNIT_LINEAR_SCALE"}
@@ -163,7 +163,7 @@ def test_follow_up_grid_around_the_best_values() -> None:
     assert l2["discreteValueSpec"]["values"] == [0.0, 0.02, 0.05]
     assert batch["discreteValueSpec"]["values"] == [32.0, 64.0, 128.0]
     assert hidden["categoricalValueSpec"]["values"] == ["38", "44", "50", "56", "62"]
-    assert Engine(spec).space.size == 45
+    assert StudyEngine(spec).space.size == 45
 
 
 def test_follow_up_grid_sends_whole_numbers_as_before() -> None:
@@ -172,7 +172,7 @@ def test_follow_up_grid_sends_whole_numbers_as_before() -> None:
     near = trials.follow_up_grid(study, width=0.01)["studySpec"]["parameters"][0]
     assert near["integerValueSpec"] == {"minValue": 1, "maxValue": 3}
     far = trials.follow_up_grid(study)["studySpec"]
-    engine = Engine(far)
+    engine = StudyEngine(far)
     assert engine.command_line(engine.suggest("1")) == ["--num_hidden=2"]
 
 
@@ -237,7 +237,7 @@ def test_follow_ups_lie_within_the_study_and_hold_its_best(
     parameters: list[dict], seed: int, points: int, width: float
 ) -> None:
     """For any study: grid and narrowed ranges are valid, inside the old space, and contain the best trial."""
-    engine = Engine(
+    engine = StudyEngine(
         {"metrics": [{"metricId": "accuracy"}], "parameters": parameters, "algorithm": "RANDOM_SEARCH"}, seed=seed
     )
     for i in range(1, 6):
@@ -246,7 +246,7 @@ def test_follow_ups_lie_within_the_study_and_hold_its_best(
     study = {"studySpec": engine.spec, "trials": [trial.to_dict() for trial in engine.trials.values()]}
     (winner,) = trials.best(study)
     follow = trials.follow_up_grid(study, points=points, width=width)
-    grid = Engine(follow["studySpec"]).space
+    grid = StudyEngine(follow["studySpec"]).space
     assert grid.size == follow["maxTrialCount"] >= 1
     sent = [
         dict(flag.lstrip("-").split("=") for flag in grid.command_line(grid.combination(i)))

@@ -29,12 +29,14 @@ def logs() -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def trigger(here: server.Running, tmp_path_factory: pytest.TempPathFactory, logs: list[dict[str, Any]]) -> Trigger:
+def trigger(
+    here: server.RunningServer, tmp_path_factory: pytest.TempPathFactory, logs: list[dict[str, Any]]
+) -> Trigger:
     """The trigger of the tests' project, whose log lines are kept."""
     return make(here, tmp_path_factory.mktemp("project"), log=lambda row: logs.append(dict(row)))
 
 
-def make(here: server.Running, folder: Path, data: Any = clouds.PROJECT, **options: Any) -> Trigger:
+def make(here: server.RunningServer, folder: Path, data: Any = clouds.PROJECT, **options: Any) -> Trigger:
     storage = options.setdefault("storage", Storage(clouds.BUCKET, url=here.url))
     options.setdefault("claims", Claims(storage, lease_s=5, wait_s=1))
     options.setdefault("vertex", clouds.vertex(here))
@@ -59,7 +61,7 @@ def test_a_run_starts_and_repeats(trigger: Trigger) -> None:
     assert post(trigger, {**body, "set": {"max_trial_count": 5}}).status == 409
 
 
-def test_a_dry_run_sends_nothing(here: server.Running, trigger: Trigger) -> None:
+def test_a_dry_run_sends_nothing(here: server.RunningServer, trigger: Trigger) -> None:
     """A dry run shows the very object that would be sent, and makes no job."""
     before = len(clouds.jobs(here))
     reply = post(trigger, {"run": "cpu", "args": {"epochs": 9}, "dry_run": True})
@@ -104,7 +106,7 @@ ATTACKS: list[tuple[str, Any, int, str]] = [
 
 
 @pytest.mark.parametrize("body, status, problem", [row[1:] for row in ATTACKS], ids=[row[0] for row in ATTACKS])
-def test_attacks(here: server.Running, trigger: Trigger, body: Any, status: int, problem: str) -> None:
+def test_attacks(here: server.RunningServer, trigger: Trigger, body: Any, status: int, problem: str) -> None:
     """Each attack gets its answer, as problem+json, and starts nothing."""
     before = len(clouds.jobs(here))
     reply = post(trigger, body)
@@ -141,7 +143,7 @@ def test_all_that_is_wrong_at_once(trigger: Trigger) -> None:
     assert [finding["path"] for finding in values.body["findings"]] == ["set.timeout", "args.epochs"]
 
 
-def test_over_budget_shows_the_arithmetic(here: server.Running, tmp_path: Path) -> None:
+def test_over_budget_shows_the_arithmetic(here: server.RunningServer, tmp_path: Path) -> None:
     """A run over budget answers 422 with the sum."""
     data = copy.deepcopy(clouds.PROJECT)
     data["trigger"]["budget"] = {"usd_per_run": 1.0}
@@ -184,7 +186,7 @@ def test_pages(trigger: Trigger, method: str, path: str, status: int) -> None:
     assert reply.status == status and ("Allow" in reply.headers) == (status == 405)
 
 
-def test_jobs_of_others_are_not_shown(here: server.Running, trigger: Trigger) -> None:
+def test_jobs_of_others_are_not_shown(here: server.RunningServer, trigger: Trigger) -> None:
     """A job of the project that the trigger did not start is no job to a caller."""
     prepared = trigger.submitter.prepare(request.Request("cpu"))
     body = {"displayName": "theirs", "jobSpec": prepared.document.data}
@@ -221,7 +223,7 @@ def message(body: Any) -> dict[str, Any]:
     return {"message": {"data": base64.b64encode(json.dumps(body).encode()).decode()}}
 
 
-def test_a_message_starts_a_run_once(here: server.Running, trigger: Trigger, logs: list[dict[str, Any]]) -> None:
+def test_a_message_starts_a_run_once(here: server.RunningServer, trigger: Trigger, logs: list[dict[str, Any]]) -> None:
     """A Pub/Sub message holds a request; delivered twice it starts one job; nonsense is logged and not retried."""
     before = len(clouds.jobs(here))
     for _ in range(2):
@@ -234,7 +236,7 @@ def test_a_message_starts_a_run_once(here: server.Running, trigger: Trigger, log
     assert len(clouds.jobs(here)) == before + 1
 
 
-def test_an_object_starts_a_run(here: server.Running, trigger: Trigger, logs: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
+def test_an_object_starts_a_run(here: server.RunningServer, trigger: Trigger, logs: list[dict[str, Any]], monkeypatch: pytest.MonkeyPatch) -> None:  # fmt: skip
     """A finished object that matches starts the run with its URI; what our own runs write never does."""
     monkeypatch.setenv("VERTEXRIG_EVENT_RUN", "cpu")
     monkeypatch.setenv("VERTEXRIG_EVENT_OBJECTS", r"gs://[^/]+/.*\.csv")
@@ -249,7 +251,7 @@ def test_an_object_starts_a_run(here: server.Running, trigger: Trigger, logs: li
     assert job and len(clouds.jobs(here)) == before + 1
 
 
-def test_an_event_is_retried_when_that_helps(here: server.Running, tmp_path: Path) -> None:
+def test_an_event_is_retried_when_that_helps(here: server.RunningServer, tmp_path: Path) -> None:
     """With the service down an event raises, so that it is delivered again."""
     trigger = make(here, tmp_path)
     trigger.vertex.rest = Rest("http://127.0.0.1:9/v1", "Vertex AI", attempts=1)

@@ -20,7 +20,7 @@ from tests.test_trigger import make
 from vertexrig.local import server
 from vertexrig.trigger import openapi, request
 from vertexrig.trigger.app import Call, Trigger
-from vertexrig.trigger.request import Problem
+from vertexrig.trigger.request import RequestProblem
 
 EACH = 2500
 generated = settings(max_examples=EACH, deadline=None, suppress_health_check=list(HealthCheck))
@@ -28,7 +28,7 @@ INSIDES = re.compile(r'Traceback|File "|\bline \d+|\b[A-Za-z]+(?:Error|Exception
 
 
 @pytest.fixture(scope="module")
-def trigger(here: server.Running, tmp_path_factory: pytest.TempPathFactory) -> Trigger:
+def trigger(here: server.RunningServer, tmp_path_factory: pytest.TempPathFactory) -> Trigger:
     """The trigger of the tests' project."""
     return make(here, tmp_path_factory.mktemp("project"), log=lambda row: None)
 
@@ -175,7 +175,7 @@ def test_the_schema_is_what_is_applied(trigger: Trigger, body: Any) -> None:
     try:
         request.read(request.parse(json.dumps(body).encode()), trigger.loaded)
         problem = None
-    except Problem as found:
+    except RequestProblem as found:
         problem = found
     schema = openapi.request_schema(trigger.loaded)
     valid = jsonschema.Draft202012Validator(schema).is_valid(body)

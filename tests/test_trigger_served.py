@@ -32,7 +32,7 @@ def staged(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return stage.stage(clouds.loaded(root, data), root / "build/function").folder
 
 
-def with_note(here: server.Running, note: str) -> int:
+def with_note(here: server.RunningServer, note: str) -> int:
     return sum(f"--note={note}" in json.dumps(job.data) for job in clouds.jobs(here))
 
 
@@ -41,7 +41,7 @@ POINTS = [f"{when}:{call}" for call in range(1, 7) for when in ("before", "after
 
 
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_anywhere_and_delivered_again(here: server.Running, staged: Path, point: str) -> None:
+def test_killed_anywhere_and_delivered_again(here: server.RunningServer, staged: Path, point: str) -> None:
     """The process killed with -9 at any point between the first call and the last, then redelivered: exactly one job."""
     body = {"run": "cpu", "args": {"note": f"killed {point}"}, "request_id": f"killed-{point}"}
     with functions.serving(staged, {**clouds.variables(here), "KILL": point}, wrapped=True) as url:
@@ -53,7 +53,7 @@ def test_killed_anywhere_and_delivered_again(here: server.Running, staged: Path,
     assert with_note(here, f"killed {point}") == 1
 
 
-def test_two_hundred_deliveries_to_two_processes(here: server.Running, staged: Path) -> None:
+def test_two_hundred_deliveries_to_two_processes(here: server.RunningServer, staged: Path) -> None:
     """Two hundred concurrent deliveries of one scheduled request to two functions: one job, and all are told of it."""
     body = {"run": "cpu", "args": {"note": "two hundred"}}
     env = clouds.variables(here)
@@ -65,7 +65,7 @@ def test_two_hundred_deliveries_to_two_processes(here: server.Running, staged: P
     assert sum(answer.status_code == 201 for answer in answers if answer is not None) == 1
 
 
-def test_two_hundred_different_requests(here: server.Running, staged: Path) -> None:
+def test_two_hundred_different_requests(here: server.RunningServer, staged: Path) -> None:
     """Two hundred concurrent different requests: each starts a job of its own, none fails."""
     with functions.serving(staged, clouds.variables(here)) as url, ThreadPoolExecutor(50) as pool:
         bodies = [{"run": "cpu", "request_id": f"different-{n}"} for n in range(200)]
@@ -74,7 +74,7 @@ def test_two_hundred_different_requests(here: server.Running, staged: Path) -> N
     assert len({answer.json()["name"] for answer in answers if answer is not None}) == 200
 
 
-def test_events_over_http(here: server.Running, staged: Path) -> None:
+def test_events_over_http(here: server.RunningServer, staged: Path) -> None:
     """The event function takes a Pub/Sub CloudEvent as Eventarc sends it."""
     data = {"message": {"data": "eyJydW4iOiAiY3B1IiwgImFyZ3MiOiB7Im5vdGUiOiAicHVic3ViIn19"}}
     headers = {
@@ -87,7 +87,7 @@ def test_events_over_http(here: server.Running, staged: Path) -> None:
     assert with_note(here, "pubsub") == 1
 
 
-def test_fuzzed_with_its_own_document(here: server.Running, staged: Path) -> None:
+def test_fuzzed_with_its_own_document(here: server.RunningServer, staged: Path) -> None:
     """schemathesis, fed with the served OpenAPI document, finds no 5xx and no answer that the document does not know."""
     with functions.serving(staged, clouds.variables(here)) as url:
         run = subprocess.run(
@@ -105,7 +105,7 @@ def test_fuzzed_with_its_own_document(here: server.Running, staged: Path) -> Non
 @pytest.mark.skipif(
     sys.version_info < (3, 11), reason="the pinned packages are for the function's runtime: Python 3.12 or newer"
 )
-def test_in_a_clean_environment(here: server.Running, staged: Path, tmp_path: Path) -> None:
+def test_in_a_clean_environment(here: server.RunningServer, staged: Path, tmp_path: Path) -> None:
     """With nothing installed but its own requirements the staged folder serves: a job and its repeat."""
     clean = tmp_path / "venv"
     subprocess.run([sys.executable, "-m", "venv", str(clean)], check=True)
@@ -130,7 +130,7 @@ def test_in_a_clean_environment(here: server.Running, staged: Path, tmp_path: Pa
     assert first.json()["name"] == again.json()["name"] and again.json()["duplicate"]
 
 
-def test_it_imports_what_it_installs(staged: Path, here: server.Running) -> None:
+def test_it_imports_what_it_installs(staged: Path, here: server.RunningServer) -> None:
     """The function loads nothing that its requirements do not name, none of the heavy clients, not even protobuf; and the
     tool is the folder's."""
     script = (

@@ -30,7 +30,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
         monkeypatch.setattr(rest, name, value)
 
 
-def through(here: server.Running, folder: Path, vertex: str, storage: str) -> Trigger:
+def through(here: server.RunningServer, folder: Path, vertex: str, storage: str) -> Trigger:
     """A trigger that reaches the two services at these URLs."""
     bucket = Storage(clouds.BUCKET, url=storage)
     api = Vertex("my-project", "us-central1", url=f"{vertex}{server.AIPLATFORM}")
@@ -93,7 +93,7 @@ TABLE: list[tuple[str, str, Any, Fault, int]] = [
 
 
 @pytest.mark.parametrize(("what", "where", "when", "fault", "status"), TABLE, ids=[row[0] for row in TABLE])
-def test_one_job_in_the_end(here: server.Running, tmp_path: Path, what: str, where: str, when: Any, fault: Fault, status: int) -> None:  # fmt: skip
+def test_one_job_in_the_end(here: server.RunningServer, tmp_path: Path, what: str, where: str, when: Any, fault: Fault, status: int) -> None:  # fmt: skip
     """The first answer has its status, with Retry-After where trying again helps, and nothing of the service's own words
     unless they are about the job; once the service is well, the same request gets its job, and there is one."""
     body = {"run": "cpu", "args": {"note": what}, "request_id": what.replace(" ", "-").replace("'", "")}

@@ -13,7 +13,7 @@ import pytest
 
 from tests import wheels
 from tests.tools import REPOSITORY, vertexrig
-from vertexrig.extras import PARTS
+from vertexrig.cli.extras import PARTS
 
 TRAINER = """
 import argparse, os

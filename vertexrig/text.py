@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 
 def clean(text: str) -> str:
     """Text that is safe to print: control characters, escape sequences and half surrogates become a replacement."""
@@ -11,3 +13,24 @@ def clean(text: str) -> str:
 def shown(value: object, digits: int = 6) -> str:
     """A value as a table's cell: nothing for None, a fraction with so many digits, all else as it is."""
     return "" if value is None else f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def kind_of(value: Any) -> str:
+    """What a plain value is, in words."""
+    if value is None:
+        return "nothing"
+    names = {
+        bool: "a boolean",
+        int: "a whole number",
+        float: "a number",
+        str: "text",
+        list: "a list",
+        dict: "a mapping",
+    }
+    return names.get(type(value), "text" if isinstance(value, str) else f"a {type(value).__name__}")
+
+
+def quoted(value: Any) -> str:
+    """A value as an error message shows it, cut to a line."""
+    text = str(value).lower() if isinstance(value, bool) else repr(str(value) if isinstance(value, str) else value)
+    return text if len(text) <= 80 else text[:77] + "…"

@@ -12,7 +12,7 @@ from job_bases import IMAGE
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks import Context, all_rules, check, output
-from vertexrig.masking import hint, masked, secret_in
+from vertexrig.spec.masking import hint, masked, secret_in
 
 SECRET = "hf" + "_" + "Zx9" * 12
 PLAIN = "correct-horse-battery"

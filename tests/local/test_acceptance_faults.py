@@ -31,7 +31,7 @@ STUDY: dict[str, Any] = {
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     root = tmp_path_factory.mktemp("local")
     sdist(root / "gs/packages/trainer.tar.gz")
     sdist(root / "gs/packages/broken.tar.gz", setup="raise SystemExit('this package has no home')")
@@ -40,7 +40,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
 
 
 @pytest.fixture
-def api(here: server.Running) -> Iterator[Api]:
+def api(here: server.RunningServer) -> Iterator[Api]:
     """A client; when the test is done the server still runs a job."""
     api = Api(here.url)
     yield api
@@ -76,7 +76,7 @@ def test_a_job_that_fails_says_why(api: Api, what: str) -> None:
     assert "vertexrig/" not in done["error"]["message"]
 
 
-def test_a_trainer_that_prints_100_mb(api: Api, here: server.Running) -> None:
+def test_a_trainer_that_prints_100_mb(api: Api, here: server.RunningServer) -> None:
     """The job succeeds, the server answers all the while, and the log holds the last line."""
     code = "for i in range(1000):\n    sys.stdout.write(('x' * 999 + '\\n') * 100)\nprint('the last line')"
     name = api.create(job(pool(code)))["name"]

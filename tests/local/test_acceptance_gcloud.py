@@ -35,13 +35,13 @@ WAIT = "print('up', flush=True)\nimport time; time.sleep(600)"
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     root = tmp_path_factory.mktemp("local")
     with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5))) as running:
         yield running
 
 
-def test_package_to_output(gcloud: Gcloud, here: server.Running, tmp_path: Path) -> None:
+def test_package_to_output(gcloud: Gcloud, here: server.RunningServer, tmp_path: Path) -> None:
     """storage cp brings the package, custom-jobs create runs it, stream-logs prints it, storage ls and cat show its output."""
     sdist(tmp_path / "trainer.tar.gz")
     gcloud("storage", "buckets", "create", "gs://bkt", url=here.url)
@@ -70,7 +70,7 @@ def test_package_to_output(gcloud: Gcloud, here: server.Running, tmp_path: Path)
     assert [path for path in (here.root / "gs/bkt/out").rglob("*") if path.is_file()] == []
 
 
-def test_stream_logs_follows_a_job_that_runs(here: server.Running, tmp_path: Path) -> None:
+def test_stream_logs_follows_a_job_that_runs(here: server.RunningServer, tmp_path: Path) -> None:
     """stream-logs prints a line while the job that said it still runs.
 
     gcloud 528 looks at the job's state once, at its start, so on a job that runs it goes on until it is interrupted.
@@ -99,7 +99,7 @@ def test_stream_logs_follows_a_job_that_runs(here: server.Running, tmp_path: Pat
     assert api.wait(name)["state"] == "JOB_STATE_CANCELLED"
 
 
-def test_a_schedule_submits_a_job(gcloud: Gcloud, here: server.Running) -> None:
+def test_a_schedule_submits_a_job(gcloud: Gcloud, here: server.RunningServer) -> None:
     """scheduler jobs create, list, describe, pause, resume, run and delete; the run posts a CustomJob, which trains."""
     sdist(here.root / "gs/packages/trainer.tar.gz")
     where = "--location=us-central1"

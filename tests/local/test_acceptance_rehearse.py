@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from tests.tools import REPOSITORY, vertexrig
-from vertexrig.runs import RUN
+from vertexrig.project.runs import RUN
 
 # job -> how many replicas there are, and what is said of the accelerators that are not here ("" without any)
 JOBS = {

@@ -11,7 +11,7 @@ from tools import coverage_page as coverage
 from vertexrig.local.http import Coverage, Endpoint
 from vertexrig.local.jobs.coverage import COVERAGE as FIELDS
 from vertexrig.local.vertex import COVERAGE as VERTEX
-from vertexrig.local.vertex import Vertex
+from vertexrig.local.vertex import VertexApi
 from vertexrig.spec import descriptors
 
 PAGE = Path(__file__).parents[2] / "docs/local-coverage.md"
@@ -58,5 +58,5 @@ def methods(prefix: str, table: list[Endpoint]) -> set[str]:
 
 def test_what_is_routed_is_listed_and_the_reverse() -> None:
     """The rows of the Vertex AI API that are served are exactly the methods with a route."""
-    table = Vertex(*[None] * 4).table()  # type: ignore[arg-type]
+    table = VertexApi(*[None] * 4).table()  # type: ignore[arg-type]
     assert methods("aiplatform.", table) == {row.method for row in VERTEX if row.state != "not served"}

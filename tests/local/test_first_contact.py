@@ -24,7 +24,7 @@ TORCH = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
 
 
 @pytest.fixture
-def up(root: Path) -> Iterator[server.Running]:
+def up(root: Path) -> Iterator[server.RunningServer]:
     """A server in this process, on the shared folder."""
     with server.running(Settings(root, slots=2, run=RunOptions(grace=0.5))) as here:
         yield here
@@ -45,7 +45,7 @@ def tool_env(tmp_path: Path, more: dict[str, str]) -> dict[str, str]:
     ],
     ids=["128.0", "PerReplica", "host", "module"],
 )  # fmt: skip
-def test_hints_in_the_servers_error_and_log(up: server.Running, root: Path, code: str, meant: str) -> None:
+def test_hints_in_the_servers_error_and_log(up: server.RunningServer, root: Path, code: str, meant: str) -> None:
     """A failed job of the server carries the hint in its error, and its log ends with it."""
     api = Api(up.url)
     found = api.wait(api.create(job(pool(code)))["name"])
@@ -122,7 +122,7 @@ def test_up_prints_an_env_line_for_its_root(tmp_path: Path) -> None:
         server.down(root)
 
 
-def test_gsutil_finds_the_server(up: server.Running, root: Path, tmp_path: Path) -> None:
+def test_gsutil_finds_the_server(up: server.RunningServer, root: Path, tmp_path: Path) -> None:
     """The unmodified gsutil, in a shell and in a job, works on the server's buckets with what `local env` sets."""
     gsutil = need("gsutil")
     (root / "gs/data").mkdir(exist_ok=True)

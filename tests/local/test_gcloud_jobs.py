@@ -27,7 +27,7 @@ with open(os.environ['CLOUD_ML_HP_METRIC_FILE'], 'w') as file:
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     root = tmp_path_factory.mktemp("local")
     sdist(root / "gs/packages/trainer.tar.gz")
     with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5))) as running:
@@ -35,7 +35,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
 
 
 @pytest.fixture
-def ai(gcloud: Gcloud, here: server.Running) -> Callable[..., subprocess.CompletedProcess[str]]:
+def ai(gcloud: Gcloud, here: server.RunningServer) -> Callable[..., subprocess.CompletedProcess[str]]:
     """`gcloud ai ... --region=us-central1`."""
 
     def run(*args: str, check: bool = True) -> subprocess.CompletedProcess[str]:
@@ -49,7 +49,7 @@ def write(path: Path, data: dict[str, Any]) -> str:
     return str(path)
 
 
-def test_custom_jobs(ai: Gcloud, here: server.Running, tmp_path: Path) -> None:
+def test_custom_jobs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> None:
     """create --config, describe, list and cancel do what they do in the cloud; a refusal reads as there."""
     api = Api(here.url)
     config = write(tmp_path / "job.yaml", job(pool("print('trained', args)", "--epochs=1"), pool(WAIT, replicas=2)))
@@ -83,7 +83,7 @@ def test_custom_jobs(ai: Gcloud, here: server.Running, tmp_path: Path) -> None:
     assert missing.returncode == 1 and "NOT_FOUND" in missing.stderr
 
 
-def test_stream_logs(ai: Gcloud, here: server.Running, tmp_path: Path) -> None:
+def test_stream_logs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> None:
     """stream-logs shows what every replica said, under its name, and ends for a job that has ended.
 
     gcloud 528 reads the job once, when it begins: a stream begun while the job ran goes on until it is interrupted.
@@ -102,7 +102,7 @@ def test_stream_logs(ai: Gcloud, here: server.Running, tmp_path: Path) -> None:
         assert text in said, said
 
 
-def test_tuning_jobs(ai: Gcloud, here: server.Running, tmp_path: Path) -> None:
+def test_tuning_jobs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> None:
     """create --config, describe with trials, list and cancel; each trial is a custom job that can be described."""
     api = Api(here.url)
     study = {

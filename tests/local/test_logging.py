@@ -24,7 +24,7 @@ from starlette.routing import Route
 
 from vertexrig import times
 from vertexrig.local.http import ApiError, LoopbackGuard
-from vertexrig.local.logs import COVERAGE, Line, LogStore, routes
+from vertexrig.local.logs import COVERAGE, LogLine, LogStore, routes
 from vertexrig.local.logs.query import bounds, matches, parse
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -208,7 +208,7 @@ def test_long_and_strange_lines(tmp_path: Path) -> None:
     """A line longer than an entry may be is cut into several, and bytes that are no text do not stop the log."""
     store = LogStore(tmp_path)
     store.append_all(
-        [Line("1", "t", "INFO", "x" * 250_001), Line("1", "t", "LOUD", "a\udcffb"), Line("1", "t", "INFO", "")]
+        [LogLine("1", "t", "INFO", "x" * 250_001), LogLine("1", "t", "LOUD", "a\udcffb"), LogLine("1", "t", "INFO", "")]
     )
     store.append("1", "t", "ERROR", {"message": "json", "step": 1})
     entries = store.read("1")

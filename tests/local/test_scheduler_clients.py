@@ -24,7 +24,7 @@ from starlette.responses import Response
 from starlette.routing import Route
 
 from vertexrig.local.http import LoopbackGuard
-from vertexrig.local.scheduler import COVERAGE, Engine, JobStore, routes
+from vertexrig.local.scheduler import COVERAGE, JobStore, SchedulerEngine, routes
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -35,7 +35,7 @@ def server(
 ) -> Iterator[tuple[str, list[tuple[dict[str, str], bytes]]]]:
     """A scheduler, and a target at /hook that records its requests."""
     seen: list[tuple[dict[str, str], bytes]] = []
-    engine = Engine(JobStore(tmp_path_factory.mktemp("root")))
+    engine = SchedulerEngine(JobStore(tmp_path_factory.mktemp("root")))
 
     async def hook(request: Request) -> Response:
         seen.append((dict(request.headers), await request.body()))

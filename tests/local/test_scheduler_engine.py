@@ -17,9 +17,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from vertexrig.local.scheduler import Engine, JobStore, Options
+from vertexrig.local.scheduler import JobStore, Options, SchedulerEngine
 from vertexrig.local.scheduler.jobs import DEFAULT_RETRY
-from vertexrig.local.scheduler.store import Stored
+from vertexrig.local.scheduler.store import StoredSchedule
 
 START = datetime(2026, 11, 20, 12, 0, 30, tzinfo=timezone.utc)
 
@@ -102,24 +102,26 @@ async def calm() -> None:
     await asyncio.sleep(0.15)
 
 
-def job(target: Target, **more: Any) -> Stored:
+def job(target: Target, **more: Any) -> StoredSchedule:
     http = {"uri": target.url + "/", "httpMethod": "POST", **more.pop("http", {})}
     retry = {**DEFAULT_RETRY, **more.pop("retry", {})}
     fields = {"schedule": "* * * * *", "timeZone": "Etc/UTC", "attemptDeadline": "20s", **more}
-    return Stored(
+    return StoredSchedule(
         {"name": "projects/p/locations/l/jobs/tick", "httpTarget": http, "retryConfig": retry, **fields},
         "ENABLED",
         "2026-11-20T00:00:00Z",
     )
 
 
-def drive(root: Path, scenario: Callable[[Engine, FakeClock], Any], options: Options | None = None) -> JobStore:
+def drive(
+    root: Path, scenario: Callable[[SchedulerEngine, FakeClock], Any], options: Options | None = None
+) -> JobStore:
     """Run a scenario inside a running engine with a fake clock."""
     store = JobStore(root)
 
     async def main() -> None:
         clock = FakeClock()
-        engine = Engine(store, options, clock)
+        engine = SchedulerEngine(store, options, clock)
         async with engine.running():
             await scenario(engine, clock)
 
@@ -130,7 +132,7 @@ def drive(root: Path, scenario: Callable[[Engine, FakeClock], Any], options: Opt
 NAME = "projects/p/locations/l/jobs/tick"
 
 
-def add(engine: Engine, stored: Stored) -> None:
+def add(engine: SchedulerEngine, stored: StoredSchedule) -> None:
     assert engine.store.insert(stored)
     engine.plan(stored)
 
@@ -143,7 +145,7 @@ def test_it_fires_with_the_documented_headers(tmp_path: Path, target: Target) ->
         "oidcToken": {"serviceAccountEmail": "invoker@p.iam.gserviceaccount.com", "audience": "https://aud"},
     }
 
-    async def scenario(engine: Engine, clock: FakeClock) -> None:
+    async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         add(engine, job(target, http=http))
         await calm()
         assert not target.seen and engine.store.get(NAME).runtime["scheduleTime"] == "2026-11-20T12:01:00Z"  # type: ignore[union-attr]
@@ -170,7 +172,7 @@ def test_retries_back_off_and_keep_their_schedule_time(tmp_path: Path, target: T
     """A failing target is tried again after growing waits, with the same schedule time, until it succeeds."""
     target.answers = [503, 500]
 
-    async def scenario(engine: Engine, clock: FakeClock) -> None:
+    async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         add(engine, job(target, schedule="0 * * * *", retry={"retryCount": 3, "minBackoffDuration": "10s"}))
         clock.advance(3570)
         await until(lambda: len(engine.store.attempts(NAME)) == 1)
@@ -195,7 +197,7 @@ def test_retries_end_at_their_count(tmp_path: Path, target: Target) -> None:
     """After retryCount retries the execution is over, and the job waits for its next time."""
     target.answers = [500] * 9
 
-    async def scenario(engine: Engine, clock: FakeClock) -> None:
+    async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         add(engine, job(target, schedule="0 * * * *", retry={"retryCount": 2}))
         clock.advance(3570)
         for count in (1, 2, 3):
@@ -211,7 +213,7 @@ def test_executions_never_overlap(tmp_path: Path, target: Target) -> None:
     """Ticks and forced runs during an execution wait for its end; several missed ticks make one."""
     target.hold = True
 
-    async def scenario(engine: Engine, clock: FakeClock) -> None:
+    async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         stored = job(target)
         add(engine, stored)
         clock.advance(30)
@@ -233,7 +235,7 @@ def test_a_paused_job_and_a_deleted_job_do_not_fire(tmp_path: Path, target: Targ
     """Pausing and deleting stop the next time, and the retries of an execution under way."""
     target.answers = [500] * 5
 
-    async def scenario(engine: Engine, clock: FakeClock) -> None:
+    async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         from dataclasses import replace
 
         stored = job(target, retry={"retryCount": 5, "minBackoffDuration": "1s"})
@@ -260,7 +262,7 @@ def test_missed_times_are_not_made_up_for(tmp_path: Path, target: Target) -> Non
     """A job that was due while the server was down fires at its next time only."""
     JobStore(tmp_path).save(job(target))
 
-    async def scenario(engine: Engine, clock: FakeClock) -> None:
+    async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         await calm()
         assert not target.seen
         clock.advance(30)
@@ -273,7 +275,7 @@ def test_missed_times_are_not_made_up_for(tmp_path: Path, target: Target) -> Non
 def test_at_least_twice(tmp_path: Path, target: Target) -> None:
     """With at_least_twice every success is delivered again, the same in every header that a handler can tell it by."""
 
-    async def scenario(engine: Engine, clock: FakeClock) -> None:
+    async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         add(engine, job(target))
         clock.advance(30)
         await until(lambda: len(engine.store.attempts(NAME)) == 2)
@@ -289,7 +291,7 @@ def test_other_machines_are_not_fired_at(tmp_path: Path, target: Target, path: s
     """A target elsewhere, also behind a redirect, is a failed attempt that says why, and is not retried."""
     uri = target.url + path if path else "http://example.com/"
 
-    async def scenario(engine: Engine, clock: FakeClock) -> None:
+    async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         add(engine, job(target, http={"uri": uri}, retry={"retryCount": 5}))
         clock.advance(30)
         await until(lambda: engine.store.attempts(NAME))
@@ -304,7 +306,7 @@ def test_the_attempt_deadline(tmp_path: Path, target: Target) -> None:
     """An answer that does not come within the attempt deadline is DEADLINE_EXCEEDED."""
     target.hold = True
 
-    async def scenario(engine: Engine, clock: FakeClock) -> None:
+    async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         add(engine, job(target, attemptDeadline="0.2s"))
         clock.advance(30)
         await until(lambda: engine.store.attempts(NAME))
@@ -315,7 +317,7 @@ def test_the_attempt_deadline(tmp_path: Path, target: Target) -> None:
 def test_a_target_that_is_not_there(tmp_path: Path, target: Target) -> None:
     """A refused connection is UNAVAILABLE, and the engine goes on."""
 
-    async def scenario(engine: Engine, clock: FakeClock) -> None:
+    async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         add(engine, job(target, http={"uri": "http://127.0.0.1:1/"}))
         for count in (1, 2):
             clock.advance(60)

@@ -41,7 +41,7 @@ def pools(*given: dict[str, Any]) -> list[dict[str, Any]]:
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     root = tmp_path_factory.mktemp("local")
     sdist(root / "gs/packages/trainer.tar.gz")
     (root / "gs/staging").mkdir()
@@ -50,7 +50,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
 
 
 @pytest.fixture
-def sdk(here: server.Running, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
+def sdk(here: server.RunningServer, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Any]:
     """The SDK, pointed at the server the documented way and polling quickly."""
     from google.auth.credentials import AnonymousCredentials
     from google.cloud import aiplatform
@@ -99,7 +99,7 @@ def test_custom_job_run_and_submit(sdk: Any) -> None:
     assert [found.display_name for found in sdk.CustomJob.list(filter='display_name="sdk-wait"')] == []
 
 
-def test_from_local_script(sdk: Any, here: server.Running, tmp_path: Path) -> None:
+def test_from_local_script(sdk: Any, here: server.RunningServer, tmp_path: Path) -> None:
     """CustomJob.from_local_script uploads a script as a package, which then runs with its arguments."""
     (tmp_path / "train.py").write_text(SCRIPT)
     made = sdk.CustomJob.from_local_script(
@@ -110,7 +110,7 @@ def test_from_local_script(sdk: Any, here: server.Running, tmp_path: Path) -> No
     assert (here.root / "gs/staging/script/model/saved_model.pb").read_text() == '[["--epochs=3"], []]'
 
 
-def test_custom_training_job(sdk: Any, here: server.Running, tmp_path: Path) -> None:
+def test_custom_training_job(sdk: Any, here: server.RunningServer, tmp_path: Path) -> None:
     """CustomTrainingJob.run with two replicas trains and returns a Model for what the chief wrote."""
     (tmp_path / "train.py").write_text(SCRIPT)
     training = sdk.CustomTrainingJob(
@@ -131,7 +131,7 @@ def test_custom_training_job(sdk: Any, here: server.Running, tmp_path: Path) -> 
     training.delete()
 
 
-def test_custom_python_package_training_job(sdk: Any, here: server.Running) -> None:
+def test_custom_python_package_training_job(sdk: Any, here: server.RunningServer) -> None:
     """CustomPythonPackageTrainingJob.run with two replicas runs the package; a failing one raises."""
     training = sdk.CustomPythonPackageTrainingJob(
         display_name="package",

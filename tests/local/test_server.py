@@ -29,7 +29,7 @@ QUICK = RunOptions(grace=0.5)
 
 
 @pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     """A server that the tests of this module share."""
     root = tmp_path_factory.mktemp("local")
     sdist(root / "gs/packages/trainer.tar.gz")
@@ -38,7 +38,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.Running]:
 
 
 @pytest.fixture
-def api(here: server.Running) -> Api:
+def api(here: server.RunningServer) -> Api:
     return Api(here.url)
 
 
@@ -167,7 +167,7 @@ def test_concurrent_creates_are_all_kept(api: Api) -> None:
     assert {api.wait(name)["state"] for name in made} == {"JOB_STATE_SUCCEEDED"}
 
 
-def test_other_hosts_and_pages_are_refused(here: server.Running) -> None:
+def test_other_hosts_and_pages_are_refused(here: server.RunningServer) -> None:
     """A foreign Host header (DNS rebinding) and a cross-site Origin get 403, before anything is looked at."""
     for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
         answer = httpx.get(f"{here.url}{PARENT}/customJobs", headers=headers)
@@ -193,7 +193,7 @@ def test_broken_bodies(api: Api, body: bytes) -> None:
         assert answer.status_code == 400, answer.text
 
 
-def test_faults_on_demand(here: server.Running, api: Api) -> None:
+def test_faults_on_demand(here: server.RunningServer, api: Api) -> None:
     """A killed worker comes back; a preempted job starts again; quota and stockout rules strike as often as they say."""
     name = api.create(job(pool(WAIT), pool(WAIT)), name="faulty")["name"]
     api.wait(name, "JOB_STATE_RUNNING")
@@ -314,7 +314,7 @@ def test_a_bad_option_of_the_server_is_shown(tmp_path: Path) -> None:
         server.up(tmp_path, 0, ["--fault", "flood"])
 
 
-def test_status_and_env(here: server.Running) -> None:
+def test_status_and_env(here: server.RunningServer) -> None:
     """The status names the server and its queue; the environment points every client at it."""
     status = server.status(here.root)
     assert status is not None and status["url"] == here.url and status["queue"]["slots"] == 8

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from vertexrig.errors import ConfigError
-from vertexrig.local.study import Engine, Measurement, StudyExhausted, Trial, TrialState
+from vertexrig.local.study import Measurement, StudyEngine, StudyExhausted, Trial, TrialState
 from vertexrig.times import rfc3339, seconds_since_1970
 
 X = {"parameterId": "x", "doubleValueSpec": {"minValue": -5, "maxValue": 5}}
@@ -41,7 +41,7 @@ class Clock:
 
 def best_of(spec: dict, seed: int, trials: int, parallel: int) -> float:
     """The least loss found on a bowl whose floor lies at x=2, y=0.01, with `parallel` trials running at any time."""
-    engine = Engine(spec, seed=seed)
+    engine = StudyEngine(spec, seed=seed)
     losses = []
     for i in range(1, trials + parallel):
         if i <= trials:
@@ -66,7 +66,7 @@ def test_bayesian_search_follows_the_goal() -> None:
     """The same values with MAXIMIZE lead to the other end of the range."""
     ends = {}
     for goal in ("MINIMIZE", "MAXIMIZE"):
-        engine = Engine(study(X, metrics=("m", goal)), seed=3)
+        engine = StudyEngine(study(X, metrics=("m", goal)), seed=3)
         for i in range(1, 31):
             (row,) = engine.suggest(str(i))
             engine.complete(str(i), Measurement(1, 1.0, {"m": row["value"]}))
@@ -79,7 +79,7 @@ def test_infeasible_and_unsafe_regions_are_left() -> None:
     for safety in (False, True):
         spec = study(X)
         spec["metrics"].append({"metricId": "memory", "goal": "MINIMIZE", "safetyConfig": {"safetyThreshold": 10.0}})
-        engine = Engine(spec, seed=5)
+        engine = StudyEngine(spec, seed=5)
         for i in range(1, 41):
             (row,) = engine.suggest(str(i))
             good = row["value"] < 0
@@ -95,7 +95,7 @@ def test_infeasible_and_unsafe_regions_are_left() -> None:
 
 def test_several_objectives_are_searched_together() -> None:
     """Two goals that pull apart end with trials on both sides, all with both values."""
-    engine = Engine(study(X, metrics=[("a", "MAXIMIZE"), ("b", "MINIMIZE")]), seed=1)
+    engine = StudyEngine(study(X, metrics=[("a", "MAXIMIZE"), ("b", "MINIMIZE")]), seed=1)
     for i in range(1, 31):
         (row,) = engine.suggest(str(i))
         engine.complete(str(i), Measurement(1, 1.0, {"a": row["value"], "b": row["value"] ** 2}))
@@ -106,19 +106,19 @@ def test_several_objectives_are_searched_together() -> None:
 def test_a_grid_ends_and_a_low_noise_study_too() -> None:
     """After the last combination `done` says why and `suggest` refuses; a random one repeats itself."""
     for more in ({"algorithm": "GRID_SEARCH"}, {"observationNoise": "LOW"}):
-        engine = Engine(study(UNITS, **more))
+        engine = StudyEngine(study(UNITS, **more))
         assert {engine.suggest(str(i))[0]["value"] for i in range(1, 4)} == {16.0, 32.0, 64.0}
         assert "exhausted" in str(engine.done())
         with pytest.raises(StudyExhausted):
             engine.suggest("4")
-    engine = Engine(study(UNITS))
+    engine = StudyEngine(study(UNITS))
     assert len([engine.suggest(str(i)) for i in range(1, 6)]) == 5 and engine.done() is None
 
 
 def test_a_grid_over_a_double_is_refused() -> None:
     """The message names the parameter and what to write instead."""
     with pytest.raises(ConfigError, match="'x'.*discreteValueSpec"):
-        Engine(study(X, algorithm="GRID_SEARCH"))
+        StudyEngine(study(X, algorithm="GRID_SEARCH"))
 
 
 def test_metrics_that_cannot_be_optimised_are_refused() -> None:
@@ -130,11 +130,11 @@ def test_metrics_that_cannot_be_optimised_are_refused() -> None:
         ([{"metricId": "a"}, {"metricId": "a"}], "stands twice"),
     ):
         with pytest.raises(ConfigError, match=says):
-            Engine({"metrics": metrics, "parameters": [X]})
+            StudyEngine({"metrics": metrics, "parameters": [X]})
 
 
 def final(selection: str, goal: str, *reports: tuple[int, float, float]) -> Measurement:
-    engine = Engine(study(X, metrics=("m", goal), measurementSelectionType=selection))
+    engine = StudyEngine(study(X, metrics=("m", goal), measurementSelectionType=selection))
     engine.suggest("1")
     engine.observe("1", [Measurement(step, elapsed, {"m": value}) for step, elapsed, value in reports])
     found = engine.complete("1").final_measurement
@@ -164,7 +164,7 @@ def test_metrics_of_one_step_join_and_measurements_stay_in_order() -> None:
 
 def test_a_trial_without_its_metric_is_infeasible() -> None:
     """The reason names the metric, and the states have no way back."""
-    engine = Engine(study(X))
+    engine = StudyEngine(study(X))
     engine.suggest("1")
     trial = engine.complete("1")
     assert (trial.state, trial.final_measurement) == (TrialState.INFEASIBLE, None)
@@ -180,7 +180,7 @@ def test_trials_are_listed_as_the_api_lists_them() -> None:
 
     from vertexrig.spec import messages
 
-    engine = Engine(study(X, UNITS))
+    engine = StudyEngine(study(X, UNITS))
     engine.suggest("1")
     engine.observe("1", [Measurement(3, 1.25, {"loss": 0.5})])
     trial = engine.complete("1")
@@ -208,7 +208,7 @@ def test_timestamps_go_there_and_back() -> None:
 
 def with_curves(stopping: dict, curves: list[list[float]], current: list[float], gap: float = 1.0) -> bool:
     """Whether a trial with the values `current` is stopped, after trials that ended with `curves`."""
-    engine = Engine(study(X, metrics=("acc", "MAXIMIZE"), **stopping), seed=0)
+    engine = StudyEngine(study(X, metrics=("acc", "MAXIMIZE"), **stopping), seed=0)
     for i, values in enumerate([*curves, current], 1):
         engine.suggest(str(i))
         speed = 10 * gap if values is current else gap
@@ -240,7 +240,7 @@ def test_median_rule_by_elapsed_time() -> None:
 def test_median_rule_follows_a_goal_to_minimise() -> None:
     """For a loss, more is worse."""
     for value, stopped in ((5.0, True), (0.1, False)):
-        engine = Engine(study(X, medianAutomatedStoppingSpec={}))
+        engine = StudyEngine(study(X, medianAutomatedStoppingSpec={}))
         for i in range(1, 6):
             engine.suggest(str(i))
             engine.observe(str(i), [Measurement(1, 1.0, {"loss": value if i == 5 else 1.0})])
@@ -271,14 +271,14 @@ def test_convex_rule_stops_what_even_a_straight_line_cannot_save() -> None:
     assert not with_curves(late, GOOD, [0.10, 0.11, 0.12])
 
 
-def ended(engine: Engine, trial_id: str, loss: float) -> None:
+def ended(engine: StudyEngine, trial_id: str, loss: float) -> None:
     engine.suggest(trial_id)
     engine.complete(trial_id, Measurement(1, 1.0, {"loss": loss}))
 
 
 def test_study_stopping_by_trials_and_progress() -> None:
     """maxNumTrials and maxNumTrialsNoProgress end a study, and minNumTrials holds both back."""
-    engine = Engine(study(X, studyStoppingConfig={"maxNumTrials": 3}))
+    engine = StudyEngine(study(X, studyStoppingConfig={"maxNumTrials": 3}))
     for i in (1, 2):
         ended(engine, str(i), 1.0)
     assert engine.done() is None
@@ -286,7 +286,9 @@ def test_study_stopping_by_trials_and_progress() -> None:
     assert "maxNumTrials" in str(engine.done())
     for least, over in ((0, True), (9, False)):
         clock = Clock()
-        engine = Engine(study(X, studyStoppingConfig={"maxNumTrialsNoProgress": 2, "minNumTrials": least}), clock=clock)
+        engine = StudyEngine(
+            study(X, studyStoppingConfig={"maxNumTrialsNoProgress": 2, "minNumTrials": least}), clock=clock
+        )
         for i, loss in enumerate((3.0, 2.0, 2.5, 2.0), 1):
             assert engine.done() is None
             ended(engine, str(i), loss)
@@ -298,12 +300,12 @@ def test_study_stopping_by_time() -> None:
     """Runtime constraints count from the study's creation, the one on progress from the last better value."""
     clock = Clock()
     limits = {"maximumRuntimeConstraint": {"maxDuration": "60s"}, "minimumRuntimeConstraint": {"maxDuration": "90s"}}
-    both = Engine(study(X, studyStoppingConfig=limits), clock=clock)
-    absolute = Engine(
+    both = StudyEngine(study(X, studyStoppingConfig=limits), clock=clock)
+    absolute = StudyEngine(
         study(X, studyStoppingConfig={"maximumRuntimeConstraint": {"endTime": rfc3339(clock.now + 60)}}),
         clock=clock,
     )
-    idle = Engine(study(X, studyStoppingConfig={"maxDurationNoProgress": "30s"}), clock=clock)
+    idle = StudyEngine(study(X, studyStoppingConfig={"maxDurationNoProgress": "30s"}), clock=clock)
     assert not (both.done() or absolute.done() or idle.done())
     clock.now += 20
     ended(idle, "1", 1.0)

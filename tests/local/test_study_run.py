@@ -18,7 +18,7 @@ from typing import Any
 import pytest
 
 from vertexrig.errors import PackageError
-from vertexrig.local.study import Engine, Outcome, StudyRun, Trial
+from vertexrig.local.study import StudyEngine, StudyRun, Trial, TrialOutcome
 
 SPEC: dict[str, Any] = {
     "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
@@ -61,11 +61,11 @@ class Processes:
         self.most = max(self.most, sum(own.process.poll() is None for own in self.handles.values()))
         return self.handles[trial.id]
 
-    def poll(self, handle: Handle) -> Outcome | None:
+    def poll(self, handle: Handle) -> TrialOutcome | None:
         code = handle.process.poll()
         if code is None:
             return None
-        return Outcome(code == 0, f"The replica workerpool0-0 exited with a non-zero status of {code}.")
+        return TrialOutcome(code == 0, f"The replica workerpool0-0 exited with a non-zero status of {code}.")
 
     def stop(self, handle: Handle) -> None:
         handle.process.terminate()
@@ -96,7 +96,7 @@ def begun(tmp_path: Path) -> Iterator[Any]:
     def begin(script: str, spec: dict[str, Any] = SPEC, **counts: Any) -> StudyRun:
         executors.append(Processes(tmp_path, script))
         store = Records(tmp_path)
-        engine = Engine(spec, seed=1, trials=store.load())
+        engine = StudyEngine(spec, seed=1, trials=store.load())
         return StudyRun(
             engine, executors[-1], store, name="projects/1/locations/r/hyperparameterTuningJobs/7", **counts
         )

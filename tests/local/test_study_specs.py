@@ -9,7 +9,7 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vertexrig.local.study import Engine, Measurement, Space, StudyExhausted
+from vertexrig.local.study import Measurement, Space, StudyEngine, StudyExhausted
 
 SCALES = ["", "UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"]
 
@@ -127,7 +127,7 @@ def test_grid_enumerates_exactly_the_product(specs: list[dict]) -> None:
 @given(study_specs(), st.integers(0, 2**40))
 def test_every_suggestion_lies_in_the_space(spec: dict, seed: int) -> None:
     """Each suggested value is finite, of the right type and in bounds, and just the active parameters are there."""
-    engine = Engine(spec, seed=seed)
+    engine = StudyEngine(spec, seed=seed)
     for i in range(1, 5):
         if engine.done():
             break
@@ -141,7 +141,7 @@ def test_every_suggestion_lies_in_the_space(spec: dict, seed: int) -> None:
         assert len(engine.command_line(rows)) == len(rows)
 
 
-def play(engine: Engine, first: int, last: int) -> list[Any]:
+def play(engine: StudyEngine, first: int, last: int) -> list[Any]:
     """Make trials `first` to `last`; every third stays running, every fifth is infeasible, the rest get a value."""
     made = []
     for i in range(first, last + 1):
@@ -161,10 +161,10 @@ def play(engine: Engine, first: int, last: int) -> list[Any]:
 @given(study_specs(), st.integers(0, 2**40), st.integers(0, 14))
 def test_same_seed_same_trials_however_often_it_is_rebuilt(spec: dict, seed: int, prefix: int) -> None:
     """A study goes on after a rebuild as it would have without, running and infeasible trials included."""
-    whole = play(Engine(spec, seed=seed), 1, 14)
-    first = Engine(spec, seed=seed)
+    whole = play(StudyEngine(spec, seed=seed), 1, 14)
+    first = StudyEngine(spec, seed=seed)
     begun = play(first, 1, prefix)
-    again = Engine(spec, seed=seed, trials=[trial.record() for trial in first.trials.values()])
+    again = StudyEngine(spec, seed=seed, trials=[trial.record() for trial in first.trials.values()])
     assert [trial.record() for trial in again.trials.values()] == [trial.record() for trial in first.trials.values()]
     assert begun + play(again, prefix + 1, 14) == whole
 
@@ -173,7 +173,7 @@ def test_same_seed_same_trials_however_often_it_is_rebuilt(spec: dict, seed: int
 @given(study_specs(), st.integers(0, 2**40))
 def test_no_combination_is_made_twice_while_there_are_others(spec: dict, seed: int) -> None:
     """Trials differ until a finite space is used up; a grid then ends and says so."""
-    engine = Engine(spec, seed=seed)
+    engine = StudyEngine(spec, seed=seed)
     made = play(engine, 1, 14)
     size = engine.space.size
     if size is not None:  # a DOUBLE may have so few floats at one end of its scale that two draws meet

@@ -35,8 +35,8 @@ from vertexrig.checks import (
 from vertexrig.checks._arguments import with_command
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.finding import Finding
-from vertexrig.masking import masked
 from vertexrig.spec.document import READING_RULES, Document, ReadingRule
+from vertexrig.spec.masking import masked
 
 __all__ = ["RULES", "Context", "Problem", "Rule", "all_rules", "check", "findings", "rule_ids"]
 

@@ -9,7 +9,7 @@ from pathlib import PurePosixPath
 
 from vertexrig.errors import nearest
 from vertexrig.package.source import Flag, TrainerSource, program
-from vertexrig.package.source import Problem as TrainerProblem
+from vertexrig.package.source import SourceProblem as TrainerProblem
 from vertexrig.package.source.choose import chosen
 from vertexrig.spec.document import Document, Pool
 

@@ -15,7 +15,7 @@ from urllib.parse import quote
 
 from vertexrig.checks._snippet import WIDTH, snippet
 from vertexrig.finding import Finding, Severity, folded
-from vertexrig.masking import masked
+from vertexrig.spec.masking import masked
 from vertexrig.text import clean
 
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"

@@ -7,8 +7,8 @@ from collections.abc import Iterator
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import REST, SECRETS, join
 from vertexrig.finding import Severity
-from vertexrig.masking import hint, secret_in
 from vertexrig.spec.document import Document, Pool
+from vertexrig.spec.masking import hint, secret_in
 
 _FIX = (
     "keep it in Secret Manager, give the job the secret's resource name, and let the program read it as the job's "

@@ -18,17 +18,17 @@ from vertexrig.catalog import Catalog, load
 from vertexrig.checks import naming
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
-from vertexrig.masking import masked
 from vertexrig.package.source import bare, read
 from vertexrig.package.source.cache import read_cached
 from vertexrig.package.source.model import TrainerSource
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Sweep
 from vertexrig.render.renderer import Rendered, Renderer
+from vertexrig.spec.masking import masked
 from vertexrig.spec.names import snake
 
 if TYPE_CHECKING:
-    from vertexrig.package.source.containers import Container
+    from vertexrig.package.source.containers import ImageProgram
 
 GCLOUD_REFUSES = "pool-empty-gcloud"
 """The rule on what the API takes and gcloud does not."""
@@ -147,7 +147,7 @@ class Workspace:
             return replace(context, trainer_unused="no pool has a pythonModule or an image")
         return replace(context, trainer=found.source, trainer_unused=found.reason)
 
-    def container(self, pool: spec.Pool) -> Container | None:
+    def container(self, pool: spec.Pool) -> ImageProgram | None:
         """The program of a pool's image: of the trainer that was named, of local.images, or of the project's own image."""
         from vertexrig.package.source.containers import read_container
 

@@ -16,7 +16,7 @@ import click
 from vertexrig import __version__
 from vertexrig.cli import output, streams
 from vertexrig.cli.groups import Group
-from vertexrig.cli.problems import Problem, problem
+from vertexrig.cli.problems import Failure, problem
 from vertexrig.errors import UsageError
 
 # verb -> (module of vertexrig.cli, one line of help); the module is imported when the verb is used
@@ -80,8 +80,8 @@ def run(args: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; every message for a person goes to stderr."""
     words = list(sys.argv[1:] if args is None else args)
     streams.prepare()
-    document = output.Document(wanted=output.wants_json(words))
-    found: Problem | None = None
+    document = output.Answer(wanted=output.wants_json(words))
+    found: Failure | None = None
     code = 0
     try:
         returned = vertexrig.main(args=words, prog_name="vertexrig", standalone_mode=False, obj=document)

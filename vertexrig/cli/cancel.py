@@ -8,7 +8,7 @@ import click
 
 from vertexrig.cli import options, remote
 from vertexrig.cli.output import progress, result
-from vertexrig.cloud.vertex import Job
+from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError
 from vertexrig.spec.states import short
 
@@ -27,7 +27,7 @@ def command(job: str, file: Path | None, poll: float, format_: str) -> None:
     if found.ended:
         raise UsageError(f"{found.display_name} has ended already: {short(found.state)}")
 
-    def wait(one: Job) -> None:
+    def wait(one: RemoteJob) -> None:
         progress(format_, f"{one.id}  {report.line(one)}")
 
     ended = report.cancel(vertex, found.name, wait=wait, poll_s=poll)

@@ -51,7 +51,7 @@ def serve(file: Path | None, port: int, target: str) -> None:
 
     Jobs go where VERTEXRIG_AIPLATFORM says; without it, to the local Vertex that runs in .vertexrig/. Never to the cloud.
     """
-    from vertexrig import extras
+    from vertexrig.cli import extras
     from vertexrig.errors import UsageError
     from vertexrig.local import server
     from vertexrig.trigger import stage

@@ -14,7 +14,7 @@ from vertexrig.files import write_text
 from vertexrig.project.config import DEFAULT_NAME
 
 if TYPE_CHECKING:
-    from vertexrig.starter import Starter
+    from vertexrig.render.starter import Starter
 
 TRIALS = 4  # of the sweep that is suggested: enough to see that it works
 
@@ -39,9 +39,10 @@ def command(output: Path, force: bool, trainer: Path | None, format_: str) -> No
     A trainer is a folder with a setup.py or pyproject.toml, the folder of a Python package, or a script such as train.py.
     Its flags become args of the jobs; nothing of it is changed or run.
     """
-    from vertexrig import catalog, starter
-    from vertexrig.discover import trainer as at
-    from vertexrig.discover import trainers
+    from vertexrig import catalog
+    from vertexrig.package.discover import trainer as at
+    from vertexrig.package.discover import trainers
+    from vertexrig.render import starter
 
     if output.exists() and not force:
         raise UsageError(f"{output} is there already; --force replaces it")
@@ -72,9 +73,9 @@ def _named(output: Path) -> list[str]:
 
 def _next(output: Path, made: Starter) -> None:
     """The next commands, if they work as they stand."""
-    from vertexrig import starter
     from vertexrig.checks.workspace import Workspace
     from vertexrig.project import config
+    from vertexrig.render import starter
 
     if made.missing:
         flags = " and ".join(f"--{name}" for name in made.missing)

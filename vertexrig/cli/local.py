@@ -16,7 +16,7 @@ from vertexrig.errors import ServiceError, UsageError
 from vertexrig.project import config
 
 if TYPE_CHECKING:
-    from vertexrig.local.server import Running
+    from vertexrig.local.server import RunningServer
     from vertexrig.project.config import Loaded
 
 _DEFAULT_PORT = 8642
@@ -96,7 +96,7 @@ def up(
     server.main(["--root", str(folder), "--port", str(port), *words], on_start=_started(format_, loaded))
 
 
-def _where(here: Running) -> dict[str, Any]:
+def _where(here: RunningServer) -> dict[str, Any]:
     return {"url": here.url, "pid": here.pid, "root": str(here.root)}
 
 
@@ -108,7 +108,7 @@ def _say_next(loaded: Loaded | None, named: list[object], rooted: list[object]) 
         options.note(f"then submit to it as to Vertex AI:\n{steps.line('submit', job, *named)}")
 
 
-def _make_bucket(here: Running, loaded: Loaded | None) -> None:
+def _make_bucket(here: RunningServer, loaded: Loaded | None) -> None:
     """Jobs put their packages and outputs into the project's bucket, which nobody made on this machine yet."""
     from vertexrig.local import server
 
@@ -121,10 +121,10 @@ def _make_bucket(here: Running, loaded: Loaded | None) -> None:
         options.note(f"warning: the bucket {name} of the project file is not here: {error}")
 
 
-def _started(format_: str, loaded: Loaded | None) -> Callable[[Running], None]:
+def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], None]:
     document = output.document()
 
-    def tell(here: Running) -> None:
+    def tell(here: RunningServer) -> None:
         _make_bucket(here, loaded)
         if format_ == "json":
             document.data.update(_where(here))
@@ -252,7 +252,7 @@ def _from_project(loaded: Loaded | None) -> list[str]:
     return words
 
 
-def _running(folder: Path) -> Running:
+def _running(folder: Path) -> RunningServer:
     from vertexrig.local import server
 
     here = server.find(folder)

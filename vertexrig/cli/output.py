@@ -13,11 +13,11 @@ from typing import Any
 import click
 
 from vertexrig.cli import streams
-from vertexrig.cli.problems import Problem
+from vertexrig.cli.problems import Failure
 
 
 @dataclass
-class Document:
+class Answer:
     """The one JSON document of a command, printed at its end.
 
     Args:
@@ -30,7 +30,7 @@ class Document:
     data: dict[str, Any] = field(default_factory=dict)
     sent: bool = False
 
-    def send(self, problem: Problem | None = None) -> None:
+    def send(self, problem: Failure | None = None) -> None:
         """Print it, with the error if there is one; only once."""
         if self.sent or not (self.data or problem):
             return
@@ -66,12 +66,12 @@ def progress(format_: str, line: str) -> bool:
     return say(line)
 
 
-def document() -> Document:
+def document() -> Answer:
     """The document of the command that runs."""
     context = click.get_current_context()
-    found = context.find_object(Document)
+    found = context.find_object(Answer)
     if found is None:  # a group run by itself, not through vertexrig.cli.run
-        found = context.find_root().obj = Document(wanted=True)
+        found = context.find_root().obj = Answer(wanted=True)
         context.find_root().call_on_close(found.send)
     return found
 

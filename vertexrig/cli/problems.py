@@ -8,14 +8,14 @@ from typing import Any
 
 import click
 
+from vertexrig.cli.extras import missing
 from vertexrig.errors import UsageError, VertexrigError
-from vertexrig.extras import missing
 
 INTERRUPTED = 130
 
 
 @dataclass(frozen=True)
-class Problem:
+class Failure:
     """What went wrong.
 
     Args:
@@ -44,23 +44,23 @@ class Problem:
         return f"{self.usage}\n\n{line}" if self.usage else line
 
 
-def problem(error: BaseException) -> Problem | None:
+def problem(error: BaseException) -> Failure | None:
     """What an exception means for the person; None for one that only a defect raises."""
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
-        return Problem("interrupted", "interrupted", INTERRUPTED)
+        return Failure("interrupted", "interrupted", INTERRUPTED)
     if isinstance(error, click.ClickException):
-        return Problem("usage", error.format_message().strip(), UsageError.exit_code, usage=_usage(error))
+        return Failure("usage", error.format_message().strip(), UsageError.exit_code, usage=_usage(error))
     if isinstance(error, VertexrigError):
-        return Problem(error.code, str(error), error.exit_code, error.details)
+        return Failure(error.code, str(error), error.exit_code, error.details)
     if isinstance(error, ImportError):
         lacking = missing(error)
         return None if lacking is None else problem(lacking)
     if isinstance(error, OSError) and error.strerror is not None:  # a file, wherever that shows
         file = None if error.filename is None else str(error.filename)[:200]
         message = error.strerror if file is None else f"{file}: {error.strerror}"
-        return Problem("file", message, UsageError.exit_code, {"file": file})
+        return Failure("file", message, UsageError.exit_code, {"file": file})
     if isinstance(error, UnicodeEncodeError):
-        return Problem("usage", f"{ascii(error.object)[:200]} holds bytes that are no text", UsageError.exit_code)
+        return Failure("usage", f"{ascii(error.object)[:200]} holds bytes that are no text", UsageError.exit_code)
     return None
 
 

@@ -6,17 +6,17 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vertexrig.cli import options
-from vertexrig.cloud.vertex import TUNING, Job, Vertex
+from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.errors import JobFailedError, ServiceError, UsageError
-from vertexrig.history import History, Record
 from vertexrig.project import config
 from vertexrig.spec import states
+from vertexrig.submit.history import History, Record
 
 STATE_FOLDER = ".vertexrig"
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundJob:
     """A job that a person named.
 
     Args:
@@ -25,7 +25,7 @@ class Found:
         record: The rehearsal, None for a job of Vertex AI.
     """
 
-    job: Job
+    job: RemoteJob
     console: str = ""
     record: Record | None = None
 
@@ -41,7 +41,7 @@ def history(file: Path | None) -> History:
     return History(config.load(file).path(STATE_FOLDER))
 
 
-def find(file: Path | None, name: str, *, local: bool) -> Found:
+def find(file: Path | None, name: str, *, local: bool) -> FoundJob:
     """A job or sweep by name, number, or a rehearsal's run; which of the two it is goes to stderr when both could be meant.
 
     With `local` only rehearsals count, and nothing but files is read. Otherwise a rehearsal's number or run means that
@@ -53,7 +53,7 @@ def find(file: Path | None, name: str, *, local: bool) -> Found:
             f"there is no rehearsal {name!r} of this project; `vertexrig jobs --local` lists what there is"
         )
     if record is not None and (local or name in (record.run, record.job.id, record.job.name)):
-        return Found(record.job, record=record)
+        return FoundJob(record.job, record=record)
     service = vertex(file)
     try:
         job = service.lookup(name)
@@ -63,17 +63,17 @@ def find(file: Path | None, name: str, *, local: bool) -> Found:
         return _rehearsal(record, f"Vertex AI cannot be asked: {error}", error)
     if record is not None and record.created > str(job.data.get("createTime", "")):
         return _rehearsal(record, f"newer than job {job.id} on Vertex AI", UsageError(""))
-    return Found(job, service.console(job.name))
+    return FoundJob(job, service.console(job.name))
 
 
-def _rehearsal(record: Record | None, why: str, error: Exception) -> Found:
+def _rehearsal(record: Record | None, why: str, error: Exception) -> FoundJob:
     if record is None:
         raise error
     options.note(f"this is the rehearsal {record.run or record.job.id} on this machine ({why})")
-    return Found(record.job, record=record)
+    return FoundJob(record.job, record=record)
 
 
-def sweep(file: Path | None, name: str, *, local: bool) -> Job:
+def sweep(file: Path | None, name: str, *, local: bool) -> RemoteJob:
     """A sweep by name or number; UsageError if it is a custom job."""
     found = find(file, name, local=local).job
     if found.collection != TUNING:
@@ -81,7 +81,7 @@ def sweep(file: Path | None, name: str, *, local: bool) -> Job:
     return found
 
 
-def must_have_succeeded(job: Job) -> None:
+def must_have_succeeded(job: RemoteJob) -> None:
     """Raise JobFailedError if a job that has ended did not succeed."""
     if job.state != states.SUCCEEDED:
         lines = job.error.splitlines()

@@ -7,11 +7,11 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig import runs
 from vertexrig.cli import options, show, steps
 from vertexrig.cli.output import result, say
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import write_text
+from vertexrig.project import runs
 
 if TYPE_CHECKING:
     from vertexrig.checks.workspace import Prepared

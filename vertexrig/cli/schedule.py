@@ -8,8 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig import extras
-from vertexrig.cli import options
+from vertexrig.cli import extras, options
 from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError, did_you_mean
@@ -35,7 +34,7 @@ def _client(loaded: Loaded) -> Scheduler:
 def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
     from vertexrig.trigger import schedules
 
-    extras.need("starlette", "croniter", "requests", "google.cloud.scheduler_v1")
+    extras.need("croniter", "cron_descriptor", "requests", "google.cloud.scheduler_v1")
     schedules.wanted(loaded)  # so that a wrong file is told before the service is asked
     client = _client(loaded)
     return client, schedules.plan(loaded, client.list(), client.normal)

@@ -49,7 +49,7 @@ def command(
     from vertexrig.cloud.storage import Storage
     from vertexrig.cloud.vertex import Vertex, job_body
     from vertexrig.project.model import Budget
-    from vertexrig.runs import new_run
+    from vertexrig.project.runs import new_run
     from vertexrig.submit import submission as submit
     from vertexrig.submit.claims import digest
 

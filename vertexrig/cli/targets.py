@@ -9,9 +9,9 @@ from pathlib import Path
 from vertexrig import spec, yamltext
 from vertexrig.checks.workspace import Workspace
 from vertexrig.errors import UsageError
-from vertexrig.foreign import is_project
 from vertexrig.project import config
 from vertexrig.project.model import Project
+from vertexrig.spec.foreign import is_project
 
 KINDS = {"custom-job": "CustomJobSpec", "hp-tuning-job": "HyperparameterTuningJob"}
 

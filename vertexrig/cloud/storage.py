@@ -22,7 +22,7 @@ ENDPOINT_VARIABLE = "STORAGE_EMULATOR_HOST"
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredObject:
     """An object as read.
 
     Args:
@@ -99,12 +99,12 @@ class Storage:
             raise self._explained(error) from None
         return _number(answer.data.get("generation") if answer is not None else None)
 
-    def read(self, name: str) -> Stored | None:
+    def read(self, name: str) -> StoredObject | None:
         """An object, None if there is none."""
         answer = self.rest.call("GET", self._path(name), params={"alt": "media"}, raw=True, missing=True)
         if answer is None:
             return None
-        return Stored(answer.data, _number(answer.headers.get("X-Goog-Generation")), _age(answer.headers))
+        return StoredObject(answer.data, _number(answer.headers.get("X-Goog-Generation")), _age(answer.headers))
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """An object that holds a JSON object; None if there is none, or it holds something else."""

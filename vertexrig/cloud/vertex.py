@@ -29,7 +29,7 @@ NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/(customJobs|hyperparamete
 
 
 @dataclass(frozen=True)
-class Job:
+class RemoteJob:
     """A custom job or tuning job as the service describes it.
 
     Args:
@@ -103,24 +103,24 @@ class Vertex:
         base = url or os.environ.get(ENDPOINT_VARIABLE) or f"https://{region}-aiplatform.{universe}"
         self.rest = Rest(f"{base.rstrip('/')}/v1", "Vertex AI")
 
-    def create(self, collection: str, body: Mapping[str, Any]) -> Job:
+    def create(self, collection: str, body: Mapping[str, Any]) -> RemoteJob:
         """Create a job. It is tried once: the API has no request id, so a second try may make a second job.
 
         Raises:
             RestError: It was refused, or (`outcome_unknown`) may have been created.
         """
         answer = self.rest.call("POST", f"/{self.parent}/{collection}", json=body)
-        job = Job(_object(answer))
+        job = RemoteJob(_object(answer))
         if not NAME.fullmatch(job.name):
             raise RestError("Vertex AI answered a create without a job's name", status=502, outcome_unknown=True)
         return job
 
-    def get(self, name: str) -> Job | None:
+    def get(self, name: str) -> RemoteJob | None:
         """A job by its resource name; None if there is none."""
         answer = self.rest.call("GET", f"/{name}", missing=True)
-        return None if answer is None else Job(_object(answer))
+        return None if answer is None else RemoteJob(_object(answer))
 
-    def list(self, collection: str, *, filter: str = "", limit: int | None = None) -> Iterator[Job]:
+    def list(self, collection: str, *, filter: str = "", limit: int | None = None) -> Iterator[RemoteJob]:
         """Jobs of a collection, the newest first.
 
         Args:
@@ -135,13 +135,13 @@ class Vertex:
             data = _object(self.rest.call("GET", f"/{self.parent}/{collection}", params=params))
             rows = data.get(collection) or []
             for row in rows[:left] if left is not None else rows:
-                yield Job(row)
+                yield RemoteJob(row)
             left = None if left is None else left - len(rows)
             token = str(data.get("nextPageToken") or "")
             if not token or (left is not None and left <= 0):
                 return
 
-    def find(self, label: str, value: str, collection: str) -> Job | None:
+    def find(self, label: str, value: str, collection: str) -> RemoteJob | None:
         """The oldest job with a label, None if there is none."""
         found = list(self.list(collection, filter=f'labels.{label}="{value}"'))
         return min(found, key=lambda job: (str(job.data.get("createTime", "")), job.name), default=None)
@@ -150,7 +150,7 @@ class Vertex:
         """Ask for a job to be cancelled; it ends some time later. Repeating it does no harm."""
         self.rest.call("POST", f"/{name}:cancel", json={}, repeat=True)
 
-    def lookup(self, text: str) -> Job:
+    def lookup(self, text: str) -> RemoteJob:
         """The job a person means: a resource name, a number, or a display name (the newest job of that name).
 
         Raises:
@@ -167,7 +167,7 @@ class Vertex:
             raise UsageError(f"there is no job {text!r} in {self.parent}; `vertexrig jobs` lists what there is")
         return found
 
-    def by_id(self, number: str) -> Job | None:
+    def by_id(self, number: str) -> RemoteJob | None:
         """A custom job or tuning job by its number, None if there is none."""
         for collection in KINDS:
             found = self.get(f"{self.parent}/{collection}/{number}")

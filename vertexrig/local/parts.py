@@ -27,7 +27,7 @@ class LogSink:
         """Keep lines of the job of this resource name."""
         number = job.rpartition("/")[2]
         self.store.append_all(
-            logs.Line(
+            logs.LogLine(
                 number,
                 line.task,
                 line.severity,
@@ -51,7 +51,7 @@ class Extras:
         self.logs = logs.LogStore(root, project)
         self.sink = LogSink(self.logs)
         self._jobs = scheduler.JobStore(root)
-        self.engine = scheduler.Engine(self._jobs, scheduler.Options(at_least_twice=at_least_twice))
+        self.engine = scheduler.SchedulerEngine(self._jobs, scheduler.Options(at_least_twice=at_least_twice))
 
     def routes(self, logging_prefix: str, scheduler_prefix: str) -> list[BaseRoute]:
         """Their routes, under a prefix each."""

@@ -9,19 +9,20 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vertexrig import package, runs
+from vertexrig import package
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.vertex import CUSTOM, TUNING
 from vertexrig.errors import FindingsError, UsageError
-from vertexrig.history import History, Record
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.inprocess import run_study
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import Control, JobResult, Line, LocalImage, RunOptions, new_job_id, run_job
 from vertexrig.local.runner.run import metric_file
 from vertexrig.local.study.metrics import last_values
+from vertexrig.project import runs
 from vertexrig.project.config import STATE_FOLDER
 from vertexrig.spec.states import SUCCEEDED
+from vertexrig.submit.history import History, Record
 from vertexrig.submit.submission import RUN_LABEL
 from vertexrig.submit.trials import table
 

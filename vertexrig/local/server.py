@@ -18,10 +18,11 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
+from importlib import import_module
 from pathlib import Path
 from typing import IO, Any
 
-from vertexrig import __version__, extras
+from vertexrig import __version__
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.files import write_text
 from vertexrig.local.jobs.settings import Fault, Settings
@@ -37,7 +38,7 @@ AIPLATFORM, LOGGING, SCHEDULER, ADMIN = "/vertex", "/logging", "/scheduler", "/l
 
 
 @dataclass(frozen=True)
-class Running:
+class RunningServer:
     """A server that runs.
 
     Args:
@@ -55,7 +56,7 @@ class Running:
         return f"http://{HOST}:{self.port}"
 
 
-def env(running: Running, *, project: str = "local-project", region: str = "us-central1") -> dict[str, str]:
+def env(running: RunningServer, *, project: str = "local-project", region: str = "us-central1") -> dict[str, str]:
     """Variables that point gcloud, the storage clients and vertexrig itself at a local Vertex.
 
     The Python SDK takes its endpoint as an argument: `aiplatform.init(api_endpoint=os.environ["VERTEXRIG_AIPLATFORM"],
@@ -83,7 +84,7 @@ def env(running: Running, *, project: str = "local-project", region: str = "us-c
     }
 
 
-def _job_env(here: Running, run: RunOptions) -> dict[str, str]:
+def _job_env(here: RunningServer, run: RunOptions) -> dict[str, str]:
     """Variables by which the storage clients in a job find the server; gcloud's login stays on with `credentials`."""
     names = ["BOTO_CONFIG", "STORAGE_EMULATOR_HOST", "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"]
     names += [] if run.credentials else ["CLOUDSDK_AUTH_DISABLE_CREDENTIALS"]
@@ -107,20 +108,20 @@ class Local:
         from vertexrig.local.admin import Admin
         from vertexrig.local.jobs.manager import Jobs
         from vertexrig.local.jobs.pipelines import Pipelines
-        from vertexrig.local.jobs.store import Store
+        from vertexrig.local.jobs.store import ResourceStore
         from vertexrig.local.jobs.studies import Studies
-        from vertexrig.local.vertex import Vertex
+        from vertexrig.local.vertex import VertexApi
 
         self.settings = settings
         settings.root.mkdir(parents=True, exist_ok=True)
-        self.store = Store(settings.root)
+        self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
         self.extras = parts.Extras(settings.root, settings.run.project, at_least_twice=settings.at_least_twice)
         self.jobs = Jobs(settings, self.store, self.extras.sink)
         self.studies = Studies(self.jobs)
         self.pipelines = Pipelines(self.jobs)
         self.stopping = threading.Event()
-        vertex = Vertex(self.store, self.jobs, self.studies, self.pipelines)
+        vertex = VertexApi(self.store, self.jobs, self.studies, self.pipelines)
         admin = Admin(self.jobs, about, self.stopping.set)
         routes: list[BaseRoute] = [
             http.mount(AIPLATFORM, vertex.table()),
@@ -147,7 +148,7 @@ class Local:
 
 
 @contextmanager
-def running(settings: Settings, port: int = 0, *, on_stop: Any = None) -> Iterator[Running]:
+def running(settings: Settings, port: int = 0, *, on_stop: Any = None) -> Iterator[RunningServer]:
     """A server in threads of this process, for as long as the block lasts.
 
     Args:
@@ -163,7 +164,7 @@ def running(settings: Settings, port: int = 0, *, on_stop: Any = None) -> Iterat
     root = settings.root.absolute()
     root.mkdir(parents=True, exist_ok=True)
     with _only_one(root) as lock, _bound(port) as listener:
-        here = Running(root, listener.getsockname()[1], os.getpid())
+        here = RunningServer(root, listener.getsockname()[1], os.getpid())
         run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
         about = {"version": __version__, "pid": here.pid, "root": str(root), "url": here.url}
         local = Local(replace(settings, root=root, run=run), about)
@@ -188,7 +189,9 @@ def running(settings: Settings, port: int = 0, *, on_stop: Any = None) -> Iterat
             local.close()
 
 
-def serve(settings: Settings, port: int = DEFAULT_PORT, on_start: Callable[[Running], None] | None = None) -> None:
+def serve(
+    settings: Settings, port: int = DEFAULT_PORT, on_start: Callable[[RunningServer], None] | None = None
+) -> None:
     """Serve until SIGTERM, SIGINT or a client's stop; jobs that ran go on with the next server.
 
     Args:
@@ -208,7 +211,7 @@ def serve(settings: Settings, port: int = DEFAULT_PORT, on_start: Callable[[Runn
             pass
 
 
-def find(root: Path = DEFAULT_ROOT) -> Running | None:
+def find(root: Path = DEFAULT_ROOT) -> RunningServer | None:
     """The server that runs on a folder, None if none does (also after one was killed)."""
     path = root / "server.json"
     with suppress(OSError, ValueError, KeyError), path.open("r+") as file:
@@ -216,13 +219,13 @@ def find(root: Path = DEFAULT_ROOT) -> Running | None:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             data = json.loads(file.read())
-            return Running(root.absolute(), int(data["port"]), int(data["pid"]))
+            return RunningServer(root.absolute(), int(data["port"]), int(data["pid"]))
     return None
 
 
 def up(
     root: Path = DEFAULT_ROOT, port: int = DEFAULT_PORT, options: list[str] | None = None, timeout: float = 30.0
-) -> Running:
+) -> RunningServer:
     """Start a server in the background, or find the one that runs on the folder.
 
     Args:
@@ -238,7 +241,8 @@ def up(
     here = find(root)
     if here is not None:
         return here
-    extras.need("uvicorn", "starlette", "optuna", "google_crc32c")
+    for module in ("uvicorn", "optuna", "google_crc32c"):
+        import_module(module)  # what the server's own process would miss is said here
     root.mkdir(parents=True, exist_ok=True)
     with _bound(port):
         pass  # so that a taken port is told here and not in a log file
@@ -291,7 +295,7 @@ def status(root: Path = DEFAULT_ROOT) -> dict[str, Any] | None:
     return None if here is None else call(here, "GET", "/v1/status")
 
 
-def kill(here: Running, job: str, replica: str) -> None:
+def kill(here: RunningServer, job: str, replica: str) -> None:
     """Kill one replica of a running job, as the loss of its machine would.
 
     Args:
@@ -302,17 +306,17 @@ def kill(here: Running, job: str, replica: str) -> None:
     call(here, "POST", f"/v1/jobs/{_quoted(job)}:kill", {"replica": replica})
 
 
-def preempt(here: Running, job: str) -> None:
+def preempt(here: RunningServer, job: str) -> None:
     """Take the machines of a running job away, as happens to Spot VMs."""
     call(here, "POST", f"/v1/jobs/{_quoted(job)}:preempt")
 
 
-def add_fault(here: Running, fault: str) -> None:
+def add_fault(here: RunningServer, fault: str) -> None:
     """Add a rule such as `stockout:NVIDIA_L4` or `quota:a2-*:2`; see `Fault.parse`."""
     call(here, "POST", "/v1/faults", {"fault": fault})
 
 
-def make_bucket(here: Running, name: str) -> bool:
+def make_bucket(here: RunningServer, name: str) -> bool:
     """Make a Cloud Storage bucket; False if it is there already.
 
     Raises:
@@ -327,7 +331,7 @@ def make_bucket(here: Running, name: str) -> bool:
     return True
 
 
-def call(here: Running, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+def call(here: RunningServer, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Call the local Vertex's own API.
 
     Raises:
@@ -336,7 +340,7 @@ def call(here: Running, method: str, path: str, body: Mapping[str, Any] | None =
     return _request(here, method, ADMIN + path, body)
 
 
-def _request(here: Running, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
+def _request(here: RunningServer, method: str, path: str, body: Mapping[str, Any] | None) -> dict[str, Any]:
     from http.client import HTTPConnection, HTTPException
 
     connection = HTTPConnection(HOST, here.port, timeout=30)
@@ -375,7 +379,7 @@ def _only_one(root: Path) -> Iterator[IO[str]]:
             lock.truncate(0)
 
 
-def _write(lock: IO[str], here: Running) -> None:
+def _write(lock: IO[str], here: RunningServer) -> None:
     lock.truncate(0)
     lock.write(json.dumps({"pid": here.pid, "port": here.port, "url": here.url}))
     lock.flush()
@@ -447,7 +451,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
     )
 
 
-def main(words: list[str] | None = None, on_start: Callable[[Running], None] | None = None) -> None:
+def main(words: list[str] | None = None, on_start: Callable[[RunningServer], None] | None = None) -> None:
     """Serve with options as on the command line of `python -m vertexrig.local.server`."""
     chosen = _parser().parse_args(words)
     serve(settings_from(chosen), chosen.port, on_start)

@@ -16,7 +16,7 @@ from vertexrig.local.jobs import filters, resources
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.pipelines import Pipelines
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, MODELS, OPERATIONS, PIPELINES, TUNING_JOBS, Json
-from vertexrig.local.jobs.store import Store, Stored
+from vertexrig.local.jobs.store import ResourceStore, StoredResource
 from vertexrig.local.jobs.studies import Studies
 
 _PARENT = "/{version}/projects/{project}/locations/{location}"
@@ -65,7 +65,7 @@ COVERAGE = (
 )
 
 
-class Vertex:
+class VertexApi:
     """Handlers of the API.
 
     Args:
@@ -75,7 +75,7 @@ class Vertex:
         pipelines: Training pipelines and models.
     """
 
-    def __init__(self, store: Store, jobs: Jobs, studies: Studies, pipelines: Pipelines) -> None:
+    def __init__(self, store: ResourceStore, jobs: Jobs, studies: Studies, pipelines: Pipelines) -> None:
         self.store = store
         self.owners: dict[str, Any] = {CUSTOM_JOBS: jobs, TUNING_JOBS: studies, PIPELINES: pipelines, MODELS: pipelines}
         self.studies = studies
@@ -166,7 +166,7 @@ class Vertex:
         return JSONResponse(await in_thread(work))
 
 
-def _body(stored: Stored) -> Json:
+def _body(stored: StoredResource) -> Json:
     return stored.body
 
 
@@ -182,8 +182,8 @@ def _name(kind: str, path: Mapping[str, str]) -> str:
 
 
 def page(
-    store: Store, kind: str, parent: str, text: str, order: str, size: int, token: str
-) -> tuple[list[Stored], str]:
+    store: ResourceStore, kind: str, parent: str, text: str, order: str, size: int, token: str
+) -> tuple[list[StoredResource], str]:
     """One page of a listing and the token of the next, "" after the last.
 
     Args:
@@ -198,7 +198,7 @@ def page(
     fits = filters.parse(text)
     if order.strip():
         return _ordered(store.listed(kind, parent), fits, order, size, _offset(token))
-    found: list[Stored] = []
+    found: list[StoredResource] = []
     for stored in store.listed(kind, parent, before=_offset(token) or None, most=size + 1):
         if fits(stored.body):
             if len(found) == size:
@@ -208,8 +208,8 @@ def page(
 
 
 def _ordered(
-    all_: Iterable[Stored], fits: filters.Predicate, order: str, size: int, offset: int
-) -> tuple[list[Stored], str]:
+    all_: Iterable[StoredResource], fits: filters.Predicate, order: str, size: int, offset: int
+) -> tuple[list[StoredResource], str]:
     found = [stored for stored in all_ if fits(stored.body)]
     for part in reversed(order.split(",")):
         field, _, direction = part.strip().partition(" ")

@@ -16,7 +16,7 @@ from vertexrig.errors import PackageError
 from vertexrig.package.layouts import Layout, layout, with_requirements
 from vertexrig.package.source import bare
 from vertexrig.package.source.files import Tree, parse_module
-from vertexrig.package.source.model import Problem
+from vertexrig.package.source.model import SourceProblem
 from vertexrig.package.source.names import Code, walk
 
 _FORMAT = b"vertexrig-package-1\n"
@@ -245,7 +245,7 @@ def _rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: _
 
 def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: _Notes) -> bytes:
     tree = parse_module(data, "setup.py")
-    if isinstance(tree, Problem):
+    if isinstance(tree, SourceProblem):
         raise PackageError(f"setup.py:{tree.line or 1}: {tree.message}")
     others: set[int] = set()
     for node in ast.walk(tree):
@@ -350,7 +350,7 @@ def _identity(files: Mapping[str, Path], generated: Mapping[str, bytes]) -> tupl
 
 def _setup_identity(files: Mapping[str, Path]) -> dict[str, str | None]:
     tree = parse_module(_read(files["setup.py"], "setup.py"), "setup.py")
-    if isinstance(tree, Problem):
+    if isinstance(tree, SourceProblem):
         raise PackageError(f"setup.py:{tree.line or 1}: {tree.message}")
     setup = walk("setup", "setup.py", tree, is_package=False)
     source = Tree(folder=files["setup.py"].parent)

@@ -9,10 +9,11 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vertexrig import typed as schema
 from vertexrig import yamltext
 from vertexrig.errors import ConfigError, UsageError, did_you_mean
+from vertexrig.project import typed as schema
 from vertexrig.project.model import NAME, Job, Project, Sweep
+from vertexrig.text import kind_of, quoted
 
 DEFAULT_NAME = "vertexrig.yaml"
 STATE_FOLDER = ".vertexrig"
@@ -134,7 +135,7 @@ def loads(
 
     root = schema.Place((), locate)
     if not isinstance(reading.data, (dict, type(None))):
-        raise root.error(f"the project file is {schema.kind_of(reading.data)}; it must be a mapping")
+        raise root.error(f"the project file is {kind_of(reading.data)}; it must be a mapping")
     data = _expand(reading.data or {}, root, os.environ if environment is None else environment)
     for override in overrides:
         _override(data, override, target, given)
@@ -177,7 +178,7 @@ def _expand(value: Any, place: schema.Place, environment: Mapping[str, str]) -> 
         body = _VARIABLE_BODY.fullmatch(match["body"] or "")
         if body is None:
             raise place.error(
-                f"{schema.shown(match[0])} is not ${{NAME}} or ${{NAME:-default}}; write $${{ for a literal ${{"
+                f"{quoted(match[0])} is not ${{NAME}} or ${{NAME:-default}}; write $${{ for a literal ${{"
             )
         found = environment.get(body["name"]) or body["default"]
         if found is None:
@@ -214,9 +215,7 @@ def _override(data: dict[str, Any], text: str, target: str | None, given: dict[y
             following = here[name] = {}
         if not isinstance(following, (dict, list)):
             spot = ".".join(path[: index + 1])
-            raise UsageError(
-                f"--set {text}: {spot} is {schema.kind_of(following)}, so it has no key {path[index + 1]!r}"
-            )
+            raise UsageError(f"--set {text}: {spot} is {kind_of(following)}, so it has no key {path[index + 1]!r}")
         here = following
     here[_index(here, path[-1], text)] = schema.Given(value) if equals else None
     given[_typed(path)] = text
@@ -287,7 +286,7 @@ def _check_names(loaded: Loaded) -> None:
     for group, names in (("jobs", project.jobs), ("sweeps", project.sweeps), ("schedules", project.schedules)):
         for name in names:
             if not re.fullmatch(NAME[0], name):
-                raise loaded.error(f"{schema.shown(name)} is not {NAME[1]}", group, name)
+                raise loaded.error(f"{quoted(name)} is not {NAME[1]}", group, name)
     for name, sweep in project.sweeps.items():
         if name in project.jobs:
             raise loaded.error("a job has the same name; rename one of them", "sweeps", name)

@@ -9,8 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
+from vertexrig.project.typed import Scalar, option
 from vertexrig.spec.names import PROJECT, REGION
-from vertexrig.typed import Scalar, option
 
 NAME = (r"[a-z0-9][a-z0-9_-]{0,62}", "a name: lowercase letters, digits, - and _, at most 63, a letter or digit first")
 BUCKET = (r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?", "a bucket such as gs://my-bucket")
@@ -98,7 +98,7 @@ class PscInterfaceConfig(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Machine(_Value):
+class MachineSettings(_Value):
     """What one replica of a pool runs on. A role that names its own machine_type inherits no accelerator."""
 
     machine_type: str | None = option("Machine type, such as n1-standard-8.", None)
@@ -116,14 +116,14 @@ class Machine(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Role(Machine):
+class Role(MachineSettings):
     """A pool beside the chief's: what it has of its own; the rest is the job's."""
 
     args: Args | None = option("Arguments of this pool's replicas, in place of the job's.", None)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Job(Machine):
+class Job(MachineSettings):
     """A CustomJob: a topology plus machines, image, args, scheduling."""
 
     topology: str = option("Name of the template: cpu, gpu, multi-worker, parameter-server, tpu, or your own.", "cpu")
@@ -178,7 +178,7 @@ ScaleType = Literal["UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCA
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Metric(_Value):
+class MetricSettings(_Value):
     """A metric with more than a goal."""
 
     goal: Goal = option("MAXIMIZE or MINIMIZE.")
@@ -223,7 +223,7 @@ class TextValues(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Parameter(_Value):
+class StudyParameter(_Value):
     """A parameter of a study; exactly one of the four value specs is given."""
 
     double_value_spec: DoubleRange | None = option("A continuous range.", None)
@@ -237,7 +237,7 @@ class Parameter(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ParameterSpec(Parameter):
+class ParameterSpec(StudyParameter):
     """A parameter that carries its own id, inside conditional_parameter_specs."""
 
     parameter_id: str = option("Its name; the trainer gets --NAME=value.", "")
@@ -297,8 +297,8 @@ class StudyStopping(_Value):
 class Study(_Value):
     """What a sweep searches for and where (StudySpec)."""
 
-    metrics: Mapping[str, Goal | Metric] = option("Metric ids and their goal: {accuracy: MAXIMIZE}.")
-    parameters: Mapping[str, Parameter] = option("Parameters by id.")
+    metrics: Mapping[str, Goal | MetricSettings] = option("Metric ids and their goal: {accuracy: MAXIMIZE}.")
+    parameters: Mapping[str, StudyParameter] = option("Parameters by id.")
     algorithm: Literal["ALGORITHM_UNSPECIFIED", "GRID_SEARCH", "RANDOM_SEARCH"] | None = option(
         "GRID_SEARCH or RANDOM_SEARCH; Bayesian if not given.", None
     )
@@ -389,7 +389,7 @@ class Budget(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Trigger(_Value):
+class TriggerSettings(_Value):
     """The Cloud Function that starts jobs and sweeps."""
 
     function: str = option("Name of the function.", "vertexrig", pattern=NAME)
@@ -415,7 +415,7 @@ class LocalImage(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Local(_Value):
+class LocalSettings(_Value):
     """How rehearsals run on this machine."""
 
     slots: int | None = option("Replicas that may run at one time; a guess from the processors if not given.", None)
@@ -439,8 +439,8 @@ class Project(_Value):
     jobs: Mapping[str, Job] = option("Jobs by name.", factory=dict)
     sweeps: Mapping[str, Sweep] = option("Sweeps by name.", factory=dict)
     schedules: Mapping[str, Schedule] = option("Schedules by name.", factory=dict)
-    trigger: Trigger = option("The Cloud Function.", factory=Trigger)
-    local: Local = option("Rehearsals on this machine.", factory=Local)
+    trigger: TriggerSettings = option("The Cloud Function.", factory=TriggerSettings)
+    local: LocalSettings = option("Rehearsals on this machine.", factory=LocalSettings)
 
     @property
     def bucket_name(self) -> str:

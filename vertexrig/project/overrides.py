@@ -15,12 +15,13 @@ from dataclasses import dataclass, replace
 from types import UnionType
 from typing import Any, Union
 
-from vertexrig import typed as schema
 from vertexrig.errors import ConfigError, did_you_mean
+from vertexrig.project import typed as schema
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Bound, Job, Sweep
+from vertexrig.project.typed import Scalar
+from vertexrig.text import kind_of, quoted
 from vertexrig.times import duration_seconds
-from vertexrig.typed import Scalar
 
 _MACHINE = (
     r"machine_type|accelerator_type|accelerator_count|tpu_topology|replica_count|boot_disk_type|boot_disk_size_gb"
@@ -45,7 +46,7 @@ _UNSET = object()
 
 
 @dataclass(frozen=True)
-class Refused:
+class RefusedOverride:
     """Why a value was not taken.
 
     Args:
@@ -95,43 +96,43 @@ def _check_bound(loaded: Loaded, bound: Bound, path: tuple[str, ...]) -> None:
             raise loaded.error("a pattern is for text, min and max are for numbers: give one or the other", *path)
 
 
-def check(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping[str, Any]) -> list[Refused]:
+def check(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping[str, Any]) -> list[RefusedOverride]:
     """Every reason to refuse these overrides of job or sweep `run`; empty if they may be made."""
     trigger = loaded.project.trigger
-    found: list[Refused] = []
+    found: list[RefusedOverride] = []
     for key, value in set_.items():
         found += _check_one("set", key, value, trigger.allow)
     for key, value in args.items():
         found += _check_one("args", key, value, trigger.allow_args)
         if isinstance(value, str) and "$(" in value:
             message = "the text holds $(, which Vertex AI would replace with an environment variable"
-            found.append(Refused(f"args.{key}", message))
+            found.append(RefusedOverride(f"args.{key}", message))
     if args:
         found += _fixed_args(loaded, run, args)
     return found
 
 
-def _check_one(part: str, key: str, value: Any, allowed: Mapping[str, Bound]) -> list[Refused]:
+def _check_one(part: str, key: str, value: Any, allowed: Mapping[str, Bound]) -> list[RefusedOverride]:
     path = f"{part}.{key[:100]}"
     if key not in allowed:
         choices = did_you_mean(key[:200], allowed) if allowed else "The project file opens none."
-        return [Refused(path, f"callers may not set {key[:100]!r}. {choices}", allowed=False)]
+        return [RefusedOverride(path, f"callers may not set {key[:100]!r}. {choices}", allowed=False)]
     reason = _outside(value, allowed[key])
-    return [Refused(path, f"{schema.shown(value)} {reason}")] if reason else []
+    return [RefusedOverride(path, f"{quoted(value)} {reason}")] if reason else []
 
 
 def _outside(value: Any, bound: Bound) -> str:
     """What is wrong with a value, "" if nothing is."""
     if not isinstance(value, (str, int, float, bool)):
-        return f"is {schema.kind_of(value)}; text, a number or a boolean belongs here"
+        return f"is {kind_of(value)}; text, a number or a boolean belongs here"
     if isinstance(value, str) and (len(value) > LONGEST_TEXT or any(ord(one) < 32 or ord(one) == 127 for one in value)):
         return f"has control characters or more than {LONGEST_TEXT} characters"
     if bound.choices and not any(value == choice and _kind(value) == _kind(choice) for choice in bound.choices):
-        return f"is not one of {', '.join(schema.shown(choice) for choice in bound.choices)}"
+        return f"is not one of {', '.join(quoted(choice) for choice in bound.choices)}"
     if bound.min is not None or bound.max is not None:
         number = _as_number(value)
         if number is None:
-            return f"is {schema.kind_of(value)}; a number belongs here"
+            return f"is {kind_of(value)}; a number belongs here"
         if bound.min is not None and number < bound.min:
             return f"is below {bound.min:g}, the smallest allowed"
         if bound.max is not None and number > bound.max:
@@ -152,11 +153,11 @@ def _as_number(value: Scalar) -> float | None:
     return None if isinstance(value, bool) else value
 
 
-def _fixed_args(loaded: Loaded, run: str, args: Mapping[str, Any]) -> list[Refused]:
+def _fixed_args(loaded: Loaded, run: str, args: Mapping[str, Any]) -> list[RefusedOverride]:
     """Arguments that the study of a sweep decides."""
     sweep = loaded.project.sweeps.get(run)
     searched = {*sweep.over, *(sweep.study.parameters if sweep.study else ())} if sweep else set()
-    return [Refused(f"args.{key}", f"the study of {run} decides {key!r}") for key in args if key in searched]
+    return [RefusedOverride(f"args.{key}", f"the study of {run} decides {key!r}") for key in args if key in searched]
 
 
 def apply(loaded: Loaded, run: str, set_: Mapping[str, Scalar], args: Mapping[str, Scalar]) -> Loaded:

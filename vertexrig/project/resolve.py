@@ -12,12 +12,12 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
 from typing import Any
 
-from vertexrig import runs, spec
+from vertexrig import spec
 from vertexrig.catalog import Catalog
 from vertexrig.errors import did_you_mean
-from vertexrig.project import model
+from vertexrig.project import model, runs
 from vertexrig.project.config import Loaded
-from vertexrig.typed import Scalar
+from vertexrig.project.typed import Scalar
 
 ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
 
@@ -33,7 +33,7 @@ REDUCTION_SERVER_MACHINE = "n1-highcpu-16"
 
 
 @dataclass(frozen=True)
-class Pool:
+class PoolView:
     """One worker pool, as the templates see it: the API's fields in snake_case.
 
     Args:
@@ -81,7 +81,7 @@ class View:
     name: str
     topology: str
     job: model.Job
-    pools: Mapping[str, Pool | None]
+    pools: Mapping[str, PoolView | None]
     display_name: str
     labels: Mapping[str, str]
     kms_key_name: str | None
@@ -186,7 +186,8 @@ def _parameter_ids(study: model.Study) -> Iterator[str]:
 def _study(study: model.Study) -> model.Study:
     """The study with every metric written out."""
     metrics = {
-        id: metric if isinstance(metric, model.Metric) else model.Metric(metric) for id, metric in study.metrics.items()
+        id: metric if isinstance(metric, model.MetricSettings) else model.MetricSettings(metric)
+        for id, metric in study.metrics.items()
     }
     return replace(study, metrics=metrics)
 
@@ -197,10 +198,10 @@ def grid_study(sweep: model.Sweep) -> tuple[model.Study, int]:
     for name, values in sweep.over.items():
         if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
             numbers = tuple(sorted({value for value in values if not isinstance(value, str)}))
-            parameters[name] = model.Parameter(discrete_value_spec=model.NumberValues(numbers))
+            parameters[name] = model.StudyParameter(discrete_value_spec=model.NumberValues(numbers))
         else:
             texts = tuple(dict.fromkeys(scalar_text(value) for value in values))
-            parameters[name] = model.Parameter(categorical_value_spec=model.TextValues(texts))
+            parameters[name] = model.StudyParameter(categorical_value_spec=model.TextValues(texts))
     specs = [spec.discrete_value_spec or spec.categorical_value_spec for spec in parameters.values()]
     study = model.Study(metrics=sweep.metrics, parameters=parameters, algorithm="GRID_SEARCH")
     return _study(study), math.prod(len(spec.values) for spec in specs if spec)
@@ -216,8 +217,8 @@ class _Resolver:
     catalog: Catalog
     package_uri: PackageUri
 
-    def pools(self) -> dict[str, Pool | None]:
-        found: dict[str, Pool | None] = {"chief": self.pool("chief", self.job)}
+    def pools(self) -> dict[str, PoolView | None]:
+        found: dict[str, PoolView | None] = {"chief": self.pool("chief", self.job)}
         for role in ROLES[1:]:
             given: model.Role | None = getattr(self.job, role)
             found[role] = None if given is None else self.pool(role, self.inherit(role, given))
@@ -247,7 +248,7 @@ class _Resolver:
     def _reduction_server_path(self) -> str:
         return self.catalog.limits.names("reduction_server.images")[0]
 
-    def pool(self, role: str, machine: model.Job | model.Role) -> Pool:
+    def pool(self, role: str, machine: model.Job | model.Role) -> PoolView:
         python, image_uri, tf_version = self.image(role, machine)
         trainer, job = self.loaded.project.trainer, self.job
         command: tuple[str, ...] = ()
@@ -259,7 +260,7 @@ class _Resolver:
         if python:
             given = job.package_uris if job.package_uris is not None else trainer.package_uris
             packages = given or (self.package_uri(tf_version),)
-        return Pool(
+        return PoolView(
             role=role,
             machine_type=machine.machine_type,
             accelerator_type=machine.accelerator_type,
@@ -280,7 +281,7 @@ class _Resolver:
             nfs_mounts=job.nfs_mounts,
         )
 
-    def image(self, role: str, machine: model.Machine) -> tuple[bool, str, str | None]:
+    def image(self, role: str, machine: model.MachineSettings) -> tuple[bool, str, str | None]:
         """Whether the pool runs a Python package, its image, and the image's TensorFlow version."""
         if machine.container is not None:
             return False, machine.container.image_uri, None
@@ -296,7 +297,7 @@ class _Resolver:
             return known is not None or "/vertex-ai/training/" in name, name, version
         return self.short_image(role, machine, name)
 
-    def short_image(self, role: str, machine: model.Machine, name: str) -> tuple[bool, str, str | None]:
+    def short_image(self, role: str, machine: model.MachineSettings, name: str) -> tuple[bool, str, str | None]:
         kind = self.image_kind(machine)
         found = self.catalog.find_short(name, kind)
         if found is None:
@@ -311,7 +312,7 @@ class _Resolver:
         version = found.version if found.framework == "tf" else None
         return True, found.uri(self.catalog.host_for_region(self.loaded.project.region)), version
 
-    def image_kind(self, machine: model.Machine) -> str:
+    def image_kind(self, machine: model.MachineSettings) -> str:
         known = self.catalog.machines.get(machine.machine_type or "")
         if (
             machine.tpu_topology

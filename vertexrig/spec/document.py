@@ -13,13 +13,13 @@ from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Literal
 
-from vertexrig import placeholders, yamltext
+from vertexrig import yamltext
 from vertexrig.errors import nearest
 from vertexrig.finding import Finding, Severity
-from vertexrig.foreign import looks_like
-from vertexrig.spec import descriptors, strict
+from vertexrig.spec import descriptors, placeholders, strict
+from vertexrig.spec.foreign import looks_like
 from vertexrig.spec.strict import READING_RULES, ReadingRule
-from vertexrig.typed import kind_of
+from vertexrig.text import kind_of
 
 __all__ = ["KINDS", "READING_RULES", "Document", "Kind", "Pool", "ReadingRule", "from_data", "parse"]
 

@@ -11,12 +11,13 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
-from vertexrig import placeholders, yamltext
+from vertexrig import yamltext
 from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import Finding, Severity
+from vertexrig.spec import placeholders
 from vertexrig.spec.descriptors import Enum, Field, Message
+from vertexrig.text import kind_of, quoted
 from vertexrig.times import duration_seconds
-from vertexrig.typed import kind_of, shown
 
 _GCLOUD = "gcloud 528.0.0, run offline 2026-11-20"
 _OURS = "a file is text in UTF-8, as gcloud 528.0.0 reads it, 2026-11-20"
@@ -310,7 +311,7 @@ class Walk:
 
     def wrong(self, value: Any, wanted: str, raw: yamltext.RawPath, path: str, fix: str = "") -> Any:
         if not self.unfilled(value, path):
-            text = f"{shown(value)} is {kind_of(value)}; {wanted} belongs here"
+            text = f"{quoted(value)} is {kind_of(value)}; {wanted} belongs here"
             self.report("wrong-type", raw, path, text, fix)
         return _DROP
 
@@ -338,7 +339,7 @@ class Walk:
         plain = str(value).replace("-", "_").upper()
         best = _ALIASES[plain] if _ALIASES.get(plain) in names else meant(str(value), names)
         guess = f"Did you mean {best!r}?" if best else did_you_mean(str(value), names, most=30)
-        text = f"{shown(value)} is not a value of {schema.name}. {guess}"
+        text = f"{quoted(value)} is not a value of {schema.name}. {guess}"
         self.report("unknown-enum-value", raw, path, text, f"write {best}" if best else "")
         return _DROP
 
@@ -366,7 +367,7 @@ class Walk:
                 return value
             return self.wrong(value, "a finite number", raw, path)
         if isinstance(value, str) and _NUMBER.fullmatch(value) and math.isfinite(float(value)):
-            text = f"{shown(value)} is text; gcloud and REST make a number of it, other readers keep the text"
+            text = f"{quoted(value)} is text; gcloud and REST make a number of it, other readers keep the text"
             self.report("quoted-number", raw, path, text, "write it without quotes")
             return float(value)
         return self.wrong(value, "a number", raw, path)

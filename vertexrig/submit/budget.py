@@ -43,7 +43,7 @@ class OverBudgetError(VertexrigError):
 
 
 @dataclass(frozen=True)
-class Entry:
+class BudgetEntry:
     """What one run put into a day's ledger.
 
     Args:
@@ -143,15 +143,15 @@ class Ledger:
                 for item in list(self.storage.list(f"{FOLDER}/{one.isoformat()}/{claim}.")):
                     self.storage.delete(item.name)
 
-    def entries(self, day: str) -> Iterable[Entry]:
+    def entries(self, day: str) -> Iterable[BudgetEntry]:
         """The ledger of a day (UTC, YYYY-MM-DD)."""
         for item in self.storage.list(f"{FOLDER}/{day}/"):
             match = _ENTRY.fullmatch(item.name.rsplit("/", 1)[-1])
             if match:
                 usd = int(match["cents"]) / 100
-                yield Entry(match["claim"], usd, int(match["trials"]), item.created, item.generation)
+                yield BudgetEntry(match["claim"], usd, int(match["trials"]), item.created, item.generation)
 
-    def _check(self, before: list[Entry], estimate: Estimate, day: str) -> None:
+    def _check(self, before: list[BudgetEntry], estimate: Estimate, day: str) -> None:
         budget, trials, usd = self.budget, trials_of(estimate), estimate.usd_at_most
         spent, tried = sum(entry.usd for entry in before), sum(entry.trials for entry in before)
         if budget.usd_per_day is not None and spent + usd > budget.usd_per_day:
@@ -167,7 +167,7 @@ class Ledger:
                 message = f"{live} live jobs{soon} + this one: more than {budget.live_jobs}"
                 raise OverBudgetError("live_jobs", message)
 
-    def _live(self, before: list[Entry]) -> tuple[int, int]:
+    def _live(self, before: list[BudgetEntry]) -> tuple[int, int]:
         """Our jobs that live, and runs let through so lately that their jobs may not be listed yet."""
         # by claim, so that the jobs of a sweep's trials, which carry its labels, count as the one run they are
         live = {
@@ -184,7 +184,7 @@ class Ledger:
         return len(live), sum(entry.claim not in listed for entry in young)
 
 
-def _runs(entries: list[Entry]) -> str:
+def _runs(entries: list[BudgetEntry]) -> str:
     return f"{len(entries)} run" + ("" if len(entries) == 1 else "s")
 
 

@@ -18,9 +18,9 @@ from typing import Any, Literal
 
 from vertexrig.cloud.rest import ANSWER_S, CONNECT_S, READ_S
 from vertexrig.cloud.storage import Storage, as_json
-from vertexrig.cloud.vertex import Job
+from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import VertexrigError
-from vertexrig.runs import new_run
+from vertexrig.project.runs import new_run
 
 LABEL = "vertexrig_claim"
 FOLDER = "vertexrig/claims"
@@ -122,7 +122,7 @@ class Existing:
     """
 
     claim: Claim
-    found: Job | None = None
+    found: RemoteJob | None = None
 
 
 class OtherBodyError(VertexrigError):
@@ -142,7 +142,7 @@ class InProgressError(VertexrigError):
         super().__init__(f"another delivery of the same request is at work; try again in {self.retry_after:.0f} s")
 
 
-Find = Callable[[str], "Job | None"]
+Find = Callable[[str], RemoteJob | None]
 
 
 class Claims:
@@ -165,7 +165,7 @@ class Claims:
         body: str,
         run: str,
         find: Find,
-        record: Callable[[Job], Mapping[str, Any]],
+        record: Callable[[RemoteJob], Mapping[str, Any]],
         output: str = "",
     ) -> Taken | Existing:
         """Claim a request, or find out what became of it.
@@ -203,7 +203,13 @@ class Claims:
             pause = min(pause * 1.6, 1.0)
 
     def _other(
-        self, key: Key, held: Claim, age: float, mine: Claim, find: Find, record: Callable[[Job], Mapping[str, Any]]
+        self,
+        key: Key,
+        held: Claim,
+        age: float,
+        mine: Claim,
+        find: Find,
+        record: Callable[[RemoteJob], Mapping[str, Any]],
     ) -> Taken | Existing | None:
         """What a claim that another delivery made means for us; None: wait."""
         over = key.window_s is not None and age > key.window_s and held.state == "created"

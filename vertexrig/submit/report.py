@@ -7,16 +7,16 @@ from collections.abc import Callable, Iterator
 from typing import Any
 
 from vertexrig.cloud.rest import RestError
-from vertexrig.cloud.vertex import TUNING, Job, Vertex
-from vertexrig.history import Record
+from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.spec.states import short
 from vertexrig.submit import trials
+from vertexrig.submit.history import Record
 from vertexrig.text import clean, shown
 
 POLL_S = 5.0
 
 
-def follow(vertex: Vertex, name: str, *, poll_s: float = POLL_S, patience_s: float = 600.0) -> Iterator[Job]:
+def follow(vertex: Vertex, name: str, *, poll_s: float = POLL_S, patience_s: float = 600.0) -> Iterator[RemoteJob]:
     """A job each time its state or its trials change, until it has ended.
 
     A failing service is asked again, for `patience_s` at most: the job goes on without us (tfx issue 5870).
@@ -51,7 +51,9 @@ def follow(vertex: Vertex, name: str, *, poll_s: float = POLL_S, patience_s: flo
         time.sleep(poll_s)
 
 
-def cancel(vertex: Vertex, name: str, *, wait: Callable[[Job], None] | None = None, poll_s: float = POLL_S) -> Job:
+def cancel(
+    vertex: Vertex, name: str, *, wait: Callable[[RemoteJob], None] | None = None, poll_s: float = POLL_S
+) -> RemoteJob:
     """Cancel a job and wait until it has ended.
 
     Args:
@@ -61,14 +63,14 @@ def cancel(vertex: Vertex, name: str, *, wait: Callable[[Job], None] | None = No
         poll_s: Seconds between questions.
     """
     vertex.cancel(name)
-    last = Job({"name": name})
+    last = RemoteJob({"name": name})
     for last in follow(vertex, name, poll_s=poll_s):
         if wait is not None:
             wait(last)
     return last
 
 
-def progress(job: Job) -> str:
+def progress(job: RemoteJob) -> str:
     """Trials by state, "" for a custom job."""
     if job.collection != TUNING:
         return ""
@@ -77,13 +79,13 @@ def progress(job: Job) -> str:
     return f"{counts or 'no trial yet'} of {job.data.get('maxTrialCount', '?')}"
 
 
-def line(job: Job) -> str:
+def line(job: RemoteJob) -> str:
     """A job in one line."""
     more = progress(job)
     return f"{short(job.state)}{f'  ({more})' if more else ''}"
 
 
-def page(job: Job, console: str, record: Record | None = None) -> str:
+def page(job: RemoteJob, console: str, record: Record | None = None) -> str:
     """A job as a Markdown page: how it went, and for a sweep its best trials and a table of all.
 
     Args:

@@ -9,21 +9,21 @@ from dataclasses import asdict, dataclass, field
 from functools import cached_property
 from typing import Any
 
-from vertexrig import runs, times
+from vertexrig import times
 from vertexrig.catalog import Catalog
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import COLLECTIONS, Job, Vertex, job_body
+from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob, Vertex, job_body
 from vertexrig.errors import ConfigError, FindingsError, UsageError
 from vertexrig.explain.estimate import Estimate, estimate
-from vertexrig.project import overrides
+from vertexrig.project import overrides, runs
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Budget
+from vertexrig.project.typed import Scalar
 from vertexrig.render.renderer import Renderer
 from vertexrig.submit import budget
 from vertexrig.submit.claims import LABEL, LEASE_S, Claims, Existing, Key, Taken, digest
-from vertexrig.typed import Scalar
 
 RUN_LABEL = "vertexrig_run"
 LATEST = "packages/latest"
@@ -224,10 +224,10 @@ class Submitter:
         price = self.estimate(prepared)
         collection = COLLECTIONS[prepared.document.kind]
 
-        def find(claim: str) -> Job | None:
+        def find(claim: str) -> RemoteJob | None:
             return self.vertex.find(LABEL, claim, collection)
 
-        def record(job: Job) -> Mapping[str, Any]:
+        def record(job: RemoteJob) -> Mapping[str, Any]:
             return asdict(self._submitted(prepared, price, job, job.labels.get(LABEL, ""), job.labels))
 
         outcome = self.claims.take(key, body, prepared.rendered.view.name, find, record, run)
@@ -265,7 +265,7 @@ class Submitter:
             return self._existing(Existing(recorded))
         return made
 
-    def _after_failure(self, key: Key, taken: Taken, collection: str, error: RestError) -> Job:
+    def _after_failure(self, key: Key, taken: Taken, collection: str, error: RestError) -> RemoteJob:
         """The job that a failed create call made all the same; if none, the claim is kept or given up, and it raises."""
         if not error.outcome_unknown:
             self._release(key, taken)
@@ -312,7 +312,7 @@ class Submitter:
         )
 
     def _submitted(
-        self, prepared: Prepared, price: Estimate, job: Job | None, claim: str, labels: Mapping[str, str]
+        self, prepared: Prepared, price: Estimate, job: RemoteJob | None, claim: str, labels: Mapping[str, str]
     ) -> Submitted:
         view = prepared.rendered.view
         packages = dict.fromkeys(uri for pool in prepared.document.pools for uri in pool.package_uris)

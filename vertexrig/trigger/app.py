@@ -25,17 +25,17 @@ from vertexrig import spec
 from vertexrig.checks.workspace import Prepared
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import Job, Vertex, job_body
+from vertexrig.cloud.vertex import RemoteJob, Vertex, job_body
 from vertexrig.errors import ConfigError, TemplateError, UsageError, VertexrigError
 from vertexrig.finding import Severity
 from vertexrig.project import config, overrides
-from vertexrig.runs import new_run
+from vertexrig.project.runs import new_run
 from vertexrig.spec import descriptors
 from vertexrig.submit.budget import OverBudgetError
 from vertexrig.submit.claims import LABEL, Claims, InProgressError, Key, OtherBodyError
 from vertexrig.submit.submission import NoPackageError, Submitter, UploadedWorkspace
 from vertexrig.trigger import openapi, request
-from vertexrig.trigger.request import LIMIT, Asked, Problem
+from vertexrig.trigger.request import LIMIT, Asked, RequestProblem
 
 FILE_VARIABLE = "VERTEXRIG_FILE"
 EVENT_RUN, EVENT_OBJECTS, EVENT_ARG = "VERTEXRIG_EVENT_RUN", "VERTEXRIG_EVENT_OBJECTS", "VERTEXRIG_EVENT_ARG"
@@ -140,7 +140,7 @@ class Trigger:
         row: dict[str, Any] = {"path": call.path[:200], "method": call.method[:10]}
         try:
             reply = self._route(call, row)
-        except Problem as problem:
+        except RequestProblem as problem:
             reply = _problem(problem)
         except Exception as error:
             reply = _problem(self._explained(error, row))
@@ -163,7 +163,7 @@ class Trigger:
             if asked is not None:
                 key = Key("request", asked.request_id) if asked.request_id else Key("event", f"{source} {id}")
                 status = self._start(asked, key, row).status
-        except Problem as problem:
+        except RequestProblem as problem:
             status, row["problem"] = problem.status, problem.type
         except Exception as error:
             found = self._explained(error, row)
@@ -182,11 +182,11 @@ class Trigger:
         elif jobs:
             routes = {"GET": lambda: self._job(jobs[1])}
         else:
-            raise Problem(404, "no-such-page", "there is /, /openapi.json and /jobs/ID")
+            raise RequestProblem(404, "no-such-page", "there is /, /openapi.json and /jobs/ID")
         handler = routes.get("GET" if call.method == "HEAD" else call.method)
         if handler is None:
             allowed = ", ".join([*routes, *(["HEAD"] if "GET" in routes else [])])
-            problem = _problem(Problem(405, "method", f"this page takes {allowed}"))
+            problem = _problem(RequestProblem(405, "method", f"this page takes {allowed}"))
             return Reply(405, problem.body, {"Allow": allowed})
         return handler()
 
@@ -205,7 +205,7 @@ class Trigger:
     def _post(self, call: Call, row: dict[str, Any]) -> Reply:
         length = call.headers.get("content-length", "")
         if length.isascii() and length.isdigit() and (len(length) > 9 or int(length) > LIMIT):
-            raise Problem(413, "too-large", f"the body has more than {LIMIT} bytes")
+            raise RequestProblem(413, "too-large", f"the body has more than {LIMIT} bytes")
         asked = request.read(request.parse(call.read(LIMIT + 1)), self.loaded)
         return self._start(asked, request.key(asked, call.headers), row)
 
@@ -214,13 +214,15 @@ class Trigger:
         try:
             prepared = self.submitter.prepare(asked.request)
         except NoPackageError as error:
-            raise Problem(409, "no-package", str(error)) from None
+            raise RequestProblem(409, "no-package", str(error)) from None
         except ConfigError as error:
-            raise Problem(400, "value", error.message) from None
+            raise RequestProblem(400, "value", error.message) from None
         except UsageError as error:
-            raise Problem(400, "value", str(error)) from None
+            raise RequestProblem(400, "value", str(error)) from None
         if not prepared.ok:
-            raise Problem(400, "findings", f"{asked.request.run} would fail with these values", _findings(prepared))
+            raise RequestProblem(
+                400, "findings", f"{asked.request.run} would fail with these values", _findings(prepared)
+            )
         if asked.dry_run:
             return self._dry_run(prepared)
         made = self.submitter.submit(prepared, key, asked.request.digest)
@@ -240,7 +242,7 @@ class Trigger:
         return Reply(200, {"dry_run": True, **asdict(would), "request": body})
 
     def _job(self, number: str) -> Reply:
-        missing = Problem(404, "no-such-job", "the trigger started no job with this number")
+        missing = RequestProblem(404, "no-such-job", "the trigger started no job with this number")
         if not re.fullmatch(r"[0-9]{1,30}", number):
             raise missing
         job = self.vertex.by_id(number)
@@ -254,18 +256,18 @@ class Trigger:
                 text = data["message"].get("data", "")
                 body = base64.b64decode(text, validate=True)
             except (TypeError, KeyError, AttributeError, binascii.Error, ValueError):
-                raise Problem(400, "malformed", "the event is no Pub/Sub message") from None
+                raise RequestProblem(400, "malformed", "the event is no Pub/Sub message") from None
             return request.read(request.parse(body), self.loaded)
         if type == FINALIZED:
             return self._object_request(data, row)
-        raise Problem(400, "malformed", "the trigger takes Pub/Sub messages and finished objects")
+        raise RequestProblem(400, "malformed", "the trigger takes Pub/Sub messages and finished objects")
 
     def _object_request(self, data: Any, row: dict[str, Any]) -> Asked | None:
         """What a finished object starts, None if it is not one that counts."""
         run, pattern = os.environ.get(EVENT_RUN, ""), os.environ.get(EVENT_OBJECTS, "")
         bucket, name = (data.get("bucket"), data.get("name")) if isinstance(data, Mapping) else (None, None)
         if not isinstance(bucket, str) or not isinstance(name, str):
-            raise Problem(400, "malformed", "the event names no object")
+            raise RequestProblem(400, "malformed", "the event names no object")
         storage = self.submitter.storage
         own = bucket == storage.bucket and name.removeprefix(storage.prefix).startswith(_OWN_FOLDERS)
         uri = f"gs://{bucket}/{name}"
@@ -277,26 +279,26 @@ class Trigger:
         body = {"run": run, "args": {arg: uri} if arg else {}}
         return request.read(body, self.loaded)
 
-    def _explained(self, error: Exception, row: dict[str, Any]) -> Problem:
+    def _explained(self, error: Exception, row: dict[str, Any]) -> RequestProblem:
         """The answer to an error; what the answer must not hold goes to the log."""
         if isinstance(error, OverBudgetError):
-            return Problem(422, "over-budget", str(error))
+            return RequestProblem(422, "over-budget", str(error))
         if isinstance(error, OtherBodyError):
-            return Problem(409, "other-body", "the same request id came with another body before")
+            return RequestProblem(409, "other-body", "the same request id came with another body before")
         if isinstance(error, InProgressError):
-            return Problem(503, "in-progress", str(error), retry_after=error.retry_after)
+            return RequestProblem(503, "in-progress", str(error), retry_after=error.retry_after)
         if isinstance(error, RestError):
             row |= {"service": str(error)[:500], "service_status": error.status}
             return _service_problem(error)
         if isinstance(error, TemplateError):
             row["error"] = str(error)[:500]
-            return Problem(400, "value", "the job cannot be rendered with these values")
+            return RequestProblem(400, "value", "the job cannot be rendered with these values")
         frames = traceback.extract_tb(error.__traceback__)[-6:]
         row["error"] = type(error).__name__
         row["at"] = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
         if isinstance(error, VertexrigError):
             row["message_of_error"] = str(error)[:500]
-        return Problem(500, "internal", "something went wrong here; the log says what")
+        return RequestProblem(500, "internal", "something went wrong here; the log says what")
 
     def _log(self, headers: Mapping[str, str], row: Mapping[str, Any], status: int) -> None:
         severity = "ERROR" if status >= 500 else "WARNING" if status >= 400 else "INFO"
@@ -309,7 +311,7 @@ class Trigger:
         self.log(entry)
 
 
-def job_data(job: Job) -> dict[str, Any]:
+def job_data(job: RemoteJob) -> dict[str, Any]:
     """How a job stands; of an error only the service's own first line, not what the trainer printed."""
     data = job.data
     shown: dict[str, Any] = {
@@ -337,23 +339,23 @@ def _findings(prepared: Prepared) -> tuple[Mapping[str, str], ...]:
     )
 
 
-def _service_problem(error: RestError) -> Problem:
+def _service_problem(error: RestError) -> RequestProblem:
     """The answer for a service that failed."""
     who = "Vertex AI or Cloud Storage"
     wait = error.retry_after or _RETRY_S
     if error.status == 429:
-        return Problem(429, "quota", f"{who} has no quota left for this; try later", retry_after=wait)
+        return RequestProblem(429, "quota", f"{who} has no quota left for this; try later", retry_after=wait)
     if error.retryable:
         detail = f"{who} cannot be reached; nothing is lost or doubled by trying again"
-        return Problem(503, "unavailable", detail, retry_after=wait)
+        return RequestProblem(503, "unavailable", detail, retry_after=wait)
     if error.status == 400:
         # the service's own words about the job that was sent: they tell the caller what to change
         said = {"id": "service", "path": "", "message": str(error)[:1000]}
-        return Problem(400, "refused", "Vertex AI refused the job", (said,))
-    return Problem(502, "misconfigured", f"{who} refused the trigger itself; its log says why")
+        return RequestProblem(400, "refused", "Vertex AI refused the job", (said,))
+    return RequestProblem(502, "misconfigured", f"{who} refused the trigger itself; its log says why")
 
 
-def _problem(problem: Problem) -> Reply:
+def _problem(problem: RequestProblem) -> Reply:
     body: dict[str, Any] = {
         "type": f"urn:vertexrig:problem:{problem.type}",
         "title": HTTPStatus(problem.status).phrase,
@@ -382,7 +384,7 @@ def http(trigger: Trigger, flask_request: Any) -> tuple[bytes, int, dict[str, st
         try:
             data: bytes = flask_request.stream.read(most)
         except Exception:  # the client went away, or sent less than it said
-            raise Problem(400, "malformed", "the body ended early") from None
+            raise RequestProblem(400, "malformed", "the body ended early") from None
         return data
 
     return trigger.handle(Call(flask_request.method, flask_request.path, headers, read)).flask

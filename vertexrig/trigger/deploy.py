@@ -25,7 +25,7 @@ CLEAR = ("VERTEXRIG_AIPLATFORM", "STORAGE_EMULATOR_HOST")
 
 
 @dataclass(frozen=True)
-class Command:
+class DeployStep:
     """One step.
 
     Args:
@@ -54,7 +54,7 @@ def identities(project: Project) -> tuple[str, str]:
     )
 
 
-def commands(loaded: Loaded, folder: Path, variables: tuple[str, ...] = ()) -> list[Command]:
+def commands(loaded: Loaded, folder: Path, variables: tuple[str, ...] = ()) -> list[DeployStep]:
     """Every step, in order.
 
     Args:
@@ -71,35 +71,35 @@ def commands(loaded: Loaded, folder: Path, variables: tuple[str, ...] = ()) -> l
     return [*_identities(project), *_roles(project), _function(loaded, folder, variables), *_callers(project)]
 
 
-def _identities(project: Project) -> Iterator[Command]:
-    yield Command("the services used", ("gcloud", "services", "enable", *APIS, f"--project={project.project}"))
+def _identities(project: Project) -> Iterator[DeployStep]:
+    yield DeployStep("the services used", ("gcloud", "services", "enable", *APIS, f"--project={project.project}"))
     for account, title in zip(identities(project), ("the trigger runs as", "calls the trigger"), strict=True):
         name, _, domain = account.partition("@")
         if domain != f"{project.project}.iam.gserviceaccount.com":
             continue  # another project's: not ours to make
         create = ("gcloud", "iam", "service-accounts", "create", name, f"--project={project.project}")
-        yield Command(
+        yield DeployStep(
             f"the identity that {title}",
             (*create, f"--display-name=vertexrig: {title}"),
             ("gcloud", "iam", "service-accounts", "describe", account, f"--project={project.project}"),
         )
 
 
-def _roles(project: Project) -> Iterator[Command]:
+def _roles(project: Project) -> Iterator[DeployStep]:
     runtime, _ = identities(project)
     member = f"--member=serviceAccount:{runtime}"
-    yield Command(
+    yield DeployStep(
         "create and read jobs, nothing else of the project",
         ("gcloud", "projects", "add-iam-policy-binding", project.project, member, "--role=roles/aiplatform.user",
          "--condition=None"),
     )  # fmt: skip
-    yield Command(
+    yield DeployStep(
         "objects of one bucket: claims, ledger, packages",
         ("gcloud", "storage", "buckets", "add-iam-policy-binding", f"gs://{project.bucket_name}", member,
          "--role=roles/storage.objectUser"),
     )  # fmt: skip
     for account in training_accounts(project):
-        yield Command(
+        yield DeployStep(
             "start jobs that run as the training account",
             ("gcloud", "iam", "service-accounts", "add-iam-policy-binding", account, member,
              "--role=roles/iam.serviceAccountUser", f"--project={project.project}"),
@@ -112,7 +112,7 @@ def training_accounts(project: Project) -> list[str]:
     return list(dict.fromkeys(account for account in named if account))
 
 
-def _function(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> Command:
+def _function(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> DeployStep:
     project, trigger = loaded.project, loaded.project.trigger
     if not trigger.runtime.startswith("python3") or not trigger.runtime[7:].isdigit() or int(trigger.runtime[7:]) < 12:
         raise loaded.error(f"{trigger.runtime!r} is no runtime for this; use python312 or newer", "trigger", "runtime")
@@ -132,25 +132,25 @@ def _function(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> Comma
         separator = next(one for one in "@|~#%;+" if not any(one in value for value in values.values()))
         pairs = separator.join(f"{name}={value}" for name, value in values.items())
         words.append(f"--set-env-vars=^{separator}^{pairs}")
-    return Command("the function; callers need a role on it", tuple(words))
+    return DeployStep("the function; callers need a role on it", tuple(words))
 
 
-def _callers(project: Project) -> Iterator[Command]:
+def _callers(project: Project) -> Iterator[DeployStep]:
     trigger = project.trigger
     _, invoker = identities(project)
     place = (f"--region={project.region}", f"--project={project.project}")
-    yield Command(
+    yield DeployStep(
         "Cloud Scheduler may call it, as this account",
         ("gcloud", "functions", "add-invoker-policy-binding", trigger.function, *place,
          f"--member=serviceAccount:{invoker}"),
     )  # fmt: skip
-    yield Command(
+    yield DeployStep(
         "its URL: write it into the project file as trigger.uri, then run `vertexrig schedule apply`",
         ("gcloud", "functions", "describe", trigger.function, *place, "--gen2", "--format=value(serviceConfig.uri)"),
     )
 
 
-def run(steps: list[Command]) -> Iterator[tuple[Command, str]]:
+def run(steps: list[DeployStep]) -> Iterator[tuple[DeployStep, str]]:
     """Run the steps; yields each with `done` or `there already`.
 
     Raises:

@@ -19,7 +19,7 @@ from vertexrig.project import overrides
 from vertexrig.project.config import Loaded
 from vertexrig.submit.claims import WINDOW_S, Key
 from vertexrig.submit.submission import Request
-from vertexrig.typed import kind_of
+from vertexrig.text import kind_of
 
 LIMIT = 64 * 1024
 """Bytes of a body at most."""
@@ -33,7 +33,7 @@ _EARLY = timedelta(minutes=10)
 
 
 @dataclass(eq=False)  # not frozen: an exception gets a traceback
-class Problem(Exception):
+class RequestProblem(Exception):
     """Why a request gets another answer than a job (RFC 9457).
 
     Args:
@@ -73,7 +73,7 @@ def parse(data: bytes) -> Any:
         Problem: 413 or 400.
     """
     if len(data) > LIMIT:
-        raise Problem(413, "too-large", f"the body has more than {LIMIT} bytes")
+        raise RequestProblem(413, "too-large", f"the body has more than {LIMIT} bytes")
     try:
         text = data.decode("utf-8")
         body = json.loads(
@@ -102,20 +102,20 @@ def read(body: Any, loaded: Loaded) -> Asked:
     """
     found = list(_form(body))
     if found:
-        raise Problem(400, "malformed", "the request is not as /openapi.json says", tuple(found))
+        raise RequestProblem(400, "malformed", "the request is not as /openapi.json says", tuple(found))
     run, set_, args = body["run"], body.get("set") or {}, body.get("args") or {}
     names = [*loaded.project.jobs, *loaded.project.sweeps]
     if run not in names:
         nearest = did_you_mean(run[:200], names, most=30)
-        raise Problem(404, "no-such-run", f"there is no job or sweep {run[:63]!r}. {nearest}")
+        raise RequestProblem(404, "no-such-run", f"there is no job or sweep {run[:63]!r}. {nearest}")
     refused = overrides.check(loaded, run, set_, args)
     closed = [one for one in refused if not one.allowed]
     if closed:
         rows = tuple(_finding("not-allowed", one.path, one.message) for one in closed)
-        raise Problem(403, "not-allowed", "the project file does not open these keys to callers", rows)
+        raise RequestProblem(403, "not-allowed", "the project file does not open these keys to callers", rows)
     if refused:
         rows = tuple(_finding("value", one.path, one.message) for one in refused)
-        raise Problem(400, "value", "values are outside what the project file allows", rows)
+        raise RequestProblem(400, "value", "values are outside what the project file allows", rows)
     return Asked(Request(run, set_, args), bool(body.get("dry_run", False)), body.get("request_id") or "")
 
 
@@ -169,8 +169,8 @@ def _finding(id: str, path: str, message: str) -> Mapping[str, str]:
     return {"id": id, "path": path, "message": message}
 
 
-def _malformed(detail: str) -> Problem:
-    return Problem(400, "malformed", detail)
+def _malformed(detail: str) -> RequestProblem:
+    return RequestProblem(400, "malformed", detail)
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -11,7 +11,7 @@ from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.jobs.store import Store
+from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.jobs.studies import Studies
 from vertexrig.local.runner import Control, JobResult, Line, new_job_id
 
@@ -57,7 +57,7 @@ def run_study(
     key = new_job_id()
     root = settings.root.absolute()
     place = root / "rehearsals" / key  # apart from a server's store, which would take these jobs for its own
-    store = Store(place)
+    store = ResourceStore(place)
     jobs = Jobs(replace(settings, root=root), store, _Teller(on_line), on_result)
     studies = Studies(jobs, on_trial)
     parent = resources.parent_name(settings.run.project, settings.run.region)

@@ -16,7 +16,7 @@ from vertexrig.local.jobs import resources, validation
 from vertexrig.local.jobs.queue import Queue
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, Json
 from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.jobs.store import Store, Stored
+from vertexrig.local.jobs.store import ResourceStore, StoredResource
 from vertexrig.local.runner import Control, JobError, JobResult, Line, run_job
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.lines import SERVICE
@@ -43,7 +43,11 @@ class Jobs:
     """
 
     def __init__(
-        self, settings: Settings, store: Store, sink: Sink, on_result: Callable[[str, JobResult], None] | None = None
+        self,
+        settings: Settings,
+        store: ResourceStore,
+        sink: Sink,
+        on_result: Callable[[str, JobResult], None] | None = None,
     ) -> None:
         self.settings, self.store, self.sink, self.on_result = settings, store, sink, on_result
         self.queue = Queue(settings.slots, self._run)
@@ -169,7 +173,7 @@ class Jobs:
 
     # the life of one job
 
-    def _stored(self, name: str) -> Stored:
+    def _stored(self, name: str) -> StoredResource:
         stored = self.store.get(name)
         if stored is None or f"/{CUSTOM_JOBS}/" not in name:
             raise not_found(f"The CustomJob does not exist: {name}")

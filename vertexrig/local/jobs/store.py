@@ -31,7 +31,7 @@ CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NU
 """
 
 
-class Stored(NamedTuple):
+class StoredResource(NamedTuple):
     """A resource as kept.
 
     Args:
@@ -47,7 +47,7 @@ class Stored(NamedTuple):
     hidden: Json
 
 
-class Store:
+class ResourceStore:
     """Resources by name, for use from many threads.
 
     Args:
@@ -73,10 +73,10 @@ class Store:
                 (name, kind, parent, json.dumps(body), json.dumps(hidden or {})),
             )
 
-    def get(self, name: str) -> Stored | None:
+    def get(self, name: str) -> StoredResource | None:
         """A resource, None if there is none of that name."""
         row = self.database.row("SELECT name, number, body, hidden FROM resources WHERE name = ?", name)
-        return None if row is None else Stored(row[0], row[1], json.loads(row[2]), json.loads(row[3]))
+        return None if row is None else StoredResource(row[0], row[1], json.loads(row[2]), json.loads(row[3]))
 
     def change(self, name: str, edit: Callable[[Json, Json], bool | None]) -> Json | None:
         """Edit a resource in one transaction.
@@ -107,7 +107,7 @@ class Store:
             connection.execute("DELETE FROM children WHERE study = ?", (name,))
             return connection.execute("DELETE FROM resources WHERE name = ?", (name,)).rowcount > 0
 
-    def listed(self, kind: str, parent: str, *, before: int | None = None, most: int = 200) -> Iterator[Stored]:
+    def listed(self, kind: str, parent: str, *, before: int | None = None, most: int = 200) -> Iterator[StoredResource]:
         """Resources of a kind under a parent without what is hidden, the newest first, read in portions of `most`.
 
         Args:
@@ -124,17 +124,17 @@ class Store:
                 kind, parent, last, most,
             )  # fmt: skip
             for row in rows:
-                yield Stored(row[0], row[1], json.loads(row[2]), {})
+                yield StoredResource(row[0], row[1], json.loads(row[2]), {})
             if len(rows) < most:
                 return
             last = int(rows[-1][1])
 
-    def unfinished(self, kind: str) -> list[Stored]:
+    def unfinished(self, kind: str) -> list[StoredResource]:
         """Resources whose work is not over, in the order of creation."""
         rows = self.database.rows(
             "SELECT name, number, body, hidden FROM resources WHERE kind = ? AND ended = 0 ORDER BY number", kind
         )
-        return [Stored(row[0], row[1], json.loads(row[2]), json.loads(row[3])) for row in rows]
+        return [StoredResource(row[0], row[1], json.loads(row[2]), json.loads(row[3])) for row in rows]
 
     def count(self, kind: str) -> int:
         """How many resources of a kind there are."""

@@ -15,10 +15,10 @@ from vertexrig.local.http import ApiError, not_found
 from vertexrig.local.jobs import resources, validation
 from vertexrig.local.jobs.manager import Jobs, refuse_for_quota
 from vertexrig.local.jobs.resources import TUNING_JOBS, Json
-from vertexrig.local.jobs.store import Stored, Trials
+from vertexrig.local.jobs.store import StoredResource, Trials
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.run import metric_file
-from vertexrig.local.study import Engine, Handle, Outcome, StudyRun, Trial
+from vertexrig.local.study import Handle, StudyEngine, StudyRun, Trial, TrialOutcome
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, RUNNING, SUCCEEDED
 from vertexrig.times import seconds_since_1970
 
@@ -35,7 +35,7 @@ class _Handle:
 class _Executor:
     """Runs trials as custom jobs (`vertexrig.local.study.Executor`)."""
 
-    def __init__(self, jobs: Jobs, study: Stored) -> None:
+    def __init__(self, jobs: Jobs, study: StoredResource) -> None:
         self.jobs, self.study = jobs, study
 
     def start(self, trial: Trial, args: list[str]) -> _Handle:
@@ -55,15 +55,15 @@ class _Executor:
             )
         return _Handle(name, metric_file(self.jobs.settings.root.absolute(), resources.last_part(name)))
 
-    def poll(self, handle: Handle) -> Outcome | None:
+    def poll(self, handle: Handle) -> TrialOutcome | None:
         """How a trial's job ended."""
         stored = self.jobs.store.get(handle.custom_job)
         if stored is None:
-            return Outcome(False, "The trial's CustomJob was deleted.")
+            return TrialOutcome(False, "The trial's CustomJob was deleted.")
         state = stored.body["state"]
         if state not in ENDED:
             return None
-        return Outcome(state == SUCCEEDED, str((stored.body.get("error") or {}).get("message", "")))
+        return TrialOutcome(state == SUCCEEDED, str((stored.body.get("error") or {}).get("message", "")))
 
     def stop(self, handle: Handle) -> None:
         """Cancel a trial's job."""
@@ -134,7 +134,7 @@ class Studies:
         if wrong:
             raise validation.found_errors(wrong)
         try:
-            Engine(data["studySpec"], seed=self.jobs.settings.seed)
+            StudyEngine(data["studySpec"], seed=self.jobs.settings.seed)
         except VertexrigError as error:
             raise validation.found_errors([("study_spec", str(error))]) from None
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
@@ -144,7 +144,7 @@ class Studies:
         """A tuning job's body with its trials, or 404."""
         return self.shown(self._stored(name))
 
-    def shown(self, stored: Stored) -> Json:
+    def shown(self, stored: StoredResource) -> Json:
         """A stored tuning job as clients see it."""
         trials = [
             {k: v for k, v in record.items() if k != "failed"} for record in self.store.trials(stored.name).load()
@@ -197,7 +197,7 @@ class Studies:
 
     # the life of one study
 
-    def _stored(self, name: str) -> Stored:
+    def _stored(self, name: str) -> StoredResource:
         stored = self.store.get(name)
         if stored is None or f"/{TUNING_JOBS}/" not in name:
             raise not_found(f"The HyperparameterTuningJob does not exist: {name}")
@@ -257,7 +257,7 @@ class Studies:
         trials = _Told(self.store.trials(name), self.on_trial)
         settings = self.jobs.settings
         created = seconds_since_1970(stored.body["createTime"])
-        engine = Engine(
+        engine = StudyEngine(
             data["studySpec"], seed=settings.seed, strict=settings.strict, trials=trials.load(), created=created
         )
         run = self._runs[name] = StudyRun(

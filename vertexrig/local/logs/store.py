@@ -30,7 +30,7 @@ TEXT_LIMIT = 100_000
 
 
 @dataclass(frozen=True)
-class Line:
+class LogLine:
     """What a replica said.
 
     Args:
@@ -51,7 +51,7 @@ class Line:
 
 
 @dataclass(frozen=True)
-class Entry:
+class LogEntry:
     """A stored entry: its number in order of arrival, and its body as the API shows it."""
 
     id: int
@@ -101,17 +101,17 @@ class LogStore:
         timestamp: datetime | None = None,
         labels: Mapping[str, str] | None = None,
     ) -> None:
-        """Store one line of a replica; see `Line` for the arguments."""
-        self.append_all([Line(job_id, task_name, severity, payload, timestamp, labels or {})])
+        """Store one line of a replica; see `LogLine` for the arguments."""
+        self.append_all([LogLine(job_id, task_name, severity, payload, timestamp, labels or {})])
 
-    def append_all(self, lines: Iterable[Line]) -> None:
+    def append_all(self, lines: Iterable[LogLine]) -> None:
         """Store lines in one transaction: much faster than one by one for a program that prints a lot."""
         with self.database.transaction():
             for line in lines:
                 for payload in _pieces(line.payload):
                     self._insert(self._body(line, payload), line.timestamp)
 
-    def _body(self, line: Line, payload: str | Mapping[str, Any]) -> Json:
+    def _body(self, line: LogLine, payload: str | Mapping[str, Any]) -> Json:
         labels = {"job_id": line.job_id, "project_id": self.project, "task_name": line.task_name}
         name = "textPayload" if isinstance(payload, str) else "jsonPayload"
         body: Json = {
@@ -151,7 +151,7 @@ class LogStore:
             for body, timestamp in bodies:
                 self._insert(body, timestamp)
 
-    def read(self, job_id: str, *, task_name: str | None = None, after: int = 0, limit: int = 1000) -> list[Entry]:
+    def read(self, job_id: str, *, task_name: str | None = None, after: int = 0, limit: int = 1000) -> list[LogEntry]:
         """A job's entries in order of arrival.
 
         Args:
@@ -163,7 +163,7 @@ class LogStore:
         chosen = "" if task_name is None else "AND task_name = ? "
         values = (job_id, after) if task_name is None else (job_id, after, task_name)
         sql = f"SELECT id, entry FROM entries WHERE job_id = ? COLLATE NOCASE AND id > ? {chosen}ORDER BY id LIMIT ?"
-        return [Entry(row["id"], json.loads(row["entry"])) for row in self.database.rows(sql, *values, limit)]
+        return [LogEntry(row["id"], json.loads(row["entry"])) for row in self.database.rows(sql, *values, limit)]
 
     def query(
         self, node: Node, *, descending: bool = False, after: tuple[int, str, int] | None = None, limit: int = 1000

@@ -21,7 +21,7 @@ Variables = Mapping[str, str]
 
 
 @dataclass(frozen=True)
-class Program:
+class ReplicaProgram:
     """How the replicas of a pool are started.
 
     Args:
@@ -66,7 +66,7 @@ def prepare(
     execute: packages.Execute,
     say: Callable[[str], None],
     give_up: Callable[[], bool],
-) -> Program:
+) -> ReplicaProgram:
     """Make ready what a pool runs: install its packages, or find its image.
 
     Raises:
@@ -78,7 +78,7 @@ def prepare(
         files = [_package(uri, root) for uri in pool.package_uris]
         python = packages.layer(base, pool.image, files, root / "envs", execute, say, give_up)
         said = (packages.stand_in(base, pool.image), packages.replaced(python))
-        return Program(
+        return ReplicaProgram(
             (str(python), "-m", pool.module), tuple(pool.args), (python.parent,), stand_ins=tuple(filter(None, said))
         )
     command = tuple((pool.container or {}).get("command", ()))
@@ -86,7 +86,7 @@ def prepare(
     if local is not None:
         return _mapped(local, command, tuple(pool.args), base, pool.image)
     if options.docker and docker():
-        return Program(command, tuple(pool.args), image=pool.image)
+        return ReplicaProgram(command, tuple(pool.args), image=pool.image)
     raise JobFailedError(
         f"image {pool.image!r} cannot be run here: no Docker engine answers, and no entry of the image map fits it. "
         f"Start Docker, or map the image to a folder and an entry point under local: images: in the project file; "
@@ -108,7 +108,7 @@ def _package(uri: str, root: Path) -> Path:
 
 def _mapped(
     local: LocalImage, command: Sequence[str], args: Sequence[str], base: packages.Interpreter, image: str
-) -> Program:
+) -> ReplicaProgram:
     if not local.folder.is_dir():
         raise JobFailedError(f"image {image!r} is mapped to {local.folder}, which is not a folder")
     head = tuple(command) or local.entrypoint
@@ -117,11 +117,11 @@ def _mapped(
             f"image {image!r} is mapped to {local.folder} without an entry point, and the spec has no command"
         )
     said = f"folder {local.folder.name} and Python {base.version} of this machine for the image {image}"
-    return Program(head, tuple(args), (Path(base.python).parent,), local.folder, stand_ins=(said,))
+    return ReplicaProgram(head, tuple(args), (Path(base.python).parent,), local.folder, stand_ins=(said,))
 
 
 def docker_argv(
-    engine: str, name: str, program: Program, variables: Variables, own: Sequence[str], root: Path, gpus: bool
+    engine: str, name: str, program: ReplicaProgram, variables: Variables, own: Sequence[str], root: Path, gpus: bool
 ) -> list[str]:
     """The `docker run` command of a replica: `command` replaces ENTRYPOINT (and drops CMD), `args` replaces CMD.
 

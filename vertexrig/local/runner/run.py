@@ -257,7 +257,7 @@ class _Run:
         directories = cluster.output_directories(self.job, self.options.trial)
         for uri in directories.values():
             environment.local_path(uri, self.root).mkdir(parents=True, exist_ok=True)
-        made: dict[str, programs.Program] = {}
+        made: dict[str, programs.ReplicaProgram] = {}
         for pool in self.pools:
             key = json.dumps(
                 [pool.image, pool.package_uris, pool.module, pool.args, (pool.container or {}).get("command")]
@@ -272,7 +272,7 @@ class _Run:
                 if one.pool == pool.index:
                     self.members[one.name] = _Member(one, self._command(pool, one, replicas, made[key]))
 
-    def _note(self, pool: spec.Pool, program: programs.Program) -> None:
+    def _note(self, pool: spec.Pool, program: programs.ReplicaProgram) -> None:
         """Say what is different here from the cloud."""
         for sentence in (environment.stand_in(pool), *program.stand_ins):
             if sentence and sentence not in self.stand_ins:
@@ -302,7 +302,11 @@ class _Run:
             children.close()
 
     def _command(
-        self, pool: spec.Pool, one: cluster.Replica, replicas: Sequence[cluster.Replica], program: programs.Program
+        self,
+        pool: spec.Pool,
+        one: cluster.Replica,
+        replicas: Sequence[cluster.Replica],
+        program: programs.ReplicaProgram,
     ) -> Command:
         options, place = self.options, self.folder / one.name
         scratch, work = place / "config", place / "work"

@@ -12,13 +12,13 @@ from vertexrig.local.http import mount
 from vertexrig.local.scheduler.api import SchedulerApi
 from vertexrig.local.scheduler.coverage import COVERAGE
 from vertexrig.local.scheduler.delivery import Options
-from vertexrig.local.scheduler.engine import Engine
+from vertexrig.local.scheduler.engine import SchedulerEngine
 from vertexrig.local.scheduler.store import JobStore
 
-__all__ = ["COVERAGE", "Engine", "JobStore", "Options", "routes"]
+__all__ = ["COVERAGE", "SchedulerEngine", "JobStore", "Options", "routes"]
 
 
-def routes(engine: Engine, prefix: str = "/scheduler") -> list[BaseRoute]:
+def routes(engine: SchedulerEngine, prefix: str = "/scheduler") -> list[BaseRoute]:
     """The Cloud Scheduler API over an engine, whose `running()` the application's lifespan enters.
 
     Args:

@@ -12,9 +12,9 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from vertexrig.local.http import ApiError, Endpoint, endpoint, invalid, not_found, query_int, read_json
-from vertexrig.local.scheduler.engine import Engine
+from vertexrig.local.scheduler.engine import SchedulerEngine
 from vertexrig.local.scheduler.jobs import NAME, changed, complete, read
-from vertexrig.local.scheduler.store import Stored
+from vertexrig.local.scheduler.store import StoredSchedule
 from vertexrig.times import rfc3339
 
 Values = Mapping[str, str]
@@ -26,10 +26,10 @@ class SchedulerApi:
     SQLite is called on the event loop here: the tables are small, and the engine's state must not change in between.
     """
 
-    def __init__(self, engine: Engine) -> None:
+    def __init__(self, engine: SchedulerEngine) -> None:
         self.engine, self.store = engine, engine.store
 
-    def _stored(self, values: Values) -> Stored:
+    def _stored(self, values: Values) -> StoredSchedule:
         name = _name(values)
         stored = self.store.get(name)
         if stored is None:
@@ -46,7 +46,7 @@ class SchedulerApi:
                 f'Job name must be formatted: "{parent}/jobs/<JOB_ID>", where <JOB_ID> has 1 to 500 letters, digits, '
                 f"'-' and '_', not {name[:200]!r}."
             )
-        stored = Stored(complete({**job, "name": name}), "ENABLED", rfc3339(self.engine.clock.now(), None))
+        stored = StoredSchedule(complete({**job, "name": name}), "ENABLED", rfc3339(self.engine.clock.now(), None))
         if not self.store.insert(stored):
             raise ApiError(409, f"Job [{name}] already exists.")
         return JSONResponse(self.engine.plan(stored).resource())

@@ -44,7 +44,7 @@ class Options:
 
 
 @dataclass(frozen=True)
-class Outcome:
+class DeliveryOutcome:
     """What came of a request: a google.rpc code (0 is success), a message, and whether a retry makes sense."""
 
     code: int
@@ -52,7 +52,7 @@ class Outcome:
     final: bool = False
 
 
-class Refused(Exception):
+class TargetRefused(Exception):
     """A target, or a redirect of one, that may not be fired at."""
 
 
@@ -108,7 +108,7 @@ def headers_of(job: Json, schedule_time: str) -> dict[str, str]:
     }
 
 
-async def deliver(job: Json, schedule_time: str, options: Options) -> Outcome:
+async def deliver(job: Json, schedule_time: str, options: Options) -> DeliveryOutcome:
     """Send a job's request once, and wait for the answer within its attempt deadline.
 
     Args:
@@ -119,17 +119,17 @@ async def deliver(job: Json, schedule_time: str, options: Options) -> Outcome:
     try:
         return await asyncio.wait_for(_send(job, schedule_time, options), timeout=seconds(job["attemptDeadline"]))
     except asyncio.TimeoutError:
-        return Outcome(DEADLINE_EXCEEDED, f"No answer within the attempt deadline of {job['attemptDeadline']}.")
+        return DeliveryOutcome(DEADLINE_EXCEEDED, f"No answer within the attempt deadline of {job['attemptDeadline']}.")
 
 
-async def _send(job: Json, schedule_time: str, options: Options) -> Outcome:
+async def _send(job: Json, schedule_time: str, options: Options) -> DeliveryOutcome:
     import httpx  # costs 100 ms, and only a job that fires needs it
 
     async def check(request: Any) -> None:
         # Called for redirects too.
         reason = options.refusal(request.url.host)
         if reason is not None:
-            raise Refused(reason)
+            raise TargetRefused(reason)
 
     target = job["httpTarget"]
     body = base64.b64decode(target["body"]) if target.get("body") else None
@@ -148,12 +148,12 @@ async def _send(job: Json, schedule_time: str, options: Options) -> Outcome:
         ):
             async for _ in answer.aiter_raw():
                 pass  # the handler may still be at work until its answer ends
-    except Refused as error:
-        return Outcome(PERMISSION_DENIED, str(error), final=True)
+    except TargetRefused as error:
+        return DeliveryOutcome(PERMISSION_DENIED, str(error), final=True)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError) as error:
-        return Outcome(3, f"The target cannot be requested: {error}", final=True)
+        return DeliveryOutcome(3, f"The target cannot be requested: {error}", final=True)
     except httpx.HTTPError as error:
-        return Outcome(UNAVAILABLE, f"{type(error).__name__}: {error}")
+        return DeliveryOutcome(UNAVAILABLE, f"{type(error).__name__}: {error}")
     if 200 <= answer.status_code < 300:
-        return Outcome(0)
-    return Outcome(CODES.get(answer.status_code, UNKNOWN), f"The target answered HTTP {answer.status_code}.")
+        return DeliveryOutcome(0)
+    return DeliveryOutcome(CODES.get(answer.status_code, UNKNOWN), f"The target answered HTTP {answer.status_code}.")

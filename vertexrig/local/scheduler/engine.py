@@ -11,9 +11,9 @@ from datetime import datetime, timedelta
 from vertexrig.cloud.cron import ScheduleError, parse
 from vertexrig.local.clock import Clock, SystemClock
 from vertexrig.local.http import Json
-from vertexrig.local.scheduler.delivery import Options, Outcome, deliver
+from vertexrig.local.scheduler.delivery import DeliveryOutcome, Options, deliver
 from vertexrig.local.scheduler.jobs import seconds
-from vertexrig.local.scheduler.store import Attempt, JobStore, Stored
+from vertexrig.local.scheduler.store import Attempt, JobStore, StoredSchedule
 from vertexrig.times import rfc3339
 
 
@@ -42,14 +42,14 @@ def may_retry(retry: Json, number: int, elapsed: float) -> bool:
 
 
 @dataclass
-class Running:
+class RunningExecution:
     """An execution under way: its task, and whether another was asked for meanwhile."""
 
     task: asyncio.Task[None]
     again: bool = False
 
 
-class Engine:
+class SchedulerEngine:
     """Fires jobs while `running()` is entered.
 
     Args:
@@ -61,7 +61,7 @@ class Engine:
     def __init__(self, store: JobStore, options: Options | None = None, clock: Clock | None = None) -> None:
         self.store, self.options, self.clock = store, options or Options(), clock or SystemClock()
         self.due: dict[str, datetime] = {}
-        self.executions: dict[str, Running] = {}
+        self.executions: dict[str, RunningExecution] = {}
         self.changed = asyncio.Event()
 
     @asynccontextmanager
@@ -81,7 +81,7 @@ class Engine:
             await asyncio.gather(*tasks, return_exceptions=True)
             self.executions.clear()
 
-    def plan(self, stored: Stored) -> Stored:
+    def plan(self, stored: StoredSchedule) -> StoredSchedule:
         """Work out when a job fires next, from now on: times that passed meanwhile are not made up for."""
         if stored.state != "ENABLED":
             self.forget(stored.name)
@@ -91,7 +91,7 @@ class Engine:
         self.changed.set()
         return self.store.get(stored.name) or stored
 
-    def _next(self, stored: Stored, after: datetime) -> datetime | None:
+    def _next(self, stored: StoredSchedule, after: datetime) -> datetime | None:
         try:
             due = parse(stored.job["schedule"], stored.job.get("timeZone", "")).after(after)
         except ScheduleError:
@@ -107,7 +107,7 @@ class Engine:
         self.due.pop(name, None)
         self.changed.set()
 
-    def run_now(self, stored: Stored) -> None:
+    def run_now(self, stored: StoredSchedule) -> None:
         """Start an execution at once, or as soon as the one under way ends."""
         running = self.executions.get(stored.name)
         if running is not None:
@@ -136,7 +136,7 @@ class Engine:
 
     def _start(self, name: str, schedule_time: datetime) -> None:
         task = asyncio.create_task(self._execute(name, schedule_time), name=f"scheduler {name}")
-        self.executions[name] = Running(task)
+        self.executions[name] = RunningExecution(task)
 
     async def _execute(self, name: str, schedule_time: datetime) -> None:
         """One execution: an attempt, its retries, and a duplicate if asked for."""
@@ -181,14 +181,16 @@ class Engine:
         following = self.due.get(name)
         self.store.note(name, scheduleTime=rfc3339(following, None) if following else None)
 
-    async def _attempt(self, stored: Stored, schedule_time: datetime, number: int, duplicate: bool = False) -> Outcome:
+    async def _attempt(
+        self, stored: StoredSchedule, schedule_time: datetime, number: int, duplicate: bool = False
+    ) -> DeliveryOutcome:
         """One request, recorded in the job and in the attempts."""
         started, when = rfc3339(self.clock.now(), None), rfc3339(schedule_time, None)
         self.store.note(stored.name, lastAttemptTime=started)
         try:
             outcome = await deliver(stored.job, when, self.options)
         except Exception as error:  # one job's trouble must not stop the others
-            outcome = Outcome(13, f"{type(error).__name__}: {error}", final=True)
+            outcome = DeliveryOutcome(13, f"{type(error).__name__}: {error}", final=True)
         if self.store.get(stored.name) is not None:
             ended = rfc3339(self.clock.now(), None)
             a = Attempt(stored.name, when, number, duplicate, started, ended, outcome.code, outcome.message)

@@ -25,7 +25,7 @@ KEPT = 1000
 
 
 @dataclass(frozen=True)
-class Stored:
+class StoredSchedule:
     """A job with its state.
 
     Args:
@@ -89,25 +89,25 @@ class JobStore:
         """Close the file."""
         self.database.close()
 
-    def get(self, name: str) -> Stored | None:
+    def get(self, name: str) -> StoredSchedule | None:
         """A job, or None."""
         row = self.database.row("SELECT * FROM jobs WHERE name = ?", name)
         if row is None:
             return None
-        return Stored(json.loads(row["job"]), row["state"], row["updated"], json.loads(row["runtime"]))
+        return StoredSchedule(json.loads(row["job"]), row["state"], row["updated"], json.loads(row["runtime"]))
 
-    def all(self) -> list[Stored]:
+    def all(self) -> list[StoredSchedule]:
         """Every job, by name."""
         rows = self.database.rows("SELECT * FROM jobs ORDER BY name")
-        return [Stored(json.loads(r["job"]), r["state"], r["updated"], json.loads(r["runtime"])) for r in rows]
+        return [StoredSchedule(json.loads(r["job"]), r["state"], r["updated"], json.loads(r["runtime"])) for r in rows]
 
-    def page(self, parent: str, after: str, limit: int) -> tuple[list[Stored], str]:
+    def page(self, parent: str, after: str, limit: int) -> tuple[list[StoredSchedule], str]:
         """One page of a location's jobs, and the name to go on after ("" at the end)."""
         start = f"{parent}/jobs/"
         found = [s for s in self.all() if s.name.startswith(start) and s.name > after]
         return found[:limit], found[limit - 1].name if len(found) > limit else ""
 
-    def insert(self, stored: Stored) -> bool:
+    def insert(self, stored: StoredSchedule) -> bool:
         """Add a job; False if its name is taken."""
         with self.database.transaction():
             if self.get(stored.name) is not None:
@@ -115,7 +115,7 @@ class JobStore:
             self.save(stored)
             return True
 
-    def save(self, stored: Stored) -> Stored:
+    def save(self, stored: StoredSchedule) -> StoredSchedule:
         """Insert or replace a job."""
         values = (stored.name, json.dumps(stored.job), stored.state, stored.updated, json.dumps(stored.runtime))
         with self.database.transaction() as connection:

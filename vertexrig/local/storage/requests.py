@@ -12,16 +12,16 @@ from vertexrig.local.storage.conditions import Conditions
 from vertexrig.local.storage.names import check_bucket, check_object
 
 
-class Place(NamedTuple):
+class ObjectPlace(NamedTuple):
     """A bucket and an object name from a path, both checked."""
 
     bucket: str
     name: str
 
 
-def place(values: Mapping[str, str], *, bucket: str = "bucket", name: str = "object") -> Place:
+def place(values: Mapping[str, str], *, bucket: str = "bucket", name: str = "object") -> ObjectPlace:
     """The object that a path names; 400 for a name that cannot be one."""
-    found = Place(values[bucket], values[name])
+    found = ObjectPlace(values[bucket], values[name])
     check_bucket(found.bucket)
     check_object(found.name)
     return found

@@ -4,22 +4,22 @@ Nothing here starts a process or a server: `StudyRun` is given an executor and a
 `sampling` alone, at the first suggestion.
 """
 
-from vertexrig.local.study.engine import Engine, StudyExhausted
+from vertexrig.local.study.engine import StudyEngine, StudyExhausted
 from vertexrig.local.study.metrics import MetricFile
-from vertexrig.local.study.run import Executor, Handle, Outcome, Store, StudyResult, StudyRun
+from vertexrig.local.study.run import Executor, Handle, StudyResult, StudyRun, TrialOutcome, TrialStore
 from vertexrig.spec.space import Dimension, Space
 from vertexrig.spec.trial import Measurement, Trial, TrialState
 
 __all__ = [
     "Dimension",
-    "Engine",
+    "StudyEngine",
     "Executor",
     "Handle",
     "Measurement",
     "MetricFile",
-    "Outcome",
+    "TrialOutcome",
     "Space",
-    "Store",
+    "TrialStore",
     "StudyExhausted",
     "StudyResult",
     "StudyRun",

@@ -21,7 +21,7 @@ class StudyExhausted(VertexrigError):
     """Every combination of the space has been suggested."""
 
 
-class Engine:
+class StudyEngine:
     """A study, rebuilt at any time from its spec, its seed and the trials made so far.
 
     A suggestion depends on nothing else, so an engine built again after a crash goes on as the first would have.

@@ -1,6 +1,6 @@
 """Runs a study: keeps trials going side by side, reads their metrics, stops and ends them.
 
-How a trial is executed and where it is kept are the caller's: `Executor` and `Store`.
+How a trial is executed and where it is kept are the caller's: `Executor` and `TrialStore`.
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vertexrig.errors import VertexrigError
-from vertexrig.local.study.engine import Engine, StudyExhausted
+from vertexrig.local.study.engine import StudyEngine, StudyExhausted
 from vertexrig.local.study.metrics import MetricFile
 from vertexrig.spec import states
 from vertexrig.spec.trial import Trial, TrialState
@@ -21,7 +21,7 @@ CANCELLED = "The tuning job was cancelled."
 
 
 @dataclass(frozen=True)
-class Outcome:
+class TrialOutcome:
     """How a trial's job ended.
 
     Args:
@@ -58,14 +58,14 @@ class Executor(Protocol):
             VertexrigError: It cannot be started; the trial is INFEASIBLE with this message and counts as failed.
         """
 
-    def poll(self, handle: Handle) -> Outcome | None:
+    def poll(self, handle: Handle) -> TrialOutcome | None:
         """How the job ended, None while it has not. Output and metric file are complete once it has."""
 
     def stop(self, handle: Handle) -> None:
         """Begin to stop the job (terminate, then kill); `poll` tells when it is over. May be called twice."""
 
 
-class Store(Protocol):
+class TrialStore(Protocol):
     """Keeps trials."""
 
     def load(self) -> list[dict[str, Any]]:
@@ -105,9 +105,9 @@ class StudyRun:
 
     def __init__(
         self,
-        engine: Engine,
+        engine: StudyEngine,
         executor: Executor,
-        store: Store,
+        store: TrialStore,
         *,
         max_trial_count: int,
         parallel_trial_count: int = 1,
@@ -170,7 +170,7 @@ class StudyRun:
         self._resumed = True
         for trial in list(self.engine.trials.values()):
             if trial.state is TrialState.STOPPING:
-                self._finish(trial, Outcome(True))
+                self._finish(trial, TrialOutcome(True))
             elif trial.state is TrialState.ACTIVE:
                 self._start(trial)
         self._check_failures()
@@ -199,7 +199,7 @@ class StudyRun:
         try:
             handle = self.executor.start(trial, self.engine.command_line(trial.parameters))
         except VertexrigError as error:
-            self._finish(trial, Outcome(False, str(error)))
+            self._finish(trial, TrialOutcome(False, str(error)))
             self._check_failures()
             return
         trial.custom_job = handle.custom_job
@@ -224,7 +224,7 @@ class StudyRun:
                 self._stop(trial_id)
             self.store.save(trial.record())
 
-    def _finish(self, trial: Trial, outcome: Outcome, file: MetricFile | None = None) -> None:
+    def _finish(self, trial: Trial, outcome: TrialOutcome, file: MetricFile | None = None) -> None:
         stopped = trial.state is TrialState.STOPPING
         infeasible = ""
         if stopped and self._cancel.is_set():

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 from dataclasses import replace
 
-from vertexrig.package.source.model import Flag, Problem, TrainerSource
+from vertexrig.package.source.model import Flag, SourceProblem, TrainerSource
 
 
 def chosen(source: TrainerSource, args: Sequence[str]) -> TrainerSource:
@@ -21,7 +21,7 @@ def chosen(source: TrainerSource, args: Sequence[str]) -> TrainerSource:
     flags = tuple(flag for flag in source.flags if _valid(flag, path))
     found = replace(source, flags=flags, command=path, command_unknown=stray)
     if stray:  # what follows belongs to a command that is not known
-        why = Problem(f"there is no sub-command {stray!r}")
+        why = SourceProblem(f"there is no sub-command {stray!r}")
         return replace(found, flags_unread=(*found.flags_unread, why), flags=tuple(map(_optional, source.flags)))
     return found
 

@@ -18,7 +18,7 @@ from vertexrig.package.source.flags import (
 )
 from vertexrig.package.source.groups import app_commands, click_commands, click_owners, required_group
 from vertexrig.package.source.model import DYNAMIC, Flag
-from vertexrig.package.source.names import Call, Module, dotted, last_name
+from vertexrig.package.source.names import Module, SourceCall, dotted, last_name
 
 _CLICK_TYPES = {
     "INT": "int",
@@ -30,7 +30,7 @@ _CLICK_TYPES = {
 }
 
 
-def read_click(found: Collector, call: Call) -> None:
+def read_click(found: Collector, call: SourceCall) -> None:
     """`@click.option` / `@option`, when click is what it comes from."""
     full = full_name(call.node.func, call.module)
     if not full.startswith(("click.", "rich_click.", "asyncclick.")):
@@ -83,7 +83,7 @@ def read_click_groups(found: Collector) -> None:
     found.command_required |= required_group(found.code)
 
 
-def _click_type(found: Collector, call: Call, keywords: dict[str, ast.expr]) -> str:
+def _click_type(found: Collector, call: SourceCall, keywords: dict[str, ast.expr]) -> str:
     node = keywords.get("type")
     if node is None:
         value = constant(found, keywords.get("default"), call)
@@ -94,7 +94,7 @@ def _click_type(found: Collector, call: Call, keywords: dict[str, ast.expr]) -> 
     return _CLICK_TYPES.get(name, name if name in {"int", "float", "str", "bool"} else DYNAMIC)
 
 
-def _click_choices(found: Collector, call: Call, node: ast.expr | None) -> tuple[str, ...] | None:
+def _click_choices(found: Collector, call: SourceCall, node: ast.expr | None) -> tuple[str, ...] | None:
     if isinstance(node, ast.Call) and last_name(node.func) == "Choice" and node.args:
         return texts_of(found, node.args[0], call)
     return None

@@ -21,8 +21,8 @@ from vertexrig.package.source.flags import (
     read_set_defaults,
     read_subparsers,
 )
-from vertexrig.package.source.model import Flag, Problem
-from vertexrig.package.source.names import Call, Code, Module, last_name
+from vertexrig.package.source.model import Flag, SourceProblem
+from vertexrig.package.source.names import Code, Module, SourceCall, last_name
 from vertexrig.package.source.records import merged, read_record_call, read_record_classes
 
 # Command lines that are not declared call by call, nor by fields in the source: what they accept is not read.
@@ -46,7 +46,7 @@ _UNREAD = {
     "configargparse.get_argument_parser": "configargparse",
 }
 """A call's full name, and the library it belongs to."""
-_READERS: dict[str, Callable[[Collector, Call], None]] = {
+_READERS: dict[str, Callable[[Collector, SourceCall], None]] = {
     "add_argument": read_argument,
     "parse_known_args": read_parse_known,
     "parse_known_intermixed_args": read_parse_known,
@@ -80,7 +80,7 @@ class FlagSet:
     parsers: frozenset[str]
     tolerates_unknown: bool
     abbreviations: bool
-    unread: tuple[Problem, ...]
+    unread: tuple[SourceProblem, ...]
     commands: tuple[str, ...] = ()
     command_required: bool = False
 
@@ -140,5 +140,5 @@ def _argv(found: Collector, module: Module) -> None:
             handed.add(id(node.value))  # sys.argv[0] is the program's name
         is_argv = isinstance(node, ast.Attribute) and full_name(node, module) == "sys.argv"
         if is_argv and id(node) not in handed:
-            found.unread.append(Problem("sys.argv is read by hand", module.file, getattr(node, "lineno", 1)))
+            found.unread.append(SourceProblem("sys.argv is read by hand", module.file, getattr(node, "lineno", 1)))
             found.parsers.add("sys.argv")

@@ -8,17 +8,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from vertexrig.package.source import dockerfile, program
-from vertexrig.package.source.dockerfile import Image
+from vertexrig.package.source.dockerfile import DockerImage
 from vertexrig.package.source.files import ROOTS, Tree
-from vertexrig.package.source.model import Place, Problem, TrainerSource
-from vertexrig.package.source.program import Program
+from vertexrig.package.source.model import SourcePlace, SourceProblem, TrainerSource
+from vertexrig.package.source.program import SourceProgram
 
 # Images of these names have no ENTRYPOINT of their own (their Dockerfiles on Docker Hub, 2026-11).
 _PLAIN_BASES = ("python", "ubuntu", "debian", "alpine")
 
 
 @dataclass(frozen=True)
-class Container:
+class ImageProgram:
     """A container's program as found.
 
     Args:
@@ -37,7 +37,7 @@ class Container:
 class ImageTree(Tree):
     """The build context seen through what a Dockerfile copies: modules are looked up where the image has them."""
 
-    def __init__(self, context: Path, image: Image, script_folder: str | None) -> None:
+    def __init__(self, context: Path, image: DockerImage, script_folder: str | None) -> None:
         super().__init__(folder=context, roots=ROOTS)
         self.context, self.image = context, image
         paths = image.environment.get("PYTHONPATH", "").split(":")
@@ -96,7 +96,7 @@ class ImageTree(Tree):
         return None
 
 
-def read_container(folder: Path, command: Sequence[str], args: Sequence[str]) -> Container:
+def read_container(folder: Path, command: Sequence[str], args: Sequence[str]) -> ImageProgram:
     """Reads the program that a container runs.
 
     Args:
@@ -110,7 +110,7 @@ def read_container(folder: Path, command: Sequence[str], args: Sequence[str]) ->
     try:
         image = dockerfile.parse(file.read_text(encoding="utf-8", errors="replace"))
     except OSError as error:
-        return Container(None, f"{file} cannot be read: {error.strerror}")
+        return ImageProgram(None, f"{file} cannot be read: {error.strerror}")
     context = _context(file.parent, folder if folder.is_dir() else file.parent, image)
     head = tuple(command) or image.entrypoint
     words = [*head, *(args or (() if command else image.cmd))]
@@ -125,43 +125,45 @@ def read_container(folder: Path, command: Sequence[str], args: Sequence[str]) ->
         found = program.find(image.cmd)
     if found is None:
         shown = " ".join(words) or "no ENTRYPOINT and no CMD"
-        return Container(None, f"{name} starts no Python program that can be told: {shown}")
+        return ImageProgram(None, f"{name} starts no Python program that can be told: {shown}")
     source = _read(found, image, context)
     leading = tuple(head[found.end :]) if found.end and not alone and found.end <= len(head) else ()
-    place = Place(name, image.entrypoint_line, "ENTRYPOINT")
+    place = SourcePlace(name, image.entrypoint_line, "ENTRYPOINT")
     source = replace(
         source,
         base_image=image.base,
         leading=leading,
         drops_args=place if shell and found.drops else None,
-        args_replace=Place(name, image.cmd_line, image.base) if not head and image.cmd and _plain(image.base) else None,
+        args_replace=SourcePlace(name, image.cmd_line, image.base)
+        if not head and image.cmd and _plain(image.base)
+        else None,
     )
     if not command and any(problem.message.startswith("there is no module") for problem in source.problems):
         # Nobody builds an image around a module that is not there: it comes from elsewhere.
-        return Container(None, f"{found.name}, which {name} starts, is not among the files of {context}")
+        return ImageProgram(None, f"{found.name}, which {name} starts, is not among the files of {context}")
     root = tree.inside(image.workdir) or "."
     root = root if (context / root).is_dir() else "."
-    return Container(source, "", context / root, _portable(found, tree, image, context / root))
+    return ImageProgram(source, "", context / root, _portable(found, tree, image, context / root))
 
 
 def _plain(base: str) -> bool:
     return base.partition(":")[0].rpartition("/")[2] in _PLAIN_BASES and base.count("/") <= 1
 
 
-def _without_dockerfile(folder: Path, command: Sequence[str], args: Sequence[str]) -> Container:
+def _without_dockerfile(folder: Path, command: Sequence[str], args: Sequence[str]) -> ImageProgram:
     """A folder whose program the spec names by itself."""
     found = program.find([*command, *args])
     if found is None:
-        return Container(None, f"there is no Dockerfile in {folder}, and the spec's command names no Python program")
+        return ImageProgram(None, f"there is no Dockerfile in {folder}, and the spec's command names no Python program")
     if folder.is_file():
-        return Container(None, f"{folder} is no Dockerfile and no folder")
-    image = Image(copies=[dockerfile.Copy((".",), "/")])
+        return ImageProgram(None, f"{folder} is no Dockerfile and no folder")
+    image = DockerImage(copies=[dockerfile.Copy((".",), "/")])
     source = replace(_read(found, image, folder), leading=tuple(command[found.end :]) if found.end else ())
     words = ("python", "-m", found.name) if found.is_module else ("python", PurePosixPath(found.name).name)
-    return Container(source, "", folder, words)
+    return ImageProgram(source, "", folder, words)
 
 
-def _context(parent: Path, folder: Path, image: Image) -> Path:
+def _context(parent: Path, folder: Path, image: DockerImage) -> Path:
     """The folder of the build: the one whose files the COPY lines name, of the Dockerfile's own and those above it."""
     sources = [source for copy in image.copies for source in copy.sources if source.strip("./")]
     sources += [
@@ -179,7 +181,7 @@ def _context(parent: Path, folder: Path, image: Image) -> Path:
     return best
 
 
-def _script(words: Sequence[str], tree: ImageTree, workdir: str) -> Program | None:
+def _script(words: Sequence[str], tree: ImageTree, workdir: str) -> SourceProgram | None:
     """The program that a shell script of the context starts."""
     if not words or not words[-1 if words[0].endswith("sh") and len(words) == 2 else 0].endswith(".sh"):
         return None
@@ -190,7 +192,7 @@ def _script(words: Sequence[str], tree: ImageTree, workdir: str) -> Program | No
     return found if found is not None and not found.drops else None
 
 
-def _read(found: Program, image: Image, context: Path) -> TrainerSource:
+def _read(found: SourceProgram, image: DockerImage, context: Path) -> TrainerSource:
     from vertexrig.package.source.reader import read_tree
 
     if found.is_module:
@@ -204,7 +206,7 @@ def _read(found: Program, image: Image, context: Path) -> TrainerSource:
             one for one in (name.as_posix().lstrip("./"), name.name, f"src/{name.name}") if (context / one).is_file()
         ]
         if not plain:
-            problem = Problem(
+            problem = SourceProblem(
                 f"there is no module {name.stem!r} in the trainer: {path} of the image is not in {context.name}/"
             )
             return TrainerSource(module=name.stem, problems=(problem,))
@@ -212,7 +214,7 @@ def _read(found: Program, image: Image, context: Path) -> TrainerSource:
     return read_tree(tree, file, None, [])
 
 
-def _portable(found: Program, tree: ImageTree, image: Image, root: Path) -> tuple[str, ...]:
+def _portable(found: SourceProgram, tree: ImageTree, image: DockerImage, root: Path) -> tuple[str, ...]:
     """The words that start the program in the folder that stands for the image's working directory."""
     if found.is_module:
         return ("python", "-m", found.name)

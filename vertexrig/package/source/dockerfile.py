@@ -28,7 +28,7 @@ class Copy:
 
 
 @dataclass
-class Image:
+class DockerImage:
     """What the last stage of a Dockerfile makes.
 
     Args:
@@ -76,11 +76,11 @@ def find(folder: Path) -> Path | None:
     return None
 
 
-def parse(text: str) -> Image:
+def parse(text: str) -> DockerImage:
     """Reads a Dockerfile's text; what is not understood is passed over."""
-    stages: dict[str, Image] = {}
+    stages: dict[str, DockerImage] = {}
     arguments: dict[str, str] = {}
-    image = Image()
+    image = DockerImage()
     for line, name, rest in _instructions(text):
         if name == "FROM":
             words = [word for word in _filled(rest, arguments).split() if not word.startswith("--")]
@@ -97,17 +97,19 @@ def parse(text: str) -> Image:
     return image
 
 
-def _from(base: str, stages: dict[str, Image]) -> Image:
+def _from(base: str, stages: dict[str, DockerImage]) -> DockerImage:
     before = stages.get(base.casefold())
     if before is None:
-        return Image(base=base)
-    return Image(
+        return DockerImage(base=base)
+    return DockerImage(
         before.base, before.workdir, before.entrypoint, before.entrypoint_line, before.shell, before.cmd, before.cmd_line,
         dict(before.environment), list(before.copies), list(before.installed), dict(before.moved),
     )  # fmt: skip
 
 
-def _apply(image: Image, line: int, name: str, rest: str, arguments: dict[str, str], stages: dict[str, Image]) -> None:
+def _apply(
+    image: DockerImage, line: int, name: str, rest: str, arguments: dict[str, str], stages: dict[str, DockerImage]
+) -> None:
     known = {**arguments, **image.environment}
     if name == "WORKDIR":
         image.workdir = posixpath.normpath(posixpath.join(image.workdir, _filled(rest.strip().strip("\"'"), known)))
@@ -131,7 +133,7 @@ def _apply(image: Image, line: int, name: str, rest: str, arguments: dict[str, s
             image.moved[there] = posixpath.normpath(posixpath.join(image.workdir, source))
 
 
-def _copy(image: Image, rest: str, known: dict[str, str], stages: dict[str, Image]) -> None:
+def _copy(image: DockerImage, rest: str, known: dict[str, str], stages: dict[str, DockerImage]) -> None:
     if "<<" in rest:
         return
     flags = re.match(r"(\s*--\S+)*", rest)
@@ -149,7 +151,7 @@ def _copy(image: Image, rest: str, known: dict[str, str], stages: dict[str, Imag
     image.copies.append(Copy(tuple(word.lstrip("/") or "." for word in words[:-1]), target))
 
 
-def _from_stage(image: Image, stage: Image | None, words: list[str]) -> None:
+def _from_stage(image: DockerImage, stage: DockerImage | None, words: list[str]) -> None:
     """What an earlier stage had from the build context, at the place where `COPY --from` puts it."""
     target = posixpath.normpath(posixpath.join(image.workdir, words[-1]))
     for word in words[:-1] if stage is not None else ():

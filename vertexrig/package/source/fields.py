@@ -28,7 +28,7 @@ _WRAPPERS = frozenset(
 )
 _FLOAT_TEXT = {"int": False, "bool": False, "float": True, "str": True, "Path": True, "PathLike": True}
 _MAX_BASES = 8
-_MAKERS = frozenset({"field", "Field", "choice", "list_field", "mutable_field", "flag", "subparsers"})
+_MAKERS = frozenset({"field", "SourceField", "choice", "list_field", "mutable_field", "flag", "subparsers"})
 
 
 @dataclass(frozen=True)
@@ -55,7 +55,7 @@ class Kind:
 
 
 @dataclass(frozen=True)
-class Field:
+class SourceField:
     """One field or parameter.
 
     Args:
@@ -103,9 +103,9 @@ def base_names(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) ->
     return found
 
 
-def class_fields(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) -> list[Field]:
+def class_fields(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) -> list[SourceField]:
     """A class's annotated fields, those of the bases written in the trainer first."""
-    found: dict[str, Field] = {}
+    found: dict[str, SourceField] = {}
     for base in cls.bases if depth < _MAX_BASES else ():
         own = owned(base, module, code)
         if own is not None and isinstance(own[0], ast.ClassDef) and own[0] is not cls:
@@ -126,7 +126,7 @@ def class_fields(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) 
     return list(found.values())
 
 
-def parameters(function: FunctionNode, module: Module, code: Code, *, method: bool = False) -> list[Field]:
+def parameters(function: FunctionNode, module: Module, code: Code, *, method: bool = False) -> list[SourceField]:
     """A function's parameters, without `self`, `*args` and `**kwargs`."""
     args = [*function.args.posonlyargs, *function.args.args]
     defaults = dict(zip([arg.arg for arg in reversed(args)], reversed(function.args.defaults), strict=False))
@@ -141,17 +141,17 @@ def parameters(function: FunctionNode, module: Module, code: Code, *, method: bo
 
 def _field(
     name: str, annotation: ast.expr | None, value: ast.expr | None, module: Module, code: Code, line: int
-) -> Field | None:
+) -> SourceField | None:
     kind = kind_of(annotation, module, code)
     if not (isinstance(value, ast.Call) and last_name(value.func) in _MAKERS):
         missing = value is None or (isinstance(value, ast.Constant) and value.value is ...)
-        return Field(name, kind, missing, None if missing else value, (), module, line)
+        return SourceField(name, kind, missing, None if missing else value, (), module, line)
     keywords = {item.arg: item.value for item in value.keywords if item.arg}
     init = keywords.get("init")
     if isinstance(init, ast.Constant) and init.value is False:
         return None
     maker = last_name(value.func)
-    positional = value.args[0] if value.args and maker in {"Field", "field", "flag"} else None
+    positional = value.args[0] if value.args and maker in {"SourceField", "field", "flag"} else None
     default = keywords.get("default", positional)
     if isinstance(default, ast.Constant) and default.value is ...:
         default = None
@@ -168,7 +168,7 @@ def _field(
         for node in ast.walk(keywords[key]) if key in keywords else ():
             if isinstance(node, ast.Constant) and isinstance(node.value, str):
                 aliases.append(node.value)
-    return Field(name, kind, required, default, tuple(aliases), module, line)
+    return SourceField(name, kind, required, default, tuple(aliases), module, line)
 
 
 def kind_of(node: ast.expr | None, module: Module, code: Code, depth: int = 0) -> Kind:

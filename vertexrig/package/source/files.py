@@ -15,7 +15,7 @@ import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from vertexrig.package.source.model import Problem
+from vertexrig.package.source.model import SourceProblem
 
 MAX_FILE_BYTES = 2_000_000
 """Source files above this size are reported and not parsed: hand-written modules are far smaller."""
@@ -117,7 +117,7 @@ class Tree:
                 continue
 
 
-def open_tree(source: Path) -> tuple[Tree, str | None, list[Problem]]:
+def open_tree(source: Path) -> tuple[Tree, str | None, list[SourceProblem]]:
     """The tree of a folder, a `.py` file or an archive; the entry file if `source` is one; what went wrong."""
     if source.is_dir():
         return Tree(folder=source), None, []
@@ -127,12 +127,12 @@ def open_tree(source: Path) -> tuple[Tree, str | None, list[Problem]]:
     if source.is_file():
         # `python task.py` puts the script's own folder on sys.path, so its siblings are its modules.
         return Tree(folder=source.parent, roots=("",)), source.name, []
-    return Tree(files={}), None, [Problem(f"there is no folder, file or archive {str(source)!r}")]
+    return Tree(files={}), None, [SourceProblem(f"there is no folder, file or archive {str(source)!r}")]
 
 
-def _read_archive(source: Path) -> tuple[dict[str, bytes], list[Problem]]:
+def _read_archive(source: Path) -> tuple[dict[str, bytes], list[SourceProblem]]:
     files: dict[str, bytes] = {}
-    problems: list[Problem] = []
+    problems: list[SourceProblem] = []
     total = 0
     is_sdist = not source.name.endswith((".whl", ".zip"))
     try:
@@ -140,13 +140,13 @@ def _read_archive(source: Path) -> tuple[dict[str, bytes], list[Problem]]:
             total += len(data)
             if total > MAX_ARCHIVE_BYTES:
                 problems.append(
-                    Problem(f"more than {MAX_ARCHIVE_BYTES} bytes of Python in {source.name}; the rest is unread")
+                    SourceProblem(f"more than {MAX_ARCHIVE_BYTES} bytes of Python in {source.name}; the rest is unread")
                 )
                 break
             parts = PurePosixPath(name).parts
             files["/".join(parts[1:] if is_sdist else parts)] = data
     except _UNREADABLE as error:
-        problems.append(Problem(f"{source.name} is not a readable archive: {type(error).__name__}: {error}"))
+        problems.append(SourceProblem(f"{source.name} is not a readable archive: {type(error).__name__}: {error}"))
     return files, problems
 
 
@@ -167,17 +167,17 @@ def _zip_members(source: Path) -> Iterator[tuple[str, bytes]]:
                     yield name, stream.read(MAX_FILE_BYTES + 1)
 
 
-def parse_module(data: bytes, file: str) -> ast.Module | Problem:
+def parse_module(data: bytes, file: str) -> ast.Module | SourceProblem:
     """The syntax tree of a file's bytes, or the reason there is none."""
     if len(data) > MAX_FILE_BYTES:
-        return Problem(f"larger than {MAX_FILE_BYTES} bytes: not read", file)
+        return SourceProblem(f"larger than {MAX_FILE_BYTES} bytes: not read", file)
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("ignore")  # invalid escapes in someone else's file are not ours to print
             return ast.parse(data, filename=file)
     except SyntaxError as error:
-        return Problem(f"syntax error: {error.msg}", file, error.lineno)
+        return SourceProblem(f"syntax error: {error.msg}", file, error.lineno)
     except (ValueError, LookupError) as error:  # null bytes; an unknown or wrong encoding
-        return Problem(f"cannot be decoded: {error}", file)
+        return SourceProblem(f"cannot be decoded: {error}", file)
     except (RecursionError, MemoryError):
-        return Problem("nested too deeply to be parsed", file)
+        return SourceProblem("nested too deeply to be parsed", file)

@@ -5,8 +5,8 @@ from __future__ import annotations
 import ast
 import builtins
 
-from vertexrig.package.source.model import DYNAMIC, WITHOUT_VALUE, Flag, Problem
-from vertexrig.package.source.names import Call, Code, FunctionNode, Module, Scope, dotted, last_name
+from vertexrig.package.source.model import DYNAMIC, WITHOUT_VALUE, Flag, SourceProblem
+from vertexrig.package.source.names import Code, FunctionNode, Module, Scope, SourceCall, dotted, last_name
 from vertexrig.package.source.subcommands import ROOT, Owners, Parsers
 
 _ABSL_TYPES = {
@@ -37,7 +37,7 @@ class Collector:
         self.code = code
         self.flags: list[Flag] = []
         self.parsers: set[str] = set()
-        self.unread: list[Problem] = []
+        self.unread: list[SourceProblem] = []
         self.tolerates_unknown = False
         self.abbreviations = True
         self.own = {name for module in code.modules for name in module.definitions}
@@ -47,9 +47,9 @@ class Collector:
         self.command_required = False
         self.subparsers = Parsers(code)
 
-    def skip(self, call: Call, why: str) -> None:
+    def skip(self, call: SourceCall, why: str) -> None:
         """Notes a declaration that cannot be read."""
-        self.unread.append(Problem(why, call.module.file, call.node.lineno))
+        self.unread.append(SourceProblem(why, call.module.file, call.node.lineno))
 
 
 def full_name(node: ast.expr, module: Module) -> str:
@@ -58,30 +58,30 @@ def full_name(node: ast.expr, module: Module) -> str:
     return ".".join(part for part in (module.aliases.get(head, head), rest) if part)
 
 
-def keywords_of(call: Call) -> dict[str, ast.expr]:
+def keywords_of(call: SourceCall) -> dict[str, ast.expr]:
     """The keyword arguments of a call."""
     return {keyword.arg: keyword.value for keyword in call.node.keywords if keyword.arg is not None}
 
 
-def unpacks(call: Call) -> bool:
+def unpacks(call: SourceCall) -> bool:
     """Whether a call has `*args` or `**kwargs`, so that its arguments are not all written down."""
     starred = any(isinstance(argument, ast.Starred) for argument in call.node.args)
     return starred or any(keyword.arg is None for keyword in call.node.keywords)
 
 
-def constant(found: Collector, node: ast.expr | None, call: Call) -> str | int | float | bool | None:
+def constant(found: Collector, node: ast.expr | None, call: SourceCall) -> str | int | float | bool | None:
     """The one plain constant an expression has, else None."""
     values = found.code.values(node, call.scope, call.module)
     value = values[0] if values is not None and len(values) == 1 else None
     return value if isinstance(value, (str, int, float, bool)) else None
 
 
-def truth(found: Collector, node: ast.expr | None, call: Call) -> bool:
+def truth(found: Collector, node: ast.expr | None, call: SourceCall) -> bool:
     """Whether an expression is plainly True."""
     return node is not None and constant(found, node, call) is True
 
 
-def texts_of(found: Collector, node: ast.expr | None, call: Call) -> tuple[str, ...] | None:
+def texts_of(found: Collector, node: ast.expr | None, call: SourceCall) -> tuple[str, ...] | None:
     """The members of a literal list, tuple, set or mapping (or a name for one), as text."""
     if isinstance(node, ast.Name):
         node = _single_binding(node.id, call.scope) or node
@@ -90,7 +90,7 @@ def texts_of(found: Collector, node: ast.expr | None, call: Call) -> tuple[str, 
         source = found.code.by_name.get(owner)
         bound = source.scope.names.get(name, []) if source is not None else []
         if source is not None and len(bound) == 1 and bound[0] is not None:
-            return texts_of(found, bound[0], Call(call.node, source.scope, source, call.at_import))
+            return texts_of(found, bound[0], SourceCall(call.node, source.scope, source, call.at_import))
     if (
         isinstance(node, ast.Call)
         and last_name(node.func) in {"list", "sorted", "tuple", "set"}
@@ -123,7 +123,7 @@ def _single_binding(name: str, scope: Scope | None) -> ast.expr | None:
 # argparse
 
 
-def read_argument(found: Collector, call: Call) -> None:
+def read_argument(found: Collector, call: SourceCall) -> None:
     found.parsers.add("argparse")
     keywords = keywords_of(call)
     if unpacks(call):
@@ -148,7 +148,7 @@ def read_argument(found: Collector, call: Call) -> None:
         found.flags.append(_argparse_flag(found, call, tuple(options), keywords))
 
 
-def _argparse_flag(found: Collector, call: Call, names: tuple[str, ...], keywords: dict[str, ast.expr]) -> Flag:
+def _argparse_flag(found: Collector, call: SourceCall, names: tuple[str, ...], keywords: dict[str, ast.expr]) -> Flag:
     positional = not names[0].startswith("-")
     longest = next((name for name in names if name.startswith("--")), names[0])
     dest = constant(found, keywords.get("dest"), call)
@@ -189,7 +189,7 @@ def commands_of(owners: Owners) -> tuple[str, ...] | None:
     return None if owners is None else () if ROOT in owners else tuple(sorted(owners))
 
 
-def _action(found: Collector, node: ast.expr | None, call: Call) -> str:
+def _action(found: Collector, node: ast.expr | None, call: SourceCall) -> str:
     if node is None:
         return "store"
     if last_name(node) == "BooleanOptionalAction":
@@ -198,7 +198,7 @@ def _action(found: Collector, node: ast.expr | None, call: Call) -> str:
     return value if isinstance(value, str) else DYNAMIC
 
 
-def _type_of(found: Collector, node: ast.expr | None, call: Call) -> tuple[str, bool | None]:
+def _type_of(found: Collector, node: ast.expr | None, call: SourceCall) -> tuple[str, bool | None]:
     """A type's name, and whether it accepts the text `128.0`."""
     if node is None:
         return "str", True
@@ -265,12 +265,12 @@ def _reads_floats(
     return False if straight or False in inner else None
 
 
-def read_parse_known(found: Collector, call: Call) -> None:
+def read_parse_known(found: Collector, call: SourceCall) -> None:
     found.parsers.add("argparse")
     found.tolerates_unknown |= not _refuses_rest(call)
 
 
-def _refuses_rest(call: Call) -> bool:
+def _refuses_rest(call: SourceCall) -> bool:
     """Whether the trainer itself ends on what parse_known_args leaves over (`if rest: parser.error(...)`)."""
     rest = next(
         (
@@ -295,7 +295,7 @@ def _ends(node: ast.AST) -> bool:
     return isinstance(node, ast.Raise) or (isinstance(node, ast.Call) and last_name(node.func) in {"error", "exit"})
 
 
-def read_parse(found: Collector, call: Call) -> None:
+def read_parse(found: Collector, call: SourceCall) -> None:
     """`parse_args` of a parser that some other package made: its flags are not written here."""
     if not isinstance(call.node.func, ast.Attribute):
         return
@@ -306,7 +306,7 @@ def read_parse(found: Collector, call: Call) -> None:
         found.skip(call, f"the parser comes from {dotted(maker.func)}, whose flags are not written here")
 
 
-def read_parser(found: Collector, call: Call) -> None:
+def read_parser(found: Collector, call: SourceCall) -> None:
     """`ArgumentParser(...)` itself."""
     found.parsers.add("argparse")
     keywords = keywords_of(call)
@@ -320,7 +320,7 @@ def read_parser(found: Collector, call: Call) -> None:
             found.skip(call, "a parent parser is not written here")
 
 
-def read_handed_parser(found: Collector, call: Call) -> None:
+def read_handed_parser(found: Collector, call: SourceCall) -> None:
     """A parser handed to a function of another package, which may add flags to it."""
     if isinstance(call.node.func, ast.Name) and hasattr(builtins, call.node.func.id):
         return
@@ -336,17 +336,17 @@ def _makes_parser(call: ast.Call) -> bool:
     return last_name(call.func) in {"ArgumentParser", "add_argument_group", "add_mutually_exclusive_group"}
 
 
-def read_set_defaults(found: Collector, call: Call) -> None:
+def read_set_defaults(found: Collector, call: SourceCall) -> None:
     found.defaulted |= set(keywords_of(call))
 
 
-def read_subparsers(found: Collector, call: Call) -> None:
+def read_subparsers(found: Collector, call: SourceCall) -> None:
     """`add_subparsers(...)`: argparse asks for a command only with required=True."""
     found.parsers.add("argparse")
     found.command_required |= truth(found, keywords_of(call).get("required"), call)
 
 
-def read_add_parser(found: Collector, call: Call) -> None:
+def read_add_parser(found: Collector, call: SourceCall) -> None:
     """One sub-command of argparse."""
     paths = found.subparsers.paths(call) if found.subparsers.used else None
     if paths is None:
@@ -358,7 +358,7 @@ def read_add_parser(found: Collector, call: Call) -> None:
 # absl
 
 
-def read_absl(found: Collector, call: Call, kind: str) -> None:
+def read_absl(found: Collector, call: SourceCall, kind: str) -> None:
     found.parsers.add("absl")
     keywords, args = keywords_of(call), call.node.args
     names = found.code.texts(args[0] if args else keywords.get("name"), call.scope, call.module)
@@ -388,7 +388,7 @@ def read_absl(found: Collector, call: Call, kind: str) -> None:
         )
 
 
-def read_absl_required(found: Collector, call: Call) -> None:
+def read_absl_required(found: Collector, call: SourceCall) -> None:
     for argument in call.node.args[:1]:
         found.required |= set(
             texts_of(found, argument, call) or found.code.texts(argument, call.scope, call.module) or ()

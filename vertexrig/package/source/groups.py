@@ -6,7 +6,7 @@ import ast
 
 from vertexrig.package.source.fields import owned
 from vertexrig.package.source.flags import Collector, full_name
-from vertexrig.package.source.names import Call, Code, Module, last_name
+from vertexrig.package.source.names import Code, Module, SourceCall, last_name
 from vertexrig.package.source.subcommands import ROOT, Owners
 
 _Function = ast.FunctionDef | ast.AsyncFunctionDef
@@ -15,7 +15,7 @@ _MAX_DEPTH = 8
 _CLICK = ("click.", "rich_click.", "asyncclick.")
 
 
-def click_owners(found: Collector, call: Call) -> Owners:
+def click_owners(found: Collector, call: SourceCall) -> Owners:
     """The commands that an option's decorator belongs to; None if it stands in a function that adds options to others."""
     for node, _ in call.module.nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and call.node in node.decorator_list:
@@ -91,7 +91,7 @@ def _paths(code: Code, node: _Function, module: Module, depth: int) -> Owners:
     )
 
 
-def _under(code: Code, call: Call, node: _Function, names: list[str] | None, depth: int) -> Owners:
+def _under(code: Code, call: SourceCall, node: _Function, names: list[str] | None, depth: int) -> Owners:
     """The paths that `group.add_command(node, name)` gives a command; None if the call is about another."""
     target = owned(call.node.args[0], call.module, code) if call.node.args else None
     func = call.node.func

@@ -14,7 +14,7 @@ WITHOUT_VALUE = frozenset(
 
 
 @dataclass(frozen=True)
-class Problem:
+class SourceProblem:
     """Something that kept part of the trainer from being read.
 
     Args:
@@ -83,7 +83,7 @@ class Flag:
 
 
 @dataclass(frozen=True)
-class Place:
+class SourcePlace:
     """A place in the trainer: file relative to its folder, line counted from 1, and what stands there."""
 
     file: str
@@ -92,7 +92,7 @@ class Place:
 
 
 @dataclass(frozen=True)
-class Metric:
+class ReportedMetric:
     """One report of a metric.
 
     Args:
@@ -198,7 +198,7 @@ class TrainerSource:
     module: str
     files: tuple[str, ...] = ()
     flags: tuple[Flag, ...] = ()
-    flags_unread: tuple[Problem, ...] = ()
+    flags_unread: tuple[SourceProblem, ...] = ()
     parsers: frozenset[str] = frozenset()
     tolerates_unknown: bool = False
     abbreviations: bool = True
@@ -208,21 +208,21 @@ class TrainerSource:
     command_unknown: str = ""
     leading: tuple[str, ...] = ()
     base_image: str = ""
-    drops_args: Place | None = None
-    args_replace: Place | None = None
-    metrics: tuple[Metric, ...] = ()
+    drops_args: SourcePlace | None = None
+    args_replace: SourcePlace | None = None
+    metrics: tuple[ReportedMetric, ...] = ()
     strategies: tuple[Strategy, ...] = ()
-    keras: dict[str, Place] = field(default_factory=dict)
+    keras: dict[str, SourcePlace] = field(default_factory=dict)
     legacy_keras: str | None = None
-    environment: dict[str, Place] = field(default_factory=dict)
-    environment_needed: dict[str, Place] = field(default_factory=dict)
+    environment: dict[str, SourcePlace] = field(default_factory=dict)
+    environment_needed: dict[str, SourcePlace] = field(default_factory=dict)
     environment_complete: bool = True
     saves: tuple[Save, ...] = ()
     tells_chief: bool = False
     names_bucket: bool = False
     imports: tuple[Import, ...] = ()
-    undefined: tuple[Place, ...] = ()
-    problems: tuple[Problem, ...] = ()
+    undefined: tuple[SourcePlace, ...] = ()
+    problems: tuple[SourceProblem, ...] = ()
 
     @property
     def flags_complete(self) -> bool:

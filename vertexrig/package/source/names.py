@@ -30,7 +30,7 @@ class Scope:
 
 
 @dataclass(eq=False)
-class Call:
+class SourceCall:
     """A call with the place it stands in."""
 
     node: ast.Call
@@ -60,7 +60,7 @@ class Module:
     is_package: bool
     scope: Scope
     nodes: list[tuple[ast.AST, Scope]] = field(default_factory=list)
-    calls: list[Call] = field(default_factory=list)
+    calls: list[SourceCall] = field(default_factory=list)
     imports: list[Imported] = field(default_factory=list)
     aliases: dict[str, str] = field(default_factory=dict)
     definitions: dict[str, ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef] = field(default_factory=dict)
@@ -95,7 +95,7 @@ def walk(name: str, file: str, tree: ast.Module, *, is_package: bool) -> Module:
             continue  # most of any source: nothing below them
         _bind(node, scope)
         if isinstance(node, ast.Call):
-            module.calls.append(Call(node, scope, module, live))
+            module.calls.append(SourceCall(node, scope, module, live))
         elif isinstance(node, (ast.Import, ast.ImportFrom)):
             _import(module, node, scope, caught, live)
         stack.extend(reversed(list(_children(module, node, scope, live, caught))))
@@ -231,11 +231,11 @@ class Code:
         self.by_name = {module.name: module for module in modules}
         self.calls = [call for module in modules for call in module.calls]
         self._steps = 0
-        self._by_callee: dict[str, list[Call]] = {}
+        self._by_callee: dict[str, list[SourceCall]] = {}
         for call in self.calls:
             self._by_callee.setdefault(last_name(call.node.func), []).append(call)
 
-    def callers(self, name: str) -> list[Call]:
+    def callers(self, name: str) -> list[SourceCall]:
         """Every call whose function's last name is `name`."""
         return self._by_callee.get(name, [])
 

@@ -45,7 +45,7 @@ _LAUNCHER_MODULES = frozenset(
 
 
 @dataclass(frozen=True)
-class Program:
+class SourceProgram:
     """A Python program in a command line.
 
     Args:
@@ -61,7 +61,7 @@ class Program:
     drops: bool = False
 
 
-def find(words: Sequence[str]) -> Program | None:
+def find(words: Sequence[str]) -> SourceProgram | None:
     """The program that a command line starts; None if it is none of Python's, or cannot be told."""
     if not words:
         return None
@@ -71,13 +71,13 @@ def find(words: Sequence[str]) -> Program | None:
     if _PYTHON.fullmatch(first):
         return _behind_python(words, 1)
     if first.endswith(".py"):
-        return Program(first, False, 1)
+        return SourceProgram(first, False, 1)
     if first.rpartition("/")[2] in _LAUNCHERS:
         return _behind_launcher(words, 1)
     return None
 
 
-def _behind_python(words: Sequence[str], index: int) -> Program | None:
+def _behind_python(words: Sequence[str], index: int) -> SourceProgram | None:
     while index < len(words):
         word = words[index]
         if word == "-m" or word.startswith("-m"):
@@ -85,29 +85,29 @@ def _behind_python(words: Sequence[str], index: int) -> Program | None:
             index += 1 if word[2:] else 2
             if name in _LAUNCHER_MODULES:
                 return _behind_launcher(words, index)
-            return Program(name, True, index) if name else None
+            return SourceProgram(name, True, index) if name else None
         if word in {"-c", "-"}:
             return None
         if not word.startswith("-"):
-            return Program(word, False, index + 1)
+            return SourceProgram(word, False, index + 1)
         index += 2 if word in _WITH_VALUE else 1
     return None
 
 
-def _behind_launcher(words: Sequence[str], index: int) -> Program | None:
+def _behind_launcher(words: Sequence[str], index: int) -> SourceProgram | None:
     while index < len(words):
         word = words[index]
         if _PYTHON.fullmatch(word):
             return _behind_python(words, index + 1)
         if word in {"-m", "--module"} and index + 1 < len(words):
-            return Program(words[index + 1], True, index + 2)
+            return SourceProgram(words[index + 1], True, index + 2)
         if word.endswith(".py") and not word.startswith("-"):
-            return Program(word, False, index + 1)
+            return SourceProgram(word, False, index + 1)
         index += 1
     return None
 
 
-def _in_shell(words: Sequence[str]) -> Program | None:
+def _in_shell(words: Sequence[str]) -> SourceProgram | None:
     """The last command of a shell's line, if that is a Python program."""
     line = next(
         (words[index + 1] for index in range(1, len(words) - 1) if re.fullmatch(r"-[a-z]*c", words[index])), None
@@ -115,7 +115,7 @@ def _in_shell(words: Sequence[str]) -> Program | None:
     return of_shell_line(line) if line is not None else None
 
 
-def of_shell_line(text: str) -> Program | None:
+def of_shell_line(text: str) -> SourceProgram | None:
     """The Python program that a shell's line or script ends with. `end` is 0: its arguments are the shell's to make."""
     commands = [
         part.strip() for part in re.split(r"&&|\|\||;|\n", text) if part.strip() and not part.strip().startswith("#")
@@ -128,5 +128,5 @@ def of_shell_line(text: str) -> Program | None:
         found = find(words) if words and not _SHELL.fullmatch(words[0]) else None
         if found is not None:
             passes = bool(re.search(r"\$[@*]|\$\{[@*]", command))
-            return Program(found.name, found.is_module, 0, drops=not passes)
+            return SourceProgram(found.name, found.is_module, 0, drops=not passes)
     return None

@@ -21,9 +21,9 @@ from vertexrig.package.source.model import (
     DEFAULT_METRIC,
     DYNAMIC,
     Import,
-    Metric,
-    Place,
-    Problem,
+    ReportedMetric,
+    SourcePlace,
+    SourceProblem,
     Strategy,
     TrainerSource,
 )
@@ -65,7 +65,7 @@ def read(source: Path | str, module: str | None = None) -> TrainerSource:
     return read_tree(tree, entry_file, module, problems)
 
 
-def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: list[Problem]) -> TrainerSource:
+def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: list[SourceProblem]) -> TrainerSource:
     """Like `read`, for files that were found already.
 
     Args:
@@ -77,7 +77,9 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
     try:
         modules = _load(tree, entry_file, module, problems)
     except OSError as error:
-        problems.append(Problem(f"cannot be read: {error.strerror or error}", os.path.basename(error.filename or "")))
+        problems.append(
+            SourceProblem(f"cannot be read: {error.strerror or error}", os.path.basename(error.filename or ""))
+        )
         modules = []
     name = module or (Path(entry_file).stem if entry_file else "")
     if not modules:
@@ -112,7 +114,7 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
     )
 
 
-def _load(tree: Tree, entry_file: str | None, name: str | None, problems: list[Problem]) -> list[Module]:
+def _load(tree: Tree, entry_file: str | None, name: str | None, problems: list[SourceProblem]) -> list[Module]:
     """Parses the entry module, then every module of the trainer that is imported from there on."""
     queue = _entry(tree, entry_file, name, problems)
     seen: set[str] = set()
@@ -123,14 +125,14 @@ def _load(tree: Tree, entry_file: str | None, name: str | None, problems: list[P
             continue
         seen.add(file)
         if len(seen) > MAX_MODULES:
-            problems.append(Problem(f"more than {MAX_MODULES} modules: the rest is unread"))
+            problems.append(SourceProblem(f"more than {MAX_MODULES} modules: the rest is unread"))
             break
         data = tree.read(file)
         if data is None:
-            problems.append(Problem("cannot be found", file))
+            problems.append(SourceProblem("cannot be found", file))
             continue
         parsed = parse_module(data, file)
-        if isinstance(parsed, Problem):
+        if isinstance(parsed, SourceProblem):
             problems.append(parsed)
             continue
         is_package = file.rsplit("/", 1)[-1] == "__init__.py"
@@ -143,17 +145,21 @@ def _load(tree: Tree, entry_file: str | None, name: str | None, problems: list[P
     return modules
 
 
-def _entry(tree: Tree, entry_file: str | None, name: str | None, problems: list[Problem]) -> list[tuple[str, str]]:
+def _entry(
+    tree: Tree, entry_file: str | None, name: str | None, problems: list[SourceProblem]
+) -> list[tuple[str, str]]:
     if entry_file is not None:
         return [(Path(entry_file).stem, entry_file)]
     if problems:
         return []
     if not name:
-        problems.append(Problem("no module was named: give the one Vertex AI runs, such as 'trainer.task'"))
+        problems.append(SourceProblem("no module was named: give the one Vertex AI runs, such as 'trainer.task'"))
         return []
     file = tree.find(name)
     if file is None:
-        problems.append(Problem(f"there is no module {name!r} in the trainer. {did_you_mean(name, tree.modules())}"))
+        problems.append(
+            SourceProblem(f"there is no module {name!r} in the trainer. {did_you_mean(name, tree.modules())}")
+        )
         return []
     queue = [(name, file)]
     if file.endswith("/__init__.py"):  # `python -m package` runs package/__main__.py
@@ -179,12 +185,12 @@ def _targets(module: Module) -> list[str]:
     return list(dict.fromkeys(targets))
 
 
-def _needed(runs: Runs, names: dict[str, Place]) -> dict[str, Place]:
-    return {name: Place(file, line, name) for name, (file, line) in runs.needed(names).items()}
+def _needed(runs: Runs, names: dict[str, SourcePlace]) -> dict[str, SourcePlace]:
+    return {name: SourcePlace(file, line, name) for name, (file, line) in runs.needed(names).items()}
 
 
-def _metrics(code: Code, runs: Runs) -> list[Metric]:
-    found: list[Metric] = []
+def _metrics(code: Code, runs: Runs) -> list[ReportedMetric]:
+    found: list[ReportedMetric] = []
     functions = {id(call.node.func) for call in code.calls}
     for call in code.callers("report_hyperparameter_tuning_metric"):
         keywords = {keyword.arg: keyword.value for keyword in call.node.keywords}
@@ -194,7 +200,7 @@ def _metrics(code: Code, runs: Runs) -> list[Metric]:
         for tag in tags if tags is not None else (None,):
             text = tag if isinstance(tag, str) else None
             tag = DEFAULT_METRIC if text == "" else text
-            found.append(Metric(tag, call.module.file, call.node.lineno, runs.repeats(call)))
+            found.append(ReportedMetric(tag, call.module.file, call.node.lineno, runs.repeats(call)))
     # Without a call, a trainer that hands the method on or writes the metric file itself may report anything. Beside calls
     # the file's name only prepares its folder.
     reported = bool(found)
@@ -206,7 +212,7 @@ def _metrics(code: Code, runs: Runs) -> list[Metric]:
                 and id(node) not in functions
             )
             if handed_on or (not reported and _names_metric_file(node)):
-                found.append(Metric(None, module.file, getattr(node, "lineno", 1)))
+                found.append(ReportedMetric(None, module.file, getattr(node, "lineno", 1)))
     return sorted(found, key=lambda metric: (metric.file, metric.line, metric.tag or ""))
 
 
@@ -230,18 +236,18 @@ def _strategies(code: Code) -> list[Strategy]:
     return list(found)
 
 
-def _keras(code: Code) -> tuple[dict[str, Place], str | None]:
-    uses: dict[str, Place] = {}
+def _keras(code: Code) -> tuple[dict[str, SourcePlace], str | None]:
+    uses: dict[str, SourcePlace] = {}
     legacy: str | None = None
     for module in code.modules:
         for item in module.imports:
             full = f"{item.module}.{item.name}".rstrip(".")
             kind = "tf.keras" if full.startswith("tensorflow.keras") else full.split(".")[0]
             if kind in {"keras", "tf_keras", "tf.keras"}:
-                uses.setdefault(kind, Place(module.file, item.line, full))
+                uses.setdefault(kind, SourcePlace(module.file, item.line, full))
         for node, _ in module.nodes:
             if isinstance(node, ast.Attribute) and node.attr == "keras" and _comes_from_tensorflow(node.value, module):
-                uses.setdefault("tf.keras", Place(module.file, node.lineno, dotted(node)))
+                uses.setdefault("tf.keras", SourcePlace(module.file, node.lineno, dotted(node)))
             legacy = _legacy_value(node) or legacy
     return uses, legacy
 
@@ -270,14 +276,14 @@ def _legacy_value(node: ast.AST) -> str | None:
     return str(value.value) if isinstance(value, ast.Constant) else DYNAMIC
 
 
-def _environment(code: Code) -> tuple[dict[str, Place], bool]:
-    names: dict[str, Place] = {}
+def _environment(code: Code) -> tuple[dict[str, SourcePlace], bool]:
+    names: dict[str, SourcePlace] = {}
     complete = True
     for module in code.modules:
         for node, _ in module.nodes:
             if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 100:
                 if _VARIABLE.fullmatch(node.value):
-                    names.setdefault(node.value, Place(module.file, node.lineno, node.value))
+                    names.setdefault(node.value, SourcePlace(module.file, node.lineno, node.value))
                 elif node.value.startswith("AIP_"):
                     complete = False
     return dict(sorted(names.items())), complete

@@ -12,8 +12,8 @@ from dataclasses import dataclass, replace
 
 from vertexrig.package.source.fields import (
     Definition,
-    Field,
     Kind,
+    SourceField,
     base_names,
     class_fields,
     methods,
@@ -22,7 +22,7 @@ from vertexrig.package.source.fields import (
 )
 from vertexrig.package.source.flags import Collector, constant, full_name, keywords_of, truth
 from vertexrig.package.source.model import DYNAMIC, Flag
-from vertexrig.package.source.names import Call, Module, Scope, last_name
+from vertexrig.package.source.names import Module, Scope, SourceCall, last_name
 
 _DEPTH = 5
 
@@ -44,7 +44,7 @@ class Style:
 
     parser: str
     names: Callable[[str], tuple[str, ...]]
-    switch: Callable[[Field], str]
+    switch: Callable[[SourceField], str]
     required: bool = True
     positional: bool = False
     join: str | None = None
@@ -64,11 +64,11 @@ def _with_no(name: str) -> tuple[str, ...]:
     return (*_both(name), f"--no_{name}", f"--no-{name.replace('_', '-')}", f"--no{name}")
 
 
-def _open(field: Field) -> str:
+def _open(field: SourceField) -> str:
     return DYNAMIC
 
 
-def _tap_switch(field: Field) -> str:
+def _tap_switch(field: SourceField) -> str:
     on = isinstance(field.default, ast.Constant) and field.default.value is True
     return "store_false" if on else "store_true"
 
@@ -101,7 +101,7 @@ _CALLS = {
 _KNOWN_ONLY = frozenset({"simple_parsing.parse_known_args"})
 
 
-def read_record_call(found: Collector, call: Call) -> bool:
+def read_record_call(found: Collector, call: SourceCall) -> bool:
     """A call of `_CALLS`, or `parser.add_arguments(Config, …)`; False if it is neither."""
     full = full_name(call.node.func, call.module)
     library = _CALLS.get(full)
@@ -128,7 +128,7 @@ def read_record_call(found: Collector, call: Call) -> bool:
         return True
     if library == "jsonargparse":
         for name in ("config", "print_config"):
-            plain = Field(name, Kind("str"), False, None, (), call.module, call.node.lineno)
+            plain = SourceField(name, Kind("str"), False, None, (), call.module, call.node.lineno)
             found.flags.append(replace(_flag(found, STYLES[library], plain, name), action=DYNAMIC))
     for target in several:
         own = owned(target, call.module, found.code)
@@ -182,7 +182,7 @@ _HARMLESS = frozenset(
 )  # fmt: skip
 
 
-def _add(found: Collector, style: Style, field: Field, prefix: str, depth: int) -> bool:
+def _add(found: Collector, style: Style, field: SourceField, prefix: str, depth: int) -> bool:
     """Adds a field's flag, or the flags of the class it is of; False if some are not known."""
     name = f"{prefix}{field.name}"
     nested = field.kind.nested
@@ -202,7 +202,7 @@ def _add(found: Collector, style: Style, field: Field, prefix: str, depth: int) 
     return True
 
 
-def _flag(found: Collector, style: Style, field: Field, name: str) -> Flag:
+def _flag(found: Collector, style: Style, field: SourceField, name: str) -> Flag:
     kind = field.kind
     names = [*style.names(name)]
     for alias in field.aliases:
@@ -210,7 +210,7 @@ def _flag(found: Collector, style: Style, field: Field, name: str) -> Flag:
     boolean = kind.type == "bool" and not kind.many
     # A value that may be None and a list need not be given in some versions of a library.
     required = field.required and style.required and not boolean and not (kind.optional and not style.optional_required)
-    call = Call(ast.Call(ast.Name("x"), [], []), field.module.scope, field.module, False)
+    call = SourceCall(ast.Call(ast.Name("x"), [], []), field.module.scope, field.module, False)
     return Flag(
         names=tuple(dict.fromkeys(names)),
         dest=name,
@@ -295,7 +295,7 @@ def _read_settings(found: Collector, cls: ast.ClassDef, module: Module) -> None:
     if (parse is None or off) and not made:
         return  # the environment only
     scope = Scope(cls, module.scope)
-    here = Call(ast.Call(ast.Name(cls.name), [], [], lineno=cls.lineno), scope, module, False)
+    here = SourceCall(ast.Call(ast.Name(cls.name), [], [], lineno=cls.lineno), scope, module, False)
     found.parsers.add("pydantic_settings")
     if truth(found, settings.get("cli_ignore_unknown_args"), here):
         found.tolerates_unknown = True

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Collection
 from functools import cached_property
 
-from vertexrig.package.source.names import Call, Code, Module, dotted, last_name
+from vertexrig.package.source.names import Code, Module, SourceCall, dotted, last_name
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
@@ -22,7 +22,7 @@ class Runs:
         self._parents: dict[str, dict[int, ast.AST]] = {}
         self._again: dict[int, bool | None] = {}
 
-    def repeats(self, call: Call, depth: int = 0) -> bool | None:
+    def repeats(self, call: SourceCall, depth: int = 0) -> bool | None:
         """Whether a call is made again and again (in a loop, a Keras callback); None if that cannot be told."""
         parents = self._parents_of(call.module)
         here: ast.AST | None = call.node

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterator
 
 from vertexrig.package.source.model import Save
-from vertexrig.package.source.names import Call, Code, Scope, dotted, last_name
+from vertexrig.package.source.names import Code, Scope, SourceCall, dotted, last_name
 
 _MODEL = frozenset({"Sequential", "Model", "clone_model", "load_model"})
 _CHIEF = frozenset(
@@ -45,7 +45,7 @@ def remote(code: Code) -> bool:
     )
 
 
-def _save(call: Call, kind: str, code: Code) -> Save:
+def _save(call: SourceCall, kind: str, code: Code) -> Save:
     words = {word.arg: word.value for word in call.node.keywords if word.arg}
     path = call.node.args[0] if call.node.args else words.get("filepath")
     weights = words.get("save_weights_only")
@@ -61,7 +61,7 @@ def _save(call: Call, kind: str, code: Code) -> Save:
     )
 
 
-def _is_model(node: ast.expr, call: Call) -> bool:
+def _is_model(node: ast.expr, call: SourceCall) -> bool:
     """Whether an expression is plainly a Keras model: made by Sequential or Model, or named so."""
     if isinstance(node, ast.Name):
         level: Scope | None = call.scope
@@ -82,7 +82,7 @@ def _is_model(node: ast.expr, call: Call) -> bool:
     return name == "model" or name.endswith("_model")
 
 
-def _ending(node: ast.expr | None, scope: Scope, call: Call, code: Code, depth: int) -> str | None:
+def _ending(node: ast.expr | None, scope: Scope, call: SourceCall, code: Code, depth: int) -> str | None:
     """The text a path ends with; "" for a folder from the environment; None where that is not plain."""
     if node is None or depth > _MAX_DEPTH:
         return None

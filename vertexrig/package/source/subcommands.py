@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from vertexrig.package.source.fields import owned
-from vertexrig.package.source.names import Call, Code, FunctionNode, Module, Scope, last_name
+from vertexrig.package.source.names import Code, FunctionNode, Module, Scope, SourceCall, last_name
 
 ROOT = ""
 """The path of the program's own parser; a sub-command's is its name, one within another `data prepare`."""
@@ -24,14 +24,14 @@ class Parsers:
         self._parents: dict[int, set[str] | None] | None = None
         self._steps = 0
 
-    def owners(self, call: Call) -> Owners:
+    def owners(self, call: SourceCall) -> Owners:
         """The commands whose parser `call` is a method of: `parser.add_argument(...)`."""
         if not isinstance(call.node.func, ast.Attribute):
             return None
         self._steps = 0
         return self._of(call.node.func.value, call.scope, call.module, 0)
 
-    def paths(self, call: Call) -> Owners:
+    def paths(self, call: SourceCall) -> Owners:
         """The paths of the commands that an `add_parser` call makes."""
         self._steps = 0
         return self._made(call.node, call.scope, call.module, 0)

@@ -6,7 +6,7 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from vertexrig.package.source.model import Place
+from vertexrig.package.source.model import SourcePlace
 from vertexrig.package.source.names import Code, Module, last_name
 
 _KNOWN = frozenset(dir(builtins)) | {
@@ -16,7 +16,7 @@ _RUN_AT_ONCE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Assert, 
 _LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
-def undefined(code: Code) -> Iterator[Place]:
+def undefined(code: Code) -> Iterator[SourcePlace]:
     """The places, one per name and module. Only statements at the top of a module are looked at, outside of any branch,
     and a name that is bound anywhere in the module counts as bound: what is found here ends every run."""
     for module in code.modules:
@@ -29,7 +29,7 @@ def undefined(code: Code) -> Iterator[Place]:
                 for name in _used(statement):
                     if name.id not in bound and name.id not in seen:
                         seen.add(name.id)
-                        yield Place(module.file, name.lineno, name.id)
+                        yield SourcePlace(module.file, name.lineno, name.id)
 
 
 def _open_ended(module: Module) -> bool:

@@ -22,7 +22,7 @@ _KINDS = {"project": 3, "package": 2, "script": 1}
 
 
 @dataclass(frozen=True)
-class Found:
+class FoundTrainer:
     """A trainer.
 
     Args:
@@ -53,13 +53,13 @@ class Found:
         return signs + 3 * bool(named) if signs or named else 0, 10 * _KINDS[self.kind] + named
 
 
-def trainers(folder: Path) -> list[Found]:
+def trainers(folder: Path) -> list[FoundTrainer]:
     """The trainers in a folder and the folders right below it, the likeliest first."""
     found = [one for place in _places(folder) for one in _at(folder, place)]
     return sorted((one for one in found if one.score[0]), key=lambda one: one.score, reverse=True)
 
 
-def trainer(folder: Path, path: Path) -> Found:
+def trainer(folder: Path, path: Path) -> FoundTrainer:
     """The trainer at a path.
 
     Raises:
@@ -93,20 +93,20 @@ def _described(folder: Path) -> bool:
     return any((folder / name).is_file() for name in bare.DESCRIPTIONS)
 
 
-def _at(folder: Path, path: Path) -> list[Found]:
+def _at(folder: Path, path: Path) -> list[FoundTrainer]:
     """Every module of a place that may be what a job runs."""
     root = bare.root(path)
     shown = path.absolute().relative_to(folder.absolute()).as_posix() if _below(path, folder) else str(path)
     if path.is_file():
         if not bare.is_bare(path) or path.stem in _NOT_ENTRIES:
             return []
-        return [Found(shown, path.stem, "script", read(root, path.stem))]
+        return [FoundTrainer(shown, path.stem, "script", read(root, path.stem))]
     kind = "package" if bare.is_bare(path) else "project"
     names = [name for name in Tree(folder=root).modules() if not _NOT_ENTRIES & set(name.split("."))]
     if kind == "package":
         names = [name for name in names if name.startswith(f"{path.resolve().name}.")]
     names = [name for name in names if not _NOT_LOOKED_INTO & set(name.split("."))]
-    return [Found(shown, name, kind, read(root, name)) for name in names]
+    return [FoundTrainer(shown, name, kind, read(root, name)) for name in names]
 
 
 def _below(path: Path, folder: Path) -> bool:

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 from importlib import resources
 
 from vertexrig.catalog import Catalog
-from vertexrig.discover import Found
+from vertexrig.package.discover import FoundTrainer
 from vertexrig.package.source import Flag
 from vertexrig.render.renderer import scalar
 
@@ -55,10 +55,10 @@ class _Args:
 
 def empty() -> Starter:
     """The project file for a folder without a trainer."""
-    return Starter(resources.files("vertexrig").joinpath("starter.yaml").read_text(encoding="utf-8"), sweep=True)
+    return Starter(resources.files("vertexrig.render").joinpath("starter.yaml").read_text(encoding="utf-8"), sweep=True)
 
 
-def starter(found: Found, catalog: Catalog) -> Starter:
+def starter(found: FoundTrainer, catalog: Catalog) -> Starter:
     """The project file for a trainer."""
     source, notes = found.source, []
     metric = _metric(sorted(source.metric_ids))
@@ -80,7 +80,7 @@ def starter(found: Found, catalog: Catalog) -> Starter:
     return Starter("\n".join(lines) + "\n", sweep, tuple(args.missing), tuple(notes))
 
 
-def _head(found: Found, image: str) -> list[str]:
+def _head(found: FoundTrainer, image: str) -> list[str]:
     what = {"script": "a single script", "package": "the folder of a package", "project": "a folder with its own setup"}
     return [
         "# Jobs for Vertex AI; `vertexrig render NAME` makes the YAML that gcloud takes.",

@@ -18,6 +18,7 @@ from typing import Any, Literal, TypeVar, Union
 
 from vertexrig import yamltext
 from vertexrig.errors import ConfigError, did_you_mean
+from vertexrig.text import kind_of, quoted
 
 Scalar = Union[str, int, float, bool]
 T = TypeVar("T")
@@ -75,7 +76,7 @@ def build(cls: type[T], value: Any, place: Place) -> T:
     if value is None:
         value = {}
     if not isinstance(value, Mapping):
-        raise place.error(f"{shown(value)} is {kind_of(value)}; a mapping belongs here")
+        raise place.error(f"{quoted(value)} is {kind_of(value)}; a mapping belongs here")
     types_ = hints(cls)
     known = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
     found = {}
@@ -87,7 +88,7 @@ def build(cls: type[T], value: Any, place: Place) -> T:
         found[key] = convert(types_[key], item, place.at(key))
         allowed = known[key].metadata.get("pattern")
         if allowed is not None and isinstance(found[key], str) and not re.fullmatch(allowed[0], found[key]):
-            raise place.at(key).error(f"{shown(found[key])} is not {allowed[1]}")
+            raise place.at(key).error(f"{quoted(found[key])} is not {allowed[1]}")
     for name, field in known.items():
         if name not in found and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
             raise place.error(f"the key {name!r} is required: {field.metadata.get('doc', '')}")
@@ -105,7 +106,7 @@ def convert(hint: Any, value: Any, place: Place) -> Any:
         choices = [str(choice) for choice in typing.get_args(hint)]
         if isinstance(value, str) and str(value) in choices:
             return str(value)
-        raise place.error(f"{shown(value)} is not one of its values. {did_you_mean(str(value), choices, most=30)}")
+        raise place.error(f"{quoted(value)} is not one of its values. {did_you_mean(str(value), choices, most=30)}")
     if origin is tuple:
         return _sequence(typing.get_args(hint)[0], value, place)
     if isinstance(origin, type) and issubclass(origin, Mapping):
@@ -125,7 +126,7 @@ def _union(hint: Any, value: Any, place: Place) -> Any:
         value = _text(value) if isinstance(value, Given) else value
         if isinstance(value, (str, int, float, bool)):
             return _finite(value, place)
-        raise place.error(f"{shown(value)} is {kind_of(value)}; text, a number or a boolean belongs here")
+        raise place.error(f"{quoted(value)} is {kind_of(value)}; text, a number or a boolean belongs here")
     resolved = _resolve(value, place)
     for part in options:  # a union here is always of different shapes: the value's shape decides
         origin = typing.get_origin(part)
@@ -135,13 +136,13 @@ def _union(hint: Any, value: Any, place: Place) -> Any:
             return convert(part, resolved, place)
         if shape is None and not isinstance(resolved, (list, Mapping)):
             return convert(part, value, place)
-    raise place.error(f"{shown(value)} is {kind_of(value)}; a mapping or a list belongs here")
+    raise place.error(f"{quoted(value)} is {kind_of(value)}; a mapping or a list belongs here")
 
 
 def _sequence(item: Any, value: Any, place: Place) -> tuple[Any, ...]:
     value = _resolve(value, place)
     if not isinstance(value, list):
-        raise place.error(f"{shown(value)} is {kind_of(value)}; a list belongs here")
+        raise place.error(f"{quoted(value)} is {kind_of(value)}; a list belongs here")
     return tuple(convert(item, part, place.at(index)) for index, part in enumerate(value))
 
 
@@ -149,7 +150,7 @@ def _mapping(item: Any, value: Any, place: Place) -> dict[str, Any]:
     value = _resolve(value, place)
     value = {} if value is None else value
     if not isinstance(value, Mapping):
-        raise place.error(f"{shown(value)} is {kind_of(value)}; a mapping belongs here")
+        raise place.error(f"{quoted(value)} is {kind_of(value)}; a mapping belongs here")
     return {str(key): convert(item, part, place.at(key)) for key, part in value.items()}
 
 
@@ -157,7 +158,7 @@ def _scalar(hint: Any, value: Any, place: Place) -> Any:
     if hint is str:
         if isinstance(value, str):
             return _text(value)
-        raise place.error(f"{shown(value)} is {kind_of(value)}; text belongs here: put it in quotes")
+        raise place.error(f"{quoted(value)} is {kind_of(value)}; text belongs here: put it in quotes")
     value = _resolve(value, place)
     if hint is bool and isinstance(value, bool):
         return value
@@ -166,7 +167,7 @@ def _scalar(hint: Any, value: Any, place: Place) -> Any:
     if hint is float and isinstance(value, (int, float)) and not isinstance(value, bool):
         return _finite(value, place)
     wanted = {bool: "true or false", int: "a whole number", float: "a number"}[hint]
-    raise place.error(f"{shown(value)} is {kind_of(value)}; {wanted} belongs here")
+    raise place.error(f"{quoted(value)} is {kind_of(value)}; {wanted} belongs here")
 
 
 def _text(value: str) -> str:
@@ -186,7 +187,7 @@ def _resolve(value: Any, place: Place) -> Any:
     try:
         return yamltext.read(_text(value)).data
     except yamltext.YamlError as error:
-        raise place.error(f"{shown(_text(value))}: {error.message}") from error
+        raise place.error(f"{quoted(value)}: {error.message}") from error
 
 
 def _plain(value: Any, place: Place) -> Any:
@@ -197,25 +198,4 @@ def _plain(value: Any, place: Place) -> Any:
         return [_plain(item, place.at(index)) for index, item in enumerate(value)]
     if value is None or isinstance(value, (str, int, float, bool)):
         return _finite(value, place)
-    raise place.error(f"{shown(value)} is {kind_of(value)}; put it in quotes if it is text")
-
-
-def kind_of(value: Any) -> str:
-    """What a plain value is, in words."""
-    if value is None:
-        return "nothing"
-    names = {
-        bool: "a boolean",
-        int: "a whole number",
-        float: "a number",
-        str: "text",
-        list: "a list",
-        dict: "a mapping",
-    }
-    return names.get(type(value), "text" if isinstance(value, str) else f"a {type(value).__name__}")
-
-
-def shown(value: Any) -> str:
-    """A value as an error message shows it, cut to a line."""
-    text = str(value).lower() if isinstance(value, bool) else repr(_text(value) if isinstance(value, Given) else value)
-    return text if len(text) <= 80 else text[:77] + "…"
+    raise place.error(f"{quoted(value)} is {kind_of(value)}; put it in quotes if it is text")

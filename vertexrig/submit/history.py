@@ -14,7 +14,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any
 
-from vertexrig.cloud.vertex import Job
+from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.files import write_text
 
 FOLDER = "history"
@@ -42,8 +42,8 @@ class Record:
     stand_ins: tuple[str, ...] = ()
 
     @property
-    def job(self) -> Job:
-        return Job(self.resource)
+    def job(self) -> RemoteJob:
+        return RemoteJob(self.resource)
 
     @property
     def created(self) -> str:

@@ -6,12 +6,9 @@ import re
 import secrets
 from collections.abc import Iterable
 from datetime import datetime, timezone
-from typing import TYPE_CHECKING
+from typing import Any, Protocol
 
 from vertexrig.errors import UsageError
-
-if TYPE_CHECKING:
-    from vertexrig.project.resolve import View
 
 FOLDER = "runs"
 RUN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
@@ -37,7 +34,20 @@ def folder(bucket: str, name: str, run: str = "") -> str:
     return f"{base}/{run}" if run else base
 
 
-def must_be_own(view: View, run: str) -> None:
+class Named(Protocol):
+    """What is asked of a job or sweep whose run is named: see `vertexrig.project.resolve.View`."""
+
+    @property
+    def name(self) -> str: ...
+    @property
+    def own_runs(self) -> bool: ...
+    @property
+    def job(self) -> Any: ...
+    @property
+    def sweep(self) -> Any: ...
+
+
+def must_be_own(view: Named, run: str) -> None:
     """Refuse to name a run of a job whose runs share one folder, and a text that cannot be a run's name.
 
     Raises:
@@ -52,7 +62,7 @@ def must_be_own(view: View, run: str) -> None:
         raise UsageError(f"{run!r} is not the name of a run, such as 20261121-171500-ab12")
 
 
-def must_be_resumable(view: View, run: str) -> None:
+def must_be_resumable(view: Named, run: str) -> None:
     """Refuse to resume a run of a sweep, or what `must_be_own` refuses.
 
     Raises:
