@@ -15,7 +15,7 @@ from vertexrig.local.scheduler.delivery import Options
 from vertexrig.local.scheduler.engine import SchedulerEngine
 from vertexrig.local.scheduler.store import JobStore
 
-__all__ = ["COVERAGE", "SchedulerEngine", "JobStore", "Options", "routes"]
+__all__ = ["COVERAGE", "JobStore", "Options", "SchedulerEngine", "routes"]
 
 
 def routes(engine: SchedulerEngine, prefix: str = "/scheduler") -> list[BaseRoute]:

@@ -12,17 +12,17 @@ from vertexrig.spec.trial import Measurement, Trial, TrialState
 
 __all__ = [
     "Dimension",
-    "StudyEngine",
     "Executor",
     "Handle",
     "Measurement",
     "MetricFile",
-    "TrialOutcome",
     "Space",
-    "TrialStore",
+    "StudyEngine",
     "StudyExhausted",
     "StudyResult",
     "StudyRun",
     "Trial",
+    "TrialOutcome",
     "TrialState",
+    "TrialStore",
 ]
