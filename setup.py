@@ -20,17 +20,14 @@ SUBMIT = [
     "protobuf>=4.25",
 ]
 TRIGGER = ["functions-framework>=3.5", *SUBMIT]
-LOCAL = [
-    "anyio>=4.3",
+LOCAL = [  # what is rehearsed is looked at, and submitted to the local Vertex, by the verbs of `submit`
     "starlette>=0.37",
     "uvicorn>=0.29",
+    "anyio>=4.0",
     "httpx>=0.27",
     "optuna>=4.0",
     "google-crc32c>=1.5",
-    "croniter>=3.0",
-    "cron-descriptor>=1.4",
-    "protobuf>=4.25",
-    "tzdata",
+    *SUBMIT,
 ]
 TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib", "tensorboard"]
 SDK = ["google-cloud-aiplatform>=1.60"]

@@ -27,7 +27,7 @@ PARTS: Mapping[str, Part] = {
     "urllib3": Part("urllib3", "submit"),
     "croniter": Part("croniter", "submit"),
     "cron_descriptor": Part("cron-descriptor", "submit"),
-    "google.protobuf": Part("protobuf", "local"),
+    "google.protobuf": Part("protobuf", "submit"),
     "google.auth": Part("google-auth", "submit"),
     "google.api_core": Part("google-api-core", "submit"),
     "google.cloud.scheduler_v1": Part("google-cloud-scheduler", "submit"),
@@ -42,6 +42,10 @@ PARTS: Mapping[str, Part] = {
 """Modules outside the base install that vertexrig imports or runs; a parent stands for the modules below it."""
 
 
+INCLUDES: Mapping[str, frozenset[str]] = {"trigger": frozenset({"submit"}), "local": frozenset({"submit"})}
+"""Extras that bring what other extras bring, too."""
+
+
 class MissingExtraError(UsageError):
     """Modules that extras bring are not installed (exit code 2).
 
@@ -54,7 +58,8 @@ class MissingExtraError(UsageError):
     def __init__(self, *modules: str) -> None:
         parts = [PARTS[module] for module in modules]
         names = " and ".join(dict.fromkeys(part.distribution for part in parts))
-        extras = ",".join(sorted({part.extra for part in parts}))
+        wanted = {part.extra for part in parts}
+        extras = ",".join(sorted(wanted - {less for more in wanted for less in INCLUDES.get(more, ())}))
         super().__init__(f'this needs {names}, which the base install leaves out: pip install "vertexrig[{extras}]"')
 
 

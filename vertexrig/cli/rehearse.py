@@ -53,6 +53,9 @@ def command(
     What the replicas print goes to stderr, a summary to stdout; the exit code is 0 only if the job succeeded. Each run has an
     output folder of its own, and `vertexrig jobs --local` lists what was rehearsed.
     """
+    from vertexrig.cli import extras
+
+    extras.need("optuna", "requests")
     from vertexrig.local.rehearsal import Watcher, rehearse
     from vertexrig.local.runner import Control
 
