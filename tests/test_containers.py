@@ -225,7 +225,7 @@ TF_2_17 = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest"
 def verdicts(
     tmp_path: Path, code: str, *args: str, image: str = TF_2_17, replicas: int = 1, **more: object
 ) -> dict[str, Severity]:
-    from vertexrig.package.source import read
+    from vertexrig.package.source.reader import read
 
     file = tmp_path / "task.py"
     file.write_text(code)

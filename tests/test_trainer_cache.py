@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.tools import INSTALLED, REPOSITORY
-from vertexrig.package.source import TrainerSource, read
 from vertexrig.package.source.cache import decode, encode, read_cached
+from vertexrig.package.source.model import TrainerSource
+from vertexrig.package.source.reader import read
 
 TRAINERS = [folder for folder in sorted((REPOSITORY / "tests/trainers").iterdir()) if folder.is_dir()]
 

@@ -10,9 +10,9 @@ import pytest
 from vertexrig import checks, spec
 from vertexrig.catalog import load
 from vertexrig.finding import Severity
-from vertexrig.package.source import read
 from vertexrig.package.source.cache import decode, encode
 from vertexrig.package.source.model import TrainerSource
+from vertexrig.package.source.reader import read
 
 FLAGS = Path(__file__).parent / "trainers" / "flags"
 RULES = {

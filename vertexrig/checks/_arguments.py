@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from vertexrig.errors import nearest
-from vertexrig.package.source import Flag, TrainerSource, program
-from vertexrig.package.source import SourceProblem as TrainerProblem
+from vertexrig.package.source import program
 from vertexrig.package.source.choose import chosen
+from vertexrig.package.source.model import Flag, SourceProblem, TrainerSource
 from vertexrig.spec.document import Document, Pool
 
 _NEGATIVE = re.compile(r"-[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -86,7 +86,7 @@ def with_command(document: Document, trainer: TrainerSource) -> TrainerSource:
     pools = trainer_pools(document, trainer)
     found = [chosen(trainer, [*trainer.leading, *words(pool)]) for pool in pools] or [trainer]
     if any(one.command != found[0].command for one in found):
-        why = TrainerProblem("the pools choose different sub-commands")
+        why = SourceProblem("the pools choose different sub-commands")
         flags = tuple(replace(flag, required=False) for flag in trainer.flags)
         return replace(trainer, flags=flags, flags_unread=(*trainer.flags_unread, why))
     return found[0]

@@ -14,7 +14,7 @@ from vertexrig.checks._arguments import passed, trainer_pools
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import DISTRIBUTED, PRACTICE, TPU_DOC, WALKTHROUGH, join
 from vertexrig.finding import Severity
-from vertexrig.package.source import DYNAMIC, TrainerSource
+from vertexrig.package.source.model import DYNAMIC, TrainerSource
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import has_gpu, placeholder, tpu_name
 

@@ -14,7 +14,7 @@ from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import DISTRIBUTED, PACKAGE_DOC, REST, TUNING_DOC, join
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Severity
-from vertexrig.package.source import DEFAULT_METRIC, Flag, TrainerSource
+from vertexrig.package.source.model import DEFAULT_METRIC, Flag, TrainerSource
 from vertexrig.spec.document import Document
 
 _ARGPARSE = join("Python's argparse, run 2026-11-20", TUNING_DOC)
