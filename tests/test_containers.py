@@ -15,8 +15,9 @@ from vertexrig import checks, spec
 from vertexrig.catalog import load
 from vertexrig.cli import run
 from vertexrig.finding import Severity
-from vertexrig.package.source import dockerfile, program
-from vertexrig.package.source.containers import ImageProgram, read_container
+from vertexrig.package import dockerfile
+from vertexrig.package.containers import ImageProgram, read_container
+from vertexrig.package.source import program
 
 TASK = """import argparse
 import hypertune

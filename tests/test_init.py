@@ -123,7 +123,7 @@ def test_what_only_the_user_knows_is_asked_for(tmp_path: Path) -> None:
 def test_without_a_trainer_init_says_so(tmp_path: Path) -> None:
     """An empty folder gets a project file to edit, and the way to fill it in once there is a trainer."""
     done = vertexrig("init", cwd=tmp_path)
-    assert done.returncode == 0 and "there is no trainer in" in done.stderr and "init --force" in done.stderr
+    assert done.returncode == 0 and "there is not a trainer in" in done.stderr and "init --force" in done.stderr
     assert "next:" not in done.stderr
     done = vertexrig("init", "--force", "--trainer", "nowhere.py", cwd=tmp_path)
     assert done.returncode == 2 and "there is no file or folder nowhere.py" in done.stderr
@@ -134,5 +134,5 @@ def test_a_folder_that_is_no_trainer_is_refused(tmp_path: Path) -> None:
     from vertexrig.errors import UsageError
 
     made(tmp_path, {"data/rows.csv": "1\n"})
-    with pytest.raises(UsageError, match="is no trainer"):
+    with pytest.raises(UsageError, match="is not a trainer"):
         trainer(tmp_path, tmp_path / "data")

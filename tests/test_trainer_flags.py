@@ -10,7 +10,7 @@ import pytest
 from vertexrig import checks, spec
 from vertexrig.catalog import load
 from vertexrig.finding import Severity
-from vertexrig.package.source.cache import decode, encode
+from vertexrig.package.cache import decode, encode
 from vertexrig.package.source.model import TrainerSource
 from vertexrig.package.source.reader import read
 

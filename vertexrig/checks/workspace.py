@@ -19,7 +19,7 @@ from vertexrig.checks import naming
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
 from vertexrig.package import folders
-from vertexrig.package.source.cache import read_cached
+from vertexrig.package.cache import read_cached
 from vertexrig.package.source.model import TrainerSource
 from vertexrig.package.source.reader import read
 from vertexrig.project.config import Loaded
@@ -29,7 +29,7 @@ from vertexrig.spec.masking import masked
 from vertexrig.spec.names import snake
 
 if TYPE_CHECKING:
-    from vertexrig.package.source.containers import ImageProgram
+    from vertexrig.package.containers import ImageProgram
 
 GCLOUD_REFUSES = "pool-empty-gcloud"
 """The rule on what the API takes and gcloud does not."""
@@ -150,7 +150,7 @@ class Workspace:
 
     def container(self, pool: spec.Pool) -> ImageProgram | None:
         """The program of a pool's image: of the trainer that was named, of local.images, or of the project's own image."""
-        from vertexrig.package.source.containers import read_container
+        from vertexrig.package.containers import read_container
 
         project, spec_ = self.loaded.project, pool.container or {}
         command, args = list(spec_.get("command", ())), list(spec_.get("args", ()))

@@ -7,9 +7,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vertexrig.package.source.model import DYNAMIC
-from vertexrig.package.source.names import Code, FunctionNode, Module, dotted, last_name
-
-Definition = FunctionNode | ast.ClassDef
+from vertexrig.package.source.names import Code, FunctionNode, Module, full_name, last_name, owned
 
 _MANY = frozenset(
     {"List", "list", "Sequence", "Iterable", "Set", "set", "Tuple", "tuple", "FrozenSet", "MutableSequence"}
@@ -77,18 +75,6 @@ class SourceField:
     line: int
 
 
-def owned(node: ast.expr | None, module: Module, code: Code) -> tuple[Definition, Module] | None:
-    """The trainer's own function or class that an expression names, and its module."""
-    if not isinstance(node, (ast.Name, ast.Attribute)):
-        return None
-    head, _, rest = dotted(node).partition(".")
-    full = ".".join(part for part in (module.aliases.get(head, head), rest) if part)
-    owner, _, last = full.rpartition(".")
-    source = code.by_name.get(owner) if owner else module
-    found = source.definitions.get(last) if source is not None else None
-    return (found, source) if found is not None and source is not None else None
-
-
 def base_names(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) -> set[str]:
     """Full names of a class's bases that are not written in the trainer, through those that are."""
     found: set[str] = set()
@@ -98,8 +84,7 @@ def base_names(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) ->
         if own is not None and isinstance(own[0], ast.ClassDef) and own[0] is not cls and depth < _MAX_BASES:
             found |= base_names(own[0], own[1], code, depth + 1)
         else:
-            head, _, rest = dotted(node).partition(".")
-            found.add(".".join(part for part in (module.aliases.get(head, head), rest) if part))
+            found.add(full_name(node, module))
     return found
 
 

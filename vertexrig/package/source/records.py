@@ -10,19 +10,17 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from vertexrig.package.source.declared import Collector, constant, keywords_of, truth
 from vertexrig.package.source.fields import (
-    Definition,
     Kind,
     SourceField,
     base_names,
     class_fields,
     methods,
-    owned,
     parameters,
 )
-from vertexrig.package.source.flags import Collector, constant, full_name, keywords_of, truth
 from vertexrig.package.source.model import DYNAMIC, Flag
-from vertexrig.package.source.names import Module, Scope, SourceCall, last_name
+from vertexrig.package.source.names import Definition, Module, Scope, SourceCall, full_name, last_name, owned
 
 _DEPTH = 5
 
@@ -101,7 +99,16 @@ _CALLS = {
 _KNOWN_ONLY = frozenset({"simple_parsing.parse_known_args"})
 
 
-def read_record_call(found: Collector, call: SourceCall) -> bool:
+def read(found: Collector) -> None:
+    """Calls of `_CALLS`, and classes that are a command line themselves."""
+    for call in found.code.calls:
+        if id(call) not in found.left:
+            _read_call(found, call)
+    for module in found.code.modules:
+        _read_classes(found, module)
+
+
+def _read_call(found: Collector, call: SourceCall) -> bool:
     """A call of `_CALLS`, or `parser.add_arguments(Config, …)`; False if it is neither."""
     full = full_name(call.node.func, call.module)
     library = _CALLS.get(full)
@@ -231,7 +238,7 @@ def _flag(found: Collector, style: Style, field: SourceField, name: str) -> Flag
 # Classes that are a command line themselves: Tap and pydantic's settings
 
 
-def read_record_classes(found: Collector, module: Module) -> None:
+def _read_classes(found: Collector, module: Module) -> None:
     """Tap classes that are made, and settings classes that parse the command line."""
     for cls in [node for node, _ in module.nodes if isinstance(node, ast.ClassDef)]:
         bases = base_names(cls, module, found.code)

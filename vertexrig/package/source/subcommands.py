@@ -4,12 +4,8 @@ from __future__ import annotations
 
 import ast
 
-from vertexrig.package.source.fields import owned
-from vertexrig.package.source.names import Code, FunctionNode, Module, Scope, SourceCall, last_name
+from vertexrig.package.source.names import ROOT, Code, FunctionNode, Module, Owners, Scope, SourceCall, last_name, owned
 
-ROOT = ""
-"""The path of the program's own parser; a sub-command's is its name, one within another `data prepare`."""
-Owners = frozenset[str] | None
 _MAX_DEPTH = 12
 _MAX_STEPS = 2_000
 _GROUPS = frozenset({"add_argument_group", "add_mutually_exclusive_group"})

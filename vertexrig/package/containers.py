@@ -7,11 +7,13 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from vertexrig.package.source import dockerfile, program
-from vertexrig.package.source.dockerfile import DockerImage
+from vertexrig.package import dockerfile
+from vertexrig.package.dockerfile import DockerImage
+from vertexrig.package.source import program
 from vertexrig.package.source.files import ROOTS, Tree
 from vertexrig.package.source.model import SourcePlace, SourceProblem, TrainerSource
 from vertexrig.package.source.program import SourceProgram
+from vertexrig.package.source.reader import read_tree
 
 # Images of these names have no ENTRYPOINT of their own (their Dockerfiles on Docker Hub, 2026-11).
 _PLAIN_BASES = ("python", "ubuntu", "debian", "alpine")
@@ -193,8 +195,6 @@ def _script(words: Sequence[str], tree: ImageTree, workdir: str) -> SourceProgra
 
 
 def _read(found: SourceProgram, image: DockerImage, context: Path) -> TrainerSource:
-    from vertexrig.package.source.reader import read_tree
-
     if found.is_module:
         return read_tree(ImageTree(context, image, None), None, found.name, [])
     path = posixpath.normpath(posixpath.join(image.workdir, found.name))
