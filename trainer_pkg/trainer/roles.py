@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from trainer import data, export, outputs, sources, strategy
-from trainer.backup import Progress, latest_progress, step_of
+from trainer.backup import Progress, finished_by_this_job, latest_progress, step_of
 from trainer.cluster import Cluster
 from trainer.config import Config
 from trainer.data import Shard, Source
@@ -90,6 +90,7 @@ def evaluate_checkpoints(config: Config, cluster: Cluster) -> dict[str, Any]:
         latest = tf.train.latest_checkpoint(places.checkpoints) if tf.io.gfile.isdir(places.checkpoints) else None
         progress = latest_progress(places.checkpoints) if latest else None
         stale = progress is not None and progress.finished and progress.finished_at < began - SAME_RUN_SECONDS
+        stale = stale and not finished_by_this_job(progress)
         if latest and latest != seen and not stale:
             row = _score_checkpoint(latest, scorer)
             if row:

@@ -95,9 +95,18 @@ def with_command(document: Document, trainer: TrainerSource) -> TrainerSource:
 def passed(pool: Pool, trainer: TrainerSource | None) -> Iterator[Passed]:
     """Each flag of a pool's args with its value, and each positional value."""
     args = pool.args
-    index, only_values = len(args) - len(words(pool)), False
+    yield from _split(args, len(args) - len(words(pool)), f"{pool.program_path}.args", trainer)
+
+
+def leading(trainer: TrainerSource) -> Iterator[Passed]:
+    """The same of the arguments that the image's entry point gives before the job's own."""
+    yield from _split(list(trainer.leading), 0, "", trainer)
+
+
+def _split(args: list[str], index: int, base: str, trainer: TrainerSource | None) -> Iterator[Passed]:
+    only_values = False
     while index < len(args):
-        word, path = args[index], f"{pool.program_path}.args[{index}]"
+        word, path = args[index], f"{base}[{index}]"
         index += 1
         if word == "--" and not only_values:
             only_values = True
@@ -119,7 +128,7 @@ def passed(pool: Pool, trainer: TrainerSource | None) -> Iterator[Passed]:
                 yield Passed(path, word, args[index], flag)
                 index += 1
                 while flag is not None and _takes_more(flag, args, index):
-                    yield Passed(f"{pool.program_path}.args[{index}]", word, args[index], flag)
+                    yield Passed(f"{base}[{index}]", word, args[index], flag)
                     index += 1
             else:
                 yield Passed(path, word, None, flag)

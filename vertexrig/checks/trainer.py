@@ -8,7 +8,16 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from vertexrig.checks._arguments import Passed, is_choice, is_number, nearest_option, parses, passed, trainer_pools
+from vertexrig.checks._arguments import (
+    Passed,
+    is_choice,
+    is_number,
+    leading,
+    nearest_option,
+    parses,
+    passed,
+    trainer_pools,
+)
 from vertexrig.checks._space import Parameter, parameters
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import DISTRIBUTED, PACKAGE_DOC, REST, TUNING_DOC, join
@@ -61,9 +70,9 @@ def unreadable(document: Document, context: Context) -> Iterator[Problem]:
     """Every file of the trainer parses."""
     trainer = context.trainer
     for problem in trainer.problems if trainer is not None else ():
-        if not problem.message.startswith(("there is no module", "no module was named")):
+        if problem.code not in {"module", "unnamed"}:
             place = f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: " if problem.file else ""
-            severity = None if "syntax" in problem.message else Severity.WARNING
+            severity = None if problem.code == "syntax" else Severity.WARNING
             yield Problem(_program(document), f"the trainer: {place}{problem.message}", "correct the trainer", severity)
 
 
@@ -73,9 +82,8 @@ def module_found(document: Document, context: Context) -> Iterator[Problem]:
     if trainer is None:
         return
     for problem in trainer.problems:
-        if problem.message.startswith("there is no module"):
-            path = _program(document)
-            best = problem.message.partition("Did you mean '")[2].rstrip("'?")
+        if problem.code == "module":
+            path, best = _program(document), problem.nearest
             field = ".pythonModule" if path.endswith("pythonPackageSpec") else ""
             yield Problem(
                 path + field,
@@ -149,9 +157,8 @@ def required_passed(document: Document, context: Context) -> Iterator[Problem]:
 
 def _missing(document: Document, trainer: TrainerSource, always: set[str], sometimes: set[str]) -> Iterator[Problem]:
     for pool in trainer_pools(document, trainer):
-        items = list(passed(pool, trainer))
+        items = [*leading(trainer), *passed(pool, trainer)]
         given = {id(item.flag) for item in items if item.flag is not None}
-        given |= {id(trainer.flag(word.partition("=")[0])) for word in trainer.leading if word.startswith("-")}
         tuned = {id(trainer.flag(f"--{name}")) for name in always if name}
         values = [item for item in items if not item.name]
         for flag in trainer.flags:

@@ -26,7 +26,7 @@ _WRAPPERS = frozenset(
 )
 _FLOAT_TEXT = {"int": False, "bool": False, "float": True, "str": True, "Path": True, "PathLike": True}
 _MAX_BASES = 8
-_MAKERS = frozenset({"field", "SourceField", "choice", "list_field", "mutable_field", "flag", "subparsers"})
+_MAKERS = frozenset({"field", "Field", "choice", "list_field", "mutable_field", "flag", "subparsers"})
 
 
 @dataclass(frozen=True)
@@ -136,7 +136,7 @@ def _field(
     if isinstance(init, ast.Constant) and init.value is False:
         return None
     maker = last_name(value.func)
-    positional = value.args[0] if value.args and maker in {"SourceField", "field", "flag"} else None
+    positional = value.args[0] if value.args and maker in {"Field", "field", "flag"} else None
     default = keywords.get("default", positional)
     if isinstance(default, ast.Constant) and default.value is ...:
         default = None

@@ -176,7 +176,7 @@ def parse_module(data: bytes, file: str) -> ast.Module | SourceProblem:
             warnings.simplefilter("ignore")  # invalid escapes in someone else's file are not ours to print
             return ast.parse(data, filename=file)
     except SyntaxError as error:
-        return SourceProblem(f"syntax error: {error.msg}", file, error.lineno)
+        return SourceProblem(f"syntax error: {error.msg}", file, error.lineno, "syntax")
     except (ValueError, LookupError) as error:  # null bytes; an unknown or wrong encoding
         return SourceProblem(f"cannot be decoded: {error}", file)
     except (RecursionError, MemoryError):

@@ -290,6 +290,10 @@ class Code:
         """Every call whose function's last name is `name`."""
         return self._by_callee.get(name, [])
 
+    def mentions(self, keyword: str) -> bool:
+        """Whether any call is given this keyword argument."""
+        return any(word.arg == keyword for call in self.calls for word in call.node.keywords)
+
     def values(self, node: ast.expr | None, scope: Scope, module: Module, depth: int = 0) -> tuple[object, ...] | None:
         """The constants an expression can have: all of them, or None when that is not certain."""
         self._steps = 0 if depth == 0 else self._steps + 1

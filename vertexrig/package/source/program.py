@@ -117,6 +117,7 @@ def _in_shell(words: Sequence[str]) -> SourceProgram | None:
 
 def of_shell_line(text: str) -> SourceProgram | None:
     """The Python program that a shell's line or script ends with. `end` is 0: its arguments are the shell's to make."""
+    text = text.replace("\\\n", " ")
     commands = [
         part.strip() for part in re.split(r"&&|\|\||;|\n", text) if part.strip() and not part.strip().startswith("#")
     ]

@@ -13,7 +13,7 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
-from vertexrig.errors import did_you_mean
+from vertexrig.errors import did_you_mean, nearest
 from vertexrig.package.source import absl_flags, argparses, clicks, records, traits, typers
 from vertexrig.package.source.declared import Collector
 from vertexrig.package.source.files import Tree, open_tree, parse_module
@@ -152,23 +152,29 @@ def _load(tree: Tree, entry_file: str | None, name: str | None, problems: list[S
 def _entry(
     tree: Tree, entry_file: str | None, name: str | None, problems: list[SourceProblem]
 ) -> list[tuple[str, str]]:
+    """The modules that `python -m NAME` runs or imports first, with their files."""
     if entry_file is not None:
         return [(Path(entry_file).stem, entry_file)]
     if problems:
         return []
     if not name:
-        problems.append(SourceProblem("no module was named: give the one Vertex AI runs, such as 'trainer.task'"))
+        message = "no module was named: give the one Vertex AI runs, such as 'trainer.task'"
+        problems.append(SourceProblem(message, code="unnamed"))
         return []
     file = tree.find(name)
-    if file is None:
-        problems.append(
-            SourceProblem(f"there is no module {name!r} in the trainer. {did_you_mean(name, tree.modules())}")
-        )
-        return []
-    queue = [(name, file)]
-    if file.endswith("/__init__.py"):  # `python -m package` runs package/__main__.py
+    if file is None or file.endswith(
+        "/__init__.py"
+    ):  # `python -m package` runs package/__main__.py, __init__.py or not
         main = tree.find(f"{name}.__main__")
-        queue = [(f"{name}.__main__", main), *queue] if main else queue
+        queue = [(f"{name}.__main__", main)] if main else []
+    else:
+        queue = []
+    queue += [(name, file)] if file is not None else []
+    if not queue:
+        known = tree.modules()
+        message = f"there is no module {name!r} in the trainer. {did_you_mean(name, known)}"
+        problems.append(SourceProblem(message, code="module", nearest=nearest(name, known) or ""))
+        return []
     parents = [name.rsplit(".", depth)[0] for depth in range(1, name.count(".") + 1)]
     return queue + [(parent, path) for parent in parents if (path := tree.find(parent)) is not None]
 
