@@ -269,7 +269,7 @@ class Run:
                        callbacks=callbacks, verbose=0, **validation)  # fmt: skip
 
     def _training(self) -> Any:
-        """The distributed training data from where `progress` stands."""
+        """The distributed training data from where `progress` is."""
         config, progress, training = self.config, self.progress, self.splits.training
 
         def batches(context: Any) -> Any:

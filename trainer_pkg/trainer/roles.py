@@ -39,7 +39,7 @@ def run(config: Config, cluster: Cluster) -> dict[str, Any]:
 
 
 def training_data(cluster: Cluster, source: Source, config: Config, batch: int, progress: Progress) -> Any:
-    """What each worker of a parameter-server cluster reads: its own shard, in an order of its own.
+    """What each worker of a parameter-server cluster reads: its own shard, in its own order.
 
     Workers are not in step with each other, so an epoch is a number of steps shared by all of them, not a pass of each
     over its shard; every example of a shard is still seen once before any is seen again.

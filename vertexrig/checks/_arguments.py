@@ -22,11 +22,11 @@ class Passed:
     """One flag, or one positional value, of a pool's args.
 
     Args:
-        path: The args item it stands in.
+        path: Its item of args.
         name: The flag as written, `--epochs`; "" for a positional value.
         value: What it is given; None for a flag without a value.
         flag: The trainer's declaration of it, None if there is none.
-        joined: Whether the value stands in the same item, after `=`.
+        joined: Whether the value is in the same item, after `=`.
     """
 
     path: str
@@ -54,7 +54,7 @@ def _runs(pool: Pool, trainer: TrainerSource) -> bool:
         return not pool.module or not trainer.module or pool.module == trainer.module
     line = _line(pool)
     if line and _SHELL.search(line[0]):
-        return False  # what the shell passes on cannot be told
+        return False  # what the shell passes on is not known
     found = program.find(line)
     if found is None or not trainer.module:
         return True
@@ -148,13 +148,13 @@ def _takes_more(flag: Flag, args: list[str], index: int) -> bool:
 
 
 def nearest_option(name: str, options: list[str]) -> str | None:
-    """The flag `name` may stand for: one it shortens (`lr`, `lrate`: `learning_rate`), or one spelled much like it."""
+    """The flag `name` may mean: one it shortens (`lr`, `lrate`: `learning_rate`), or one spelled much like it."""
     plain = name.strip("-").replace("_", "").replace("-", "").casefold()
     for option in options:
         if len(plain) > 1 and _shortens(plain, option.strip("-").replace("-", "_").casefold().split("_")):
             return option
     best = nearest(name, options)
-    # Words that begin alike are mistaken for one another; rate and strategy are not.
+    # Words that begin alike are easily confused; rate and strategy are not.
     return best if best is not None and best.strip("-")[:1].casefold() == plain[:1] else None
 
 
@@ -167,7 +167,7 @@ def _shortens(short: str, words: list[str]) -> bool:
 
 
 def parses(text: str, flag: Flag) -> bool:
-    """Whether a flag's type reads `text`; True if that cannot be told."""
+    """Whether a flag's type reads `text`; True if that is not known."""
     if flag.type not in {"int", "float"}:
         return flag.takes_float_text is not False or "." not in text or not is_number(text)
     try:

@@ -116,7 +116,7 @@ def _unknown_arguments(document: Document, trainer: TrainerSource) -> Iterator[P
         if item.name and item.flag is None:
             yield _unknown(trainer, item.path, item.name, "the argument")
         elif not item.name and strict:
-            message = f"the argument {item.value!r} stands alone, and the trainer takes no positional arguments"
+            message = f"the argument {item.value!r} belongs to no flag, and the trainer takes no positional arguments"
             yield Problem(item.path, message, "give it to a flag: --flag=value")
 
 
@@ -224,7 +224,7 @@ def parameter_parses(document: Document, context: Context) -> Iterator[Problem]:
     trainer = context.trainer
     for parameter, flag in _tuned(document, trainer) if trainer is not None else ():
         if flag.takes_value is False or flag.bool_trap:
-            continue  # told by flag-takes-no-value and boolean-flag
+            continue  # found by flag-takes-no-value and boolean-flag
         if parameter.kind == "DOUBLE" and flag.takes_float_text is False:
             message = f"{parameter.name} is DOUBLE, and {_typed(flag)} ({_place(flag)}) refuses a number such as '0.5'"
             yield Problem(parameter.spec_path, message, "declare it type=float, or use an integerValueSpec")
@@ -325,7 +325,7 @@ def _unparsed(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
             if flag.takes_value and flag.nargs not in {"?", "*", "dynamic"}:
                 yield Problem(item.path, f"{item.name} {where} needs a value", f"write {item.name}=...")
         elif any(char in "\"'" for char in item.value):
-            continue  # quotes are literal, which a rule of its own says
+            continue  # quotes are literal, which the rule arg-quotes finds
         elif flag.choices is not None and not is_choice(item.value, flag) and flag.type != "dynamic":
             message = (
                 f"{item.name} is {item.value!r}, and the trainer takes only {', '.join(flag.choices[:12])} {where}"
@@ -345,7 +345,7 @@ def _number(text: str) -> str:
 
 
 def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
-    """No parameter of the study also stands in args."""
+    """No parameter of the study is also in args."""
     trainer = context.trainer
     ids = {parameter.id: parameter for parameter in parameters(document) if parameter.id}
     if not ids:
@@ -358,9 +358,7 @@ def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
             both = next((other for other in names if other in ids), None) if item.name.startswith("-") else None
             if both is not None and both not in seen:
                 seen.add(both)
-                message = (
-                    f"{item.name} stands in args and is tuned as {ids[both].path}; which one wins is not documented"
-                )
+                message = f"{item.name} is in args and is tuned as {ids[both].path}; which one wins is not documented"
                 yield Problem(item.path, message, f"remove {item.name} from args")
 
 
@@ -468,7 +466,7 @@ RULES: tuple[Rule, ...] = (
         flag_without_value,
     ),
     Rule("argument-parse", _E, "A flag in args has a value that it can read.", _ARGPARSE, argument_parses),
-    Rule("argument-and-parameter", _W, "No tuned parameter also stands in args.", TUNING_DOC, passed_twice),
+    Rule("argument-and-parameter", _W, "No tuned parameter is also in args.", TUNING_DOC, passed_twice),
     Rule("model-dir-unread", _W, "The trainer saves where AIP_MODEL_DIR says.", _OUTPUT, model_dir_used),
     Rule(
         "model-dir-unset", _W, "A trainer that reads AIP_MODEL_DIR has a baseOutputDirectory.", _OUTPUT, model_dir_set

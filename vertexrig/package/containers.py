@@ -27,7 +27,7 @@ class ImageProgram:
     Args:
         source: What was read; None if it could not be found.
         reason: Why there is none, in one sentence.
-        folder: The folder that stands for the image's working directory.
+        folder: The folder that is the image's working directory.
         command: The words that start the program there.
     """
 
@@ -222,7 +222,7 @@ def _read(found: SourceProgram, image: DockerImage, context: Path) -> TrainerSou
 
 
 def _portable(found: SourceProgram, tree: ImageTree, image: DockerImage, root: Path) -> tuple[str, ...]:
-    """The words that start the program in the folder that stands for the image's working directory."""
+    """The words that start the program in the folder that is the image's working directory."""
     if found.is_module:
         return ("python", "-m", found.name)
     inside = tree.inside(posixpath.join(image.workdir, found.name))

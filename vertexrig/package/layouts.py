@@ -175,7 +175,7 @@ def _chosen(found: Metadata, files: Mapping[str, Path]) -> tuple[dict[str, str],
             for top in tops
             if top.endswith(".py") and (name := top[:-3]).isidentifier() and name not in {*_SETTINGS, *_NOT_SHIPPED}
         }
-        if packages and base:  # with src/ in use, what stands at the top is tools
+        if packages and base:  # with src/ in use, what is at the top is tools
             break
     return packages, modules
 
@@ -205,7 +205,7 @@ def _below(folder: str, name: str, files: Mapping[str, Path], *, named: bool) ->
 def _content(
     config: RawConfigParser, packages: Mapping[str, str], modules: Mapping[str, str], files: Mapping[str, Path]
 ) -> None:
-    """Writes packages and modules with the folders they stand in and the data files between them."""
+    """Writes packages and modules with their folders and the data files between them."""
     folders = {name: path for name, path in packages.items() if path != name.replace(".", "/")}
     root = {file.rpartition("/")[0] for file in modules.values()} - {""}
     pairs = [f"{name} = {path}" for name, path in folders.items()]

@@ -68,7 +68,7 @@ def reason(output: str) -> str:
     errors = [
         index for index, line in enumerate(lines) if re.match(r"([\w.]+(Error|Exception|Exit|Version)\b|error:)", line)
     ]
-    # pip closes with lines of its own; the first error is the package's.
+    # pip closes with its own lines; the first error is the package's.
     chosen = next((i for i in errors if not lines[i].startswith("error: subprocess")), None)
     if chosen is None:
         return lines[-1] if lines else "no message"

@@ -77,7 +77,7 @@ def _argument(found: Collector, call: SourceCall, parsers: Parsers) -> None:
     if not names or any(not name for name in names):
         found.skip(call, "this argument has no name")
         return
-    # Several values of one expression are a loop over names: each is a flag of its own.
+    # Several values of one expression are a loop over names: each is a separate flag.
     several = len(groups) == 1 and len(names) > 1
     for options in [[name] for name in names] if several else [names]:
         found.flags.append(_argparse_flag(found, call, tuple(options), keywords, parsers))

@@ -106,7 +106,7 @@ _CLICK = ("click.", "rich_click.", "asyncclick.")
 
 
 def _click_owners(found: Collector, call: SourceCall) -> Owners:
-    """The commands that an option's decorator belongs to; None if it stands in a function that adds options to others."""
+    """The commands that an option's decorator belongs to; None if it is in a function that adds options to others."""
     for node, _ in call.module.nodes:
         if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and call.node in node.decorator_list:
             return _paths(found.code, node, call.module, 0)
@@ -114,7 +114,7 @@ def _click_owners(found: Collector, call: SourceCall) -> Owners:
 
 
 def _click_commands(code: Code) -> list[str]:
-    """The paths of all commands that stand in a group."""
+    """The paths of all commands in a group."""
     found: dict[str, None] = {}
     if _groups(code):
         for module in code.modules:
@@ -125,7 +125,7 @@ def _click_commands(code: Code) -> list[str]:
 
 
 def _required_group(code: Code) -> bool:
-    """Whether a group stops without a command: click's own way, unless it is told otherwise."""
+    """Whether a group stops without a command: click's own way, unless the decorator says otherwise."""
     return any(
         not any(word.arg == "invoke_without_command" for word in decorator.keywords if isinstance(decorator, ast.Call))
         if isinstance(decorator, ast.Call)
@@ -164,7 +164,7 @@ def _paths(code: Code, node: _Function, module: Module, depth: int) -> Owners:
         return frozenset({ROOT}) if not _groups(code) else None
     func = made[1].func if isinstance(made[1], ast.Call) else made[1]
     names = command_names(made[1], node)
-    if full_name(func, module).startswith(_CLICK):  # stands for itself until a group takes it
+    if full_name(func, module).startswith(_CLICK):  # the program itself until a group takes it
         taken = [_under(code, call, node, names, depth) for call in code.callers("add_command")]
         found = [paths for paths in taken if paths is not None]
         if found:

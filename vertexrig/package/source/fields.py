@@ -62,7 +62,7 @@ class SourceField:
         required: Whether nothing is declared in its place when it is not given.
         default: The expression declared for that case, None if there is none or it is made by a factory.
         aliases: Other names that `Field(alias=…)` or `field(alias=…)` give it.
-        module: Where it stands.
+        module: Where it is.
         line: Its line, counted from 1.
     """
 

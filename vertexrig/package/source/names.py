@@ -1,4 +1,4 @@
-"""One walk over each module of a trainer, and what a name in it can stand for.
+"""One walk over each module of a trainer, and what a name in it can mean.
 
 `Code.values` follows constants through assignments, imports between the trainer's own modules, `self.x` attributes and
 function parameters, as far as that is certain. What is not certain is None ("dynamic"): a check must then stay silent.
@@ -36,7 +36,7 @@ class Scope:
 
 @dataclass(eq=False)
 class SourceCall:
-    """A call with the place it stands in."""
+    """A call with its place."""
 
     node: ast.Call
     scope: Scope
@@ -73,7 +73,7 @@ class Module:
 
 
 def dotted(node: ast.AST) -> str:
-    """`tf.distribute.MirroredStrategy` as text; a part that is no plain name becomes `?`."""
+    """`tf.distribute.MirroredStrategy` as text; a part that is not a plain name becomes `?`."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)

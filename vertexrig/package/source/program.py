@@ -51,7 +51,7 @@ class SourceProgram:
     Args:
         name: The module, or the script's path.
         is_module: Whether it is a module (`-m`).
-        end: How many words stand up to and including its name; what follows is the program's.
+        end: How many words there are up to and including its name; what follows is the program's.
         drops: Whether a shell starts it without passing its own arguments on.
     """
 
@@ -62,7 +62,7 @@ class SourceProgram:
 
 
 def find(words: Sequence[str]) -> SourceProgram | None:
-    """The program that a command line starts; None if it is none of Python's, or cannot be told."""
+    """The program that a command line starts; None if it is not a Python program, or not known."""
     if not words:
         return None
     first = words[0]

@@ -30,13 +30,13 @@ class Style:
     """How a library makes a flag of a field.
 
     Args:
-        parser: What `Flag.parser` says.
+        parser: What `Flag.parser` holds.
         names: The options of a field, by its name (with the names it is nested in, joined by `join`).
         off: What a bool field's name follows in the options that turn it off.
         switch: The action of a bool field, by the field; DYNAMIC where a value is allowed and not needed.
         required: Whether a field without default has to be on the command line (not in a file or the environment).
         positional: Whether a field without default is positional.
-        join: What stands between the names of nested classes; None if their fields are taken as they are.
+        join: The text between the names of nested classes; None if their fields are taken as they are.
         float_text: Whether an int field takes the text 128.0; None if that is not known.
         optional_required: Whether a field that may be None is required like the others.
         bool_required: Whether a bool field without a default is required like the others.

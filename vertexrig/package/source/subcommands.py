@@ -1,4 +1,4 @@
-"""Sub-commands of argparse: which parser an expression stands for, and so which commands a flag belongs to."""
+"""Sub-commands of argparse: which parser an expression means, and so which commands a flag belongs to."""
 
 from __future__ import annotations
 
@@ -163,7 +163,7 @@ def _written(value: ast.expr | None, level: Scope) -> Scope:
 
 
 def _returns(node: FunctionNode | ast.ClassDef, module: Module) -> list[tuple[ast.expr, Scope]]:
-    """What a function returns, with the scope it stands in."""
+    """What a function returns, with its scope."""
     return [
         (part.value, scope)
         for part, scope in module.nodes
