@@ -60,6 +60,7 @@ def findings(file: Path, args: str) -> dict[str, Severity]:
         ("pydantic_fields", "--epochs=2 --data-dir=x --optimizer.lr=0.1 --amp=true --width=2"),
         ("fire_function", "--data=x --epochs=2 --amp"),
         ("fire_function", "x 2"),
+        ("tyro_fields", "--data-dir=x --help"),
     ],
 )
 def test_what_the_program_takes_is_no_finding(name: str, args: str) -> None:
@@ -203,3 +204,18 @@ def test_the_command_line_of_an_imported_module_is_not_the_trainers(tmp_path: Pa
     (tmp_path / "task.py").write_text(task)
     assert findings(tmp_path / "task.py", "--lr=1") == {}
     assert [name.partition(":")[0] for name in findings(tmp_path / "data.py", "")] == ["argument-required"]
+
+
+def test_typers_defaults_are_read_wherever_they_are_given(tmp_path: Path) -> None:
+    """A default of Option(...) may be its first argument, a keyword or a factory; in Annotated it is the parameter's own."""
+    parameters = (
+        "a: int = typer.Option(1), b: int = typer.Option(default=2), c: list[str] = typer.Option(default_factory=list), "
+        "d: Annotated[int, typer.Option('--dd')] = 4, e: int = typer.Option(...), f: Literal['x', 'y'] = 'x'"
+    )
+    source = (
+        f"import typer\nfrom typing import Annotated, Literal\ndef main({parameters}):\n    pass\ntyper.run(main)\n"
+    )
+    (tmp_path / "task.py").write_text(source)
+    flags = {flag.dest: flag for flag in read(tmp_path / "task.py").flags}
+    assert [name for name, flag in flags.items() if flag.required] == ["e"]
+    assert flags["d"].names == ("--dd",) and flags["c"].nargs == "*" and flags["f"].choices == ("x", "y")

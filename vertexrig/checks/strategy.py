@@ -28,19 +28,10 @@ _SEVERAL_GPUS = {_MIRRORED, _MULTI, _SERVER, _CENTRAL}
 # Packages that spread work over replicas or devices by other means.
 _OTHERS = frozenset(
     {
-        "byteps",
-        "dask",
-        "deepspeed",
-        "horovod",
-        "jax",
-        "keras_tuner",
-        "kerastuner",
-        "mpi4py",
-        "ray",
-        "torch",
+        "byteps", "dask", "deepspeed", "horovod", "jax", "keras_tuner", "kerastuner", "mpi4py", "ray", "torch",
         "torch_xla",
     }
-)
+)  # fmt: skip
 # Images of other registries that name their TensorFlow: gcr.io/cloud-aiplatform/training/tf-gpu.2-4,
 # deeplearning-platform-release/tf2-cpu.2-11, tensorflow/tensorflow:2.15.0-gpu.
 _NAMED = re.compile(r"(?:/tf2?-[a-z]+\.|(?:^|/)tensorflow/tensorflow:)(?P<version>\d+[.-]\d+)")

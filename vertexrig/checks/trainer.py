@@ -32,6 +32,7 @@ _HYPERTUNE = "cloudml-hypertune 0.1.0.dev6, hypertune.py, read 2026-11-20"
 _OUTPUT = REST
 
 _FALSE = {"false", "0", "no", "n", "off", ""}
+_HELP = frozenset({"--help", "-h"})
 _MANY = 10_000
 
 
@@ -113,6 +114,8 @@ def _unknown_arguments(document: Document, trainer: TrainerSource) -> Iterator[P
     strict = trainer.parsers == {"argparse"} and not trainer.tolerates_unknown
     strict = strict and not trainer.commands and not any(flag.positional for flag in trainer.flags)
     for item in _all_passed(document, trainer):
+        if item.name in _HELP and trainer.parsers:
+            continue  # every parser has it
         if item.name and item.flag is None:
             yield _unknown(trainer, item.path, item.name, "the argument")
         elif not item.name and strict:
@@ -135,7 +138,10 @@ def _unknown(trainer: TrainerSource, path: str, name: str, what: str) -> Problem
     best = nearest_option(name, options)
     shown = best.removeprefix("--") if best and path.endswith("parameterId") else best
     fix = f"write {shown}, or declare {name} in the trainer" if best else f"declare {name} in the trainer, or remove it"
-    shown_options = ", ".join(options[:12]) + (f", … ({len(options)} in all)" if len(options) > 12 else "")
+    firsts = sorted(
+        {next(iter(name for name in flag.names if name.startswith("--")), "") for flag in trainer.flags} - {""}
+    )
+    shown_options = ", ".join(firsts[:12]) + (f", … ({len(firsts)} in all)" if len(firsts) > 12 else "")
     hint = f"Did you mean {best!r}?" if best else f"It has {shown_options or 'none'}."
     if not trainer.parsers:
         return Problem(path, f"the trainer reads no arguments: {what} {name} has no effect", fix, Severity.WARNING)

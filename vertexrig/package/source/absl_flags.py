@@ -10,20 +10,10 @@ from vertexrig.package.source.model import Flag
 from vertexrig.package.source.names import SourceCall, last_name
 
 _TYPES = {
-    "string": "str",
-    "integer": "int",
-    "float": "float",
-    "bool": "bool",
-    "boolean": "bool",
-    "enum": "str",
-    "enum_class": "str",
-    "list": "str",
-    "spaceseplist": "str",
-    "multi_string": "str",
-    "multi_integer": "int",
-    "multi_float": "float",
-    "multi_enum": "str",
-}
+        "string": "str", "integer": "int", "float": "float", "bool": "bool", "boolean": "bool", "enum": "str",
+        "enum_class": "str", "list": "str", "spaceseplist": "str", "multi_string": "str",
+        "multi_integer": "int", "multi_float": "float", "multi_enum": "str",
+}  # fmt: skip
 
 
 def read(found: Collector) -> None:

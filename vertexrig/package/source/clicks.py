@@ -18,13 +18,9 @@ from vertexrig.package.source.model import DYNAMIC, Flag
 from vertexrig.package.source.names import ROOT, Code, Module, Owners, SourceCall, full_name, last_name, owned
 
 _CLICK_TYPES = {
-    "INT": "int",
-    "FLOAT": "float",
-    "STRING": "str",
-    "BOOL": "bool",
-    "IntRange": "int",
-    "FloatRange": "float",
-}
+        "INT": "int", "FLOAT": "float", "STRING": "str", "BOOL": "bool", "IntRange": "int",
+        "FloatRange": "float",
+}  # fmt: skip
 
 
 def _option(found: Collector, call: SourceCall) -> None:

@@ -14,16 +14,10 @@ _MANY = frozenset(
 )
 _WRAPPERS = frozenset(
     {
-        "Annotated",
-        "Final",
-        "Required",
-        "InitVar",
-        "Positional",
-        "CliPositionalArg",
-        "CliImplicitFlag",
+        "Annotated", "Final", "Required", "InitVar", "Positional", "CliPositionalArg", "CliImplicitFlag",
         "CliExplicitFlag",
     }
-)
+)  # fmt: skip
 _FLOAT_TEXT = {"int": False, "bool": False, "float": True, "str": True, "Path": True, "PathLike": True}
 _MAX_BASES = 8
 _MAKERS = frozenset({"field", "Field", "choice", "list_field", "mutable_field", "flag", "subparsers"})

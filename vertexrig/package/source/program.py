@@ -13,35 +13,16 @@ _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 # Programs that start another and pass on what follows: their words are skipped up to a module or a script.
 _LAUNCHERS = frozenset(
     {
-        "torchrun",
-        "accelerate",
-        "deepspeed",
-        "horovodrun",
-        "mpirun",
-        "uv",
-        "poetry",
-        "pipenv",
-        "conda",
-        "tini",
-        "dumb-init",
-        "xvfb-run",
-        "nice",
-        "exec",
-        "env",
-        "time",
-        "numactl",
+        "torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "uv", "poetry", "pipenv", "conda",
+        "tini", "dumb-init", "xvfb-run", "nice", "exec", "env", "time", "numactl",
     }
-)
+)  # fmt: skip
 _LAUNCHER_MODULES = frozenset(
     {
-        "torch.distributed.launch",
-        "torch.distributed.run",
-        "accelerate.commands.launch",
-        "torch_xla.distributed.xla_dist",
-        "debugpy",
-        "coverage",
+        "torch.distributed.launch", "torch.distributed.run", "accelerate.commands.launch",
+        "torch_xla.distributed.xla_dist", "debugpy", "coverage",
     }
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)

@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from dataclasses import replace
 
 from vertexrig.package.source.declared import Collector, command_names
-from vertexrig.package.source.model import DYNAMIC, Flag
-from vertexrig.package.source.names import Module, dotted, full_name, last_name
+from vertexrig.package.source.fields import parameters
+from vertexrig.package.source.model import Flag
+from vertexrig.package.source.names import Module, full_name, last_name
 
 
 def _click_settings(found: Collector, node: ast.AST) -> None:
@@ -55,55 +56,47 @@ def _module(found: Collector, module: Module) -> None:
             own = commands.get(name, ())
             found.flags += (
                 replace(flag, commands=own, required=flag.required and own is not None)
-                for flag in _typer_flags(node, module)
+                for flag in _flags(found, node, module)
             )
 
 
-def _typer_flags(node: ast.FunctionDef | ast.AsyncFunctionDef, module: Module) -> Iterator[Flag]:
-    args = [*node.args.posonlyargs, *node.args.args]
-    defaults: dict[str, ast.expr] = dict(
-        zip([arg.arg for arg in reversed(args)], reversed(node.args.defaults), strict=False)
-    )
-    defaults |= {a.arg: d for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None}
-    for arg in [*args, *node.args.kwonlyargs]:
-        annotation, default = arg.annotation, defaults.get(arg.arg)
-        marker = default if isinstance(default, ast.Call) else None
-        if isinstance(annotation, ast.Subscript) and last_name(annotation.value) == "Annotated":
-            parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
-            annotation = parts[0]
-            marker = next((part for part in parts[1:] if isinstance(part, ast.Call)), marker)
-        names = tuple(
-            argument.value
-            for argument in (marker.args if marker else [])
-            if isinstance(argument, ast.Constant) and isinstance(argument.value, str) and argument.value.startswith("-")
-        )
-        value = marker.args[0] if marker is not None and marker is default and marker.args else default
+def _flags(found: Collector, node: ast.FunctionDef | ast.AsyncFunctionDef, module: Module) -> Iterator[Flag]:
+    annotations = {arg.arg: arg.annotation for arg in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]}
+    for item in parameters(node, module, found.code):
+        marker, value = _marker(annotations[item.name], item.default)
         missing = value is None or (isinstance(value, ast.Constant) and value.value is ...)
-        is_argument = last_name(marker.func) == "Argument" if marker else default is None
-        kind = (
-            dotted(annotation)
-            if isinstance(annotation, (ast.Name, ast.Attribute))
-            else "str"
-            if annotation is None
-            else DYNAMIC
-        )
-        dashed = f"--{arg.arg.replace('_', '-')}"
-        constant = value.value if isinstance(value, ast.Constant) else None
+        is_argument = last_name(marker.func) == "Argument" if marker else item.default is None
+        texts = [one.value for one in marker.args if isinstance(one, ast.Constant)] if marker else []
+        written = tuple(text for text in texts if isinstance(text, str) and text.startswith("-"))
+        dashed, switch = item.name.replace("_", "-"), item.kind.type == "bool" and not is_argument
+        names = written or ((f"--{dashed}", f"--no-{dashed}") if switch else (f"--{dashed}",))
+        plain = value.value if isinstance(value, ast.Constant) else None
         yield Flag(
-            names=(arg.arg,)
-            if is_argument
-            else names or ((dashed, f"--no-{dashed[2:]}") if kind == "bool" else (dashed,)),
-            dest=arg.arg,
-            type=kind,
+            names=(item.name,) if is_argument else names,
+            dest=item.name,
+            type=item.kind.type,
             required=missing,
             has_default=not missing,
-            default=constant if isinstance(constant, (str, int, float, bool)) else None,
-            action="store_true" if kind == "bool" and not is_argument else "store",
-            takes_float_text={"int": False, "bool": False, "float": True, "str": True}.get(kind),
+            default=plain if isinstance(plain, (str, int, float, bool)) else None,
+            choices=item.kind.choices,
+            action="store_true" if switch else "store",
+            nargs="*" if item.kind.many else None,
+            takes_float_text=item.kind.takes_float_text,
             parser="typer",
             file=module.file,
-            line=arg.lineno,
+            line=item.line,
         )
+
+
+def _marker(annotation: ast.expr | None, default: ast.expr | None) -> tuple[ast.Call | None, ast.expr | None]:
+    """The Option(...) or Argument(...) of a parameter, and its default: `= Option(3)`, or `Annotated[int, Option()] = 3`."""
+    if isinstance(default, ast.Call) and last_name(default.func) in {"Option", "Argument"}:
+        words = {word.arg: word.value for word in default.keywords}
+        return default, default.args[0] if default.args else words.get("default", words.get("default_factory"))
+    inner = annotation.slice if isinstance(annotation, ast.Subscript) else None
+    is_annotated = isinstance(annotation, ast.Subscript) and last_name(annotation.value) == "Annotated"
+    parts = inner.elts[1:] if is_annotated and isinstance(inner, ast.Tuple) else []
+    return next((part for part in parts if isinstance(part, ast.Call)), None), default
 
 
 def _app_commands(module: Module) -> dict[str, tuple[str, ...] | None]:
