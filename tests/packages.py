@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from vertexrig.errors import PackageError
-from vertexrig.package import build
+from vertexrig.package.builder import build
 from vertexrig.package.sources import gather
 from vertexrig.package.verify import Verified, verify
 

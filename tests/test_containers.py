@@ -15,8 +15,9 @@ from vertexrig import checks, spec
 from vertexrig.catalog import load
 from vertexrig.cli import run
 from vertexrig.finding import Severity
-from vertexrig.package.source import dockerfile, program
-from vertexrig.package.source.containers import ImageProgram, read_container
+from vertexrig.package import dockerfile
+from vertexrig.package.containers import ImageProgram, read_container
+from vertexrig.package.source import program
 
 TASK = """import argparse
 import hypertune
@@ -225,7 +226,7 @@ TF_2_17 = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest"
 def verdicts(
     tmp_path: Path, code: str, *args: str, image: str = TF_2_17, replicas: int = 1, **more: object
 ) -> dict[str, Severity]:
-    from vertexrig.package.source import read
+    from vertexrig.package.source.reader import read
 
     file = tmp_path / "task.py"
     file.write_text(code)
@@ -320,3 +321,25 @@ def test_an_output_given_as_argument_needs_no_aip_model_dir(tmp_path: Path) -> N
     assert "model-dir-unread" in verdicts(tmp_path, code, "--data=gs://b/d")
     assert "model-dir-unread" not in verdicts(tmp_path, code, "--job-dir=gs://b/o")
     assert "model-dir-unread" not in verdicts(tmp_path, code + "OUT = 'gs://b/model'\n")
+
+
+def test_a_package_runs_by_its_main_module_without_an_init(tmp_path: Path) -> None:
+    """`python -m heatmap` needs heatmap/__main__.py only, and what the ENTRYPOINT passes counts: its positional words too."""
+    task = "import argparse\np = argparse.ArgumentParser()\np.add_argument('modes', nargs='+')\np.add_argument('--n', required=True)\n"
+    files = {"heatmap/__main__.py": f"{task}p.parse_args()\n"}
+    text = 'FROM python:3.11\nWORKDIR /app\nCOPY . /app\nENTRYPOINT ["python", "-m", "heatmap", "train", "--n", "3"]\n'
+    found = read_container(folder(tmp_path, text, files), [], [])
+    assert found.source is not None and found.source.problems == () and found.source.leading == ("train", "--n", "3")
+    document = spec.from_data(job("--n=4"))
+    results = checks.check(document, checks.Context(load(), today=date(2026, 7, 1), trainer=found.source))
+    assert not [one for one in results if one.severity is Severity.ERROR]
+
+
+def test_a_shell_line_that_goes_on_in_the_next_line(tmp_path: Path) -> None:
+    """`dvc pull && \\` at the end of a line joins it with the next; a script that the line downloads is nobody's error."""
+    context = folder(tmp_path, "FROM python:3.11\nWORKDIR /\nCOPY . /\n")
+    line = "dvc pull && \\\npython -u train.py --epochs 1 && \\\ndvc push"
+    found = read_container(context, ["bash"], ["-c", line])
+    assert found.source is not None and found.source.files[0] == "train.py"
+    missing = read_container(context, ["bash", "-c"], ["curl -sL https://h/x.py -o x.py\npython x.py"])
+    assert missing.source is None and "x.py" in missing.reason

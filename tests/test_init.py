@@ -30,6 +30,10 @@ args = parser.parse_args()
 hypertune.HyperTune().report_hyperparameter_tuning_metric("loss", 0.5, 1)
 hypertune.HyperTune().report_hyperparameter_tuning_metric("val_loss", 0.5, 1)
 """
+PYPROJECT = (
+    "[project]\nname = 'app'\nversion = '1'\ndependencies = ['tqdm']\n[build-system]\nrequires = ['hatchling']\n"
+)
+POETRY = "[tool.poetry]\nname = 'app'\nversion = '1'\n[tool.poetry.dependencies]\npython = '^3.10'\n"
 SETUP = "from setuptools import find_packages, setup\nsetup(name='mine', version='1', packages=find_packages())\n"
 
 
@@ -50,6 +54,8 @@ def made(folder: Path, files: dict[str, str]) -> Path:
         ({"trainer/task.py": SCRIPT}, "trainer/task.py", "task", "script"),
         ({"setup.py": SETUP, "mine/__init__.py": "", "mine/train.py": SCRIPT, "tests/train.py": SCRIPT}, ".", "mine.train", "project"),
         ({"code/setup.py": SETUP, "code/mine/__init__.py": "", "code/mine/task.py": SCRIPT, "launch.py": "import tensorflow\n"}, "code", "mine.task", "project"),
+        ({"pyproject.toml": PYPROJECT, "src/app/__init__.py": "", "src/app/train.py": SCRIPT}, ".", "app.train", "project"),
+        ({"ml/pyproject.toml": POETRY, "ml/app/__init__.py": "", "ml/app/train.py": SCRIPT}, "ml", "app.train", "project"),
     ],
 )  # fmt: skip
 def test_each_kind_of_trainer_is_found_and_renders(
@@ -65,6 +71,16 @@ def test_each_kind_of_trainer_is_found_and_renders(
         prepared = workspace.prepare(name)
         assert prepared.ok, prepared.findings
         assert "argument-and-parameter" not in {finding.id for finding in prepared.findings}
+
+
+@pytest.mark.parametrize("root", ["src/", ""], ids=["src", "flat"])
+def test_init_packages_a_trainer_that_a_pyproject_describes(tmp_path: Path, root: str) -> None:
+    """init ends with commands and no excuse, and the package that they upload is built and holds the module."""
+    made(tmp_path, {"pyproject.toml": PYPROJECT, f"{root}app/__init__.py": "", f"{root}app/train.py": SCRIPT})
+    done = vertexrig("init", cwd=tmp_path)
+    assert done.returncode == 0 and "next:" in done.stderr and "cannot be packaged" not in done.stderr, done.stderr
+    done = vertexrig("package", cwd=tmp_path)
+    assert done.returncode == 0 and Path(done.stdout.split()[0]).name.startswith("app-1+"), done.stderr
 
 
 def test_flags_become_args_and_the_metric_a_sweep(tmp_path: Path) -> None:
@@ -134,5 +150,5 @@ def test_a_folder_that_is_no_trainer_is_refused(tmp_path: Path) -> None:
     from vertexrig.errors import UsageError
 
     made(tmp_path, {"data/rows.csv": "1\n"})
-    with pytest.raises(UsageError, match="is no trainer"):
+    with pytest.raises(UsageError, match="is not a trainer"):
         trainer(tmp_path, tmp_path / "data")

@@ -18,7 +18,8 @@ from hypothesis import strategies as st
 
 from tests.packages import PLAIN, SETUP, TRAINERS, small
 from vertexrig.errors import PackageError
-from vertexrig.package import Built, build, identify
+from vertexrig.package.builder import Built, build
+from vertexrig.package.sources import identify
 
 
 @pytest.fixture

@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from vertexrig.errors import PackageError
-from vertexrig.package import build, identify
-from vertexrig.package.sources import gather
+from vertexrig.package.builder import build
+from vertexrig.package.sources import gather, identify
 
 SCRIPT = "import argparse\nimport helpers\nfrom data import rows\nimport tensorflow as tf\nimport sklearn\n"
 
@@ -62,7 +62,7 @@ def test_requirements_beside_a_script_hold_without_what_the_image_brings(tmp_pat
     folder = made(tmp_path, {"train.py": "import nltk\n", "requirements.txt": text})
     found = gather(folder / "train.py", "2.17")
     assert [(one.name, one.pin) for one in found.requirements] == [("tf-keras", ""), ("nltk", ">=3")]
-    assert b"'install_requires': ['tf-keras~=2.17.0', 'nltk>=3']" in found.rewritten["setup.py"]
+    assert b"install_requires = \n\ttf-keras~=2.17.0\n\tnltk>=3\n" in found.rewritten["setup.cfg"]
     assert found.warnings == ("requirements.txt:3: tensorflow==2.19.0 is left out: the image brings its own",)
 
 

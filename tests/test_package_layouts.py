@@ -9,9 +9,9 @@ import pytest
 
 from tests.packages import PLAIN
 from vertexrig.cli import run
-from vertexrig.package import build, identify
-from vertexrig.package.source import read
-from vertexrig.package.sources import gather
+from vertexrig.package.builder import build
+from vertexrig.package.source.reader import read
+from vertexrig.package.sources import gather, identify
 
 TASK = "import os\nRANK = int(os.environ['RANK'])\nfrom app import core\n"
 APP = {"app/__init__.py": '__version__ = "3.4"\n', "app/task.py": TASK, "app/core.py": "", "app/words.txt": "a\n"}

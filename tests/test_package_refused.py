@@ -9,8 +9,8 @@ import pytest
 
 from tests.packages import PLAIN, SETUP, refused, small, verified
 from vertexrig.errors import PackageError
-from vertexrig.package import build
-from vertexrig.package.source import read
+from vertexrig.package.builder import build
+from vertexrig.package.source.reader import read
 
 # refusals
 

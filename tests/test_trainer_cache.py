@@ -11,8 +11,9 @@ from pathlib import Path
 import pytest
 
 from tests.tools import INSTALLED, REPOSITORY
-from vertexrig.package.source import TrainerSource, read
-from vertexrig.package.source.cache import decode, encode, read_cached
+from vertexrig.package.cache import decode, encode, read_cached
+from vertexrig.package.source.model import TrainerSource
+from vertexrig.package.source.reader import read
 
 TRAINERS = [folder for folder in sorted((REPOSITORY / "tests/trainers").iterdir()) if folder.is_dir()]
 
@@ -56,7 +57,7 @@ def test_a_kept_source_needs_no_parser(tmp_path: Path) -> None:
     """With the cache warm the modules that parse are not loaded: that is what makes it fast."""
     read_cached(REPOSITORY / "trainer_pkg", "trainer.task", tmp_path)
     program = (
-        "import sys; from pathlib import Path; from vertexrig.package.source.cache import read_cached; "
+        "import sys; from pathlib import Path; from vertexrig.package.cache import read_cached; "
         "read_cached(Path(sys.argv[1]), 'trainer.task', Path(sys.argv[2])); "
         "sys.exit('vertexrig.package.source.reader' in sys.modules)"
     )

@@ -10,9 +10,9 @@ import pytest
 from vertexrig import checks, spec
 from vertexrig.catalog import load
 from vertexrig.finding import Severity
-from vertexrig.package.source import read
-from vertexrig.package.source.cache import decode, encode
+from vertexrig.package.cache import decode, encode
 from vertexrig.package.source.model import TrainerSource
+from vertexrig.package.source.reader import read
 
 FLAGS = Path(__file__).parent / "trainers" / "flags"
 RULES = {
@@ -29,7 +29,11 @@ def job(args: list[str]) -> spec.Document:
 
 
 def said(name: str, args: str) -> dict[str, Severity]:
-    trainer = read(FLAGS / f"{name}.py")
+    return findings(FLAGS / f"{name}.py", args)
+
+
+def findings(file: Path, args: str) -> dict[str, Severity]:
+    trainer = read(file)
     found = checks.check(job(args.split()), checks.Context(load(), today=date(2026, 7, 1), trainer=trainer))
     return {f"{one.id}: {one.message}": one.severity for one in found if one.id in RULES}
 
@@ -51,11 +55,12 @@ def said(name: str, args: str) -> dict[str, Severity]:
         ("transformers_fields", "--model_name=x --max-length=8 --no_shuffle --splits a b"),
         ("simple_parsing_fields", "--data=x --fast --optimizer=sgd --seed=2"),
         ("tyro_fields", "--data-dir=x --no-amp --optimizer.learning-rate=0.2"),
-        ("jsonargparse_function", "--data=x --epochs=2 --amp=false"),
+        ("jsonargparse_function", "x --epochs=2 --amp=false"),
         ("jsonargparse_function", "--config=a.yaml"),
         ("pydantic_fields", "--epochs=2 --data-dir=x --optimizer.lr=0.1 --amp=true --width=2"),
         ("fire_function", "--data=x --epochs=2 --amp"),
         ("fire_function", "x 2"),
+        ("tyro_fields", "--data-dir=x --help"),
     ],
 )
 def test_what_the_program_takes_is_no_finding(name: str, args: str) -> None:
@@ -86,7 +91,8 @@ def test_what_the_program_takes_is_no_finding(name: str, args: str) -> None:
         ("simple_parsing_fields", "--fast", "argument-required: the trainer requires --data"),
         ("simple_parsing_fields", "--data=x --optimizer=rms", "argument-parse: --optimizer is 'rms'"),
         ("tyro_fields", "--data-dir=x --lr=1", "argument-unknown: the trainer has no flag --lr"),
-        ("jsonargparse_function", "--data=x --epochs=two", "argument-parse: --epochs is 'two'"),
+        ("jsonargparse_function", "x --epochs=two", "argument-parse: --epochs is 'two'"),
+        ("jsonargparse_function", "--data=x", "argument-unknown: the trainer has no flag --data"),
         ("pydantic_fields", "--lr=1", "argument-unknown: the trainer has no flag --lr"),
         ("pydantic_environment", "--epochs=1", "argument-unknown: the trainer reads no arguments"),
         ("fire_function", "--epochs=2", "argument-required: the trainer requires --data"),
@@ -130,3 +136,86 @@ def test_code_that_leads_in_circles_is_given_up(tmp_path: Path, code: str) -> No
         f"import argparse\nparser = argparse.ArgumentParser()\nsub = parser.add_subparsers()\n{code}"
     )
     assert read(tmp_path / "task.py").problems == ()
+
+
+TAP = "from tap import Tap\nclass A(Tap):\n    data_dir: str\n    flag: bool = False\n    must: bool\nA({}).parse_args()\n"
+SIMPLE = """from dataclasses import dataclass
+from typing import Optional
+import simple_parsing
+@dataclass
+class A:
+    data_dir: str
+    o: Optional[int]
+    flag: bool = False
+simple_parsing.parse(A)
+"""
+TYRO = "from dataclasses import dataclass\nimport tyro\n@dataclass\nclass A:\n    data_dir: str\n    flag: bool = False\ntyro.cli(A)\n"
+PYDANTIC = """from pydantic_settings import BaseSettings, SettingsConfigDict
+class A(BaseSettings):
+    model_config = SettingsConfigDict(cli_parse_args=True, {})
+    data_dir: str = "a"
+    flag: bool = False
+A()
+"""
+FIRE = "import fire\ndef main(data_dir, flag=False):\n    pass\nfire.Fire(main)\n"
+KEBAB = PYDANTIC.format("cli_kebab_case=True, cli_implicit_flags=True")
+
+
+@pytest.mark.parametrize(
+    ("source", "args", "taken"),
+    [
+        (TAP.format(""), "--data_dir=x --must", True),
+        (TAP.format(""), "--data-dir=x --must", False),
+        (TAP.format(""), "--data_dir=x", False),
+        (TAP.format(""), "--data_dir=x --must --no-flag", False),
+        (TAP.format("underscores_to_dashes=True"), "--data-dir=x --must", True),
+        (TAP.format("underscores_to_dashes=True"), "--data_dir=x --must", False),
+        (SIMPLE, "--data_dir=x", True),
+        (SIMPLE, "--data-dir=x -o 1", False),
+        (SIMPLE, "--data_dir=x --o 1 --noflag", True),
+        (SIMPLE, "--data_dir=x -o 1 --no-flag", False),
+        (TYRO, "--data-dir x --no_flag", True),
+        (TYRO, "--data_dir=x --noflag", False),
+        (PYDANTIC.format(""), "--data_dir=x --flag=true", True),
+        (PYDANTIC.format(""), "--data-dir=x", False),
+        (KEBAB, "--data-dir=x --no-flag", True),
+        (KEBAB, "--data_dir=x", False),
+        (FIRE, "-data_dir=x --noflag", True),
+        (FIRE, "--data-dir=x --no-flag", False),
+    ],
+)
+def test_options_are_spelt_as_each_library_takes_them(tmp_path: Path, source: str, args: str, taken: bool) -> None:
+    """The releases named at `STYLES` were run with these very lines: what they took is no finding, what they refused is one."""
+    (tmp_path / "task.py").write_text(source)
+    assert (findings(tmp_path / "task.py", args) == {}) is taken
+
+
+@pytest.mark.parametrize("library", ["typer", "argparse"])
+def test_the_command_line_of_an_imported_module_is_not_the_trainers(tmp_path: Path, library: str) -> None:
+    """What a module declares behind its own main guard, or in a function that only the guard calls, does not run when it is
+    imported: its required flags are not asked for."""
+    run = {
+        "typer": "import typer\ndef prepare(raw: str):\n    pass\nif __name__ == '__main__':\n    typer.run(prepare)\n",
+        "argparse": "import argparse\ndef main():\n    p = argparse.ArgumentParser()\n    p.add_argument('--raw', required=True)\n"
+        "if __name__ == '__main__':\n    main()\n",
+    }
+    (tmp_path / "data.py").write_text(run[library] + "rows = 1\n")
+    task = "import argparse\nfrom data import rows\np = argparse.ArgumentParser()\np.add_argument('--lr')\np.parse_args()\n"
+    (tmp_path / "task.py").write_text(task)
+    assert findings(tmp_path / "task.py", "--lr=1") == {}
+    assert [name.partition(":")[0] for name in findings(tmp_path / "data.py", "")] == ["argument-required"]
+
+
+def test_typers_defaults_are_read_wherever_they_are_given(tmp_path: Path) -> None:
+    """A default of Option(...) may be its first argument, a keyword or a factory; in Annotated it is the parameter's own."""
+    parameters = (
+        "a: int = typer.Option(1), b: int = typer.Option(default=2), c: list[str] = typer.Option(default_factory=list), "
+        "d: Annotated[int, typer.Option('--dd')] = 4, e: int = typer.Option(...), f: Literal['x', 'y'] = 'x'"
+    )
+    source = (
+        f"import typer\nfrom typing import Annotated, Literal\ndef main({parameters}):\n    pass\ntyper.run(main)\n"
+    )
+    (tmp_path / "task.py").write_text(source)
+    flags = {flag.dest: flag for flag in read(tmp_path / "task.py").flags}
+    assert [name for name, flag in flags.items() if flag.required] == ["e"]
+    assert flags["d"].names == ("--dd",) and flags["c"].nargs == "*" and flags["f"].choices == ("x", "y")

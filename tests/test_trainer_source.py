@@ -13,7 +13,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vertexrig.package.source import TrainerSource, read
+from vertexrig.package.source.model import TrainerSource
+from vertexrig.package.source.reader import read
 
 TRAINERS = Path(__file__).parent / "trainers"
 

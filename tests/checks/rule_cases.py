@@ -13,7 +13,8 @@ from typing import Any
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks.model import Context, Rule
-from vertexrig.package.source import TrainerSource, read
+from vertexrig.package.source.model import TrainerSource
+from vertexrig.package.source.reader import read
 
 GONE = object()
 """As a change: the key is removed."""

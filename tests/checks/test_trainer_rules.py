@@ -12,7 +12,7 @@ from rule_cases import GONE, JOB, STUDY, Case, context, document, found, trainer
 
 from vertexrig import spec
 from vertexrig.checks import trainer as rules
-from vertexrig.package.source import TrainerSource
+from vertexrig.package.source.model import TrainerSource
 
 BODY = """
 import argparse, os
@@ -174,7 +174,7 @@ def test_without_the_trainer_nothing_needs_it(case: Case) -> None:
 
 def test_the_module_is_looked_for(tmp_path: Path) -> None:
     """A module that is not in the trainer is named with the nearest one."""
-    from vertexrig.package.source import read
+    from vertexrig.package.source.reader import read
 
     trainer_of(tmp_path, PLAIN)
     changes = {f"{PYTHON}.pythonModule": "trainer.tsk"}

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
@@ -107,3 +109,16 @@ def test_parameter_servers_end_without_a_server(launch_cluster: Cluster, tmp_pat
     finish({"chief-0": again["chief-0"]})
     assert re.search(r"going on after epoch \d+, step \d+", again["chief-0"].err)
     assert summary(tmp_path)["steps"] == 6 * 44
+
+
+def test_sigterm_ends_a_worker_that_waits_for_another(launch_cluster: Cluster, tmp_path: Path) -> None:
+    """The chief is frozen, so that the worker waits for it inside TensorFlow: SIGTERM ends the worker all the same, with 143,
+    without a traceback, and with its temporary directory gone."""
+    processes = launch_cluster({"chief": 1, "worker": 1}, *QUICK, "--epochs=50")
+    processes["chief-0"].wait_for("epoch 2/")
+    chief, worker = processes["chief-0"].process, processes["worker-0"]
+    os.kill(chief.pid, signal.SIGSTOP)
+    worker.process.terminate()
+    ended = worker.wait(60)
+    assert ended.code == 143 and "Traceback" not in ended.err, ended.err[-2000:]
+    assert list((tmp_path / "tmp").glob("trainer-*")) == []

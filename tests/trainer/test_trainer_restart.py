@@ -84,3 +84,16 @@ def test_a_finished_run_is_not_gone_on_with_by_accident(launch: Callable[..., La
     assert other.code == 1 and "unfinished run with another --num_units" in other.err
     assert launch(*QUICK, "--num_units=17", "--epochs=1", "--resume=false", name="fresh").wait().code == 0
     assert summary(tmp_path)["epochs"] == 1
+
+
+def test_a_finished_job_that_is_restarted_does_not_train_again(launch: Callable[..., Launched], tmp_path: Path) -> None:
+    """The service restarts a job as a whole: one that has exported its model ends with 0 and leaves the model as it is. Another
+    job with the same directories trains."""
+    job = {"CLOUD_ML_JOB_ID": "123", "CLOUD_ML_TRIAL_ID": "4"}
+    assert launch(*QUICK, "--epochs=1", env=job).wait().code == 0
+    before = (tmp_path / "model" / "summary.json").read_bytes()
+    again = launch(*QUICK, "--epochs=1", env=job, name="again").wait()
+    assert again.code == 0 and "finished its run already" in again.err and "epoch 1/" not in again.out
+    assert (tmp_path / "model" / "summary.json").read_bytes() == before
+    other = launch(*QUICK, "--epochs=1", env={**job, "CLOUD_ML_TRIAL_ID": "5"}, name="other").wait()
+    assert other.code == 0 and "epoch 1/" in other.out

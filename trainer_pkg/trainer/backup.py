@@ -6,6 +6,7 @@ import dataclasses
 import io
 import logging
 import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -35,6 +36,7 @@ class Progress:
         finished: Whether the run came to its end.
         finished_at: When, in seconds since 1970.
         identity: `Config.identity` of the run.
+        job: `job_id()` of the job that finished it; empty where it was none of Vertex AI's.
     """
 
     step: int = 0
@@ -47,11 +49,23 @@ class Progress:
     finished: bool = False
     finished_at: float = 0.0
     identity: dict[str, Any] = field(default_factory=dict)
+    job: str = ""
 
     @property
     def best(self) -> dict[str, float] | None:
         """The best row of the history."""
         return self.history[self.best_epoch - 1] if self.best_epoch else None
+
+
+def job_id(environ: Mapping[str, str] = os.environ) -> str:
+    """The job, and of a study the trial, that this process belongs to; empty outside of Vertex AI."""
+    parts = (environ.get("CLOUD_ML_JOB_ID", ""), environ.get("CLOUD_ML_TRIAL_ID", ""))
+    return "/".join(part for part in parts if part) if parts[0] else ""
+
+
+def finished_by_this_job(progress: Progress | None) -> bool:
+    """Whether a save is that of a run which this very job, restarted since, brought to its end."""
+    return progress is not None and progress.finished and bool(progress.job) and progress.job == job_id()
 
 
 class Backup:

@@ -25,7 +25,7 @@ class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
     """Counts, checks, records, keeps the best weights, reports, stops early, saves: in this order.
 
     Args:
-        progress: Where the run stands; kept up to date.
+        progress: How far the run is; kept up to date.
         best_weights: The best weights so far when a run is resumed.
         scorer: Scores the model's weights, where `fit` itself does not validate.
         settle: Waits until no step is under way any more.

@@ -1,4 +1,4 @@
-"""What a run is told: one frozen dataclass, and the readers that turn Vertex's way of writing values into Python's.
+"""The settings of a run: one frozen dataclass, and the readers that turn Vertex's way of writing values into Python's.
 
 Vertex AI sends every hyperparameter as text, and DISCRETE values as floats (`--num_units=128.0`).
 """
@@ -97,7 +97,7 @@ def step_range(text: str) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Config:
-    """Everything a run can be told; `task.py` says what each field means. 0 and "" mean "find out by yourself"."""
+    """All settings of a run; `task.py` says what each field means. 0 and "" mean "find out by yourself"."""
 
     # data
     data: str = "digits"

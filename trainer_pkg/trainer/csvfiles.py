@@ -74,7 +74,7 @@ def _rows(path: str) -> list[tuple[str, str]]:
 
 
 def _labels(labels: list[str], path: str, class_names: tuple[str, ...]) -> tuple[np.ndarray, tuple[str, ...]]:
-    """Numbers as they stand; words by their place in the alphabetical list of all."""
+    """Numbers as they are; words by their place in the alphabetical list of all."""
     if not class_names and all(_whole(label) for label in labels):
         numbers = np.array([int(float(label)) for label in labels], np.int32)
         if numbers.min() < 0:

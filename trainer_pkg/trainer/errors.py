@@ -54,5 +54,5 @@ NODE = re.compile(r"\{\{.*?\}\}\s*")  # {{function_node ...}}
 def cause(error: BaseException) -> str:
     """The line of a TensorFlow error that says what happened, without the call stacks around it."""
     lines = [line.strip() for line in str(error).splitlines() if line.strip() and not line.startswith("  ")]
-    told = [line for line in lines if not line.startswith(NOT_THE_CAUSE)]
-    return NODE.sub("", (told or lines or [type(error).__name__])[0])
+    plain = [line for line in lines if not line.startswith(NOT_THE_CAUSE)]
+    return NODE.sub("", (plain or lines or [type(error).__name__])[0])

@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-from trainer import data, export, models, optimizers, outputs, roles, sources, strategy
-from trainer.backup import Backup, Progress
+from trainer import data, ending, export, models, optimizers, outputs, roles, sources, strategy
+from trainer.backup import Backup, Progress, finished_by_this_job, job_id, latest_progress
 from trainer.callbacks import Monitor
 from trainer.cluster import Cluster
 from trainer.config import Config
@@ -50,14 +50,33 @@ def train_and_evaluate(config: Config, cluster: Cluster) -> dict[str, Any]:
     keras.utils.set_random_seed(config.seed + 1)
     if cluster.role in ("evaluator", "ps") or (cluster.role == "worker" and _is_server(config, cluster)):
         return roles.run(config, cluster)
-    setup = strategy.create(config, cluster)
     places = outputs.directories(config)
+    if (done := _done_before(places, cluster)) is not None:
+        return done
+    setup = strategy.create(config, cluster)
     if cluster.is_chief:
         outputs.check_writable(places.model, keep=False)  # a run that fails leaves no empty model
         for path in (places.checkpoints, *([places.logs] if config.tensorboard else [])):
             outputs.check_writable(path)
     with _own_checkpoints(places, cluster) as checkpoints, _clear_errors(config, cluster):
         return Run(config, cluster, setup, places, checkpoints, started).run()
+
+
+def _done_before(places: Directories, cluster: Cluster) -> dict[str, Any] | None:
+    """The summary of a run that this job finished before it was restarted; None if there is something to train.
+
+    The service restarts a job as a whole: when a worker fails after the chief's export, the chief comes up again as well.
+    """
+    path = os.path.join(places.model, outputs.SUMMARY)
+    progress = latest_progress(places.checkpoints)
+    if progress is None or not finished_by_this_job(progress) or not tf.io.gfile.exists(path):
+        return None
+    LOG.info("this job has finished its run already: %s", path)
+    if not cluster.is_chief:
+        return {}
+    summary = outputs.read_json(path)
+    Reporter(is_chief=True).report(summary[METRIC], progress.step)
+    return summary
 
 
 def _is_server(config: Config, cluster: Cluster) -> bool:
@@ -108,6 +127,7 @@ class Run:
         self._check_sizes()
         with setup.strategy.scope():
             self.model = self._build()
+        ending.handle()
         self.backup = Backup(self.model, checkpoints, is_chief=cluster.is_chief)
         self.progress = Progress(steps_per_epoch=self.steps_per_epoch, identity=config.identity())
         self.best_weights: list[np.ndarray] | None = None
@@ -182,8 +202,6 @@ class Run:
         self._agree_on_start()
 
     def _own_restore(self) -> tuple[Progress, list[np.ndarray] | None] | None:
-        from trainer.backup import latest_progress
-
         progress = latest_progress(self.places.checkpoints)
         if progress is None:
             return None
@@ -198,7 +216,7 @@ class Run:
         return self.backup.restore(self.places.checkpoints)
 
     def _take_over(self, progress: Progress, best_weights: list[np.ndarray] | None) -> None:
-        progress.finished = False
+        progress.finished, progress.job = False, ""
         if progress.steps_per_epoch != self.steps_per_epoch:  # another batch size: epochs count, steps do not
             progress.step_in_epoch = 0
             progress.steps_per_epoch = self.steps_per_epoch
@@ -242,6 +260,7 @@ class Run:
 
     def _fit(self, callbacks: list[Any], epochs: int, steps: int) -> None:
         """Train up to `epochs` epochs of `steps` steps each."""
+        ending.handle()
         validation: dict[str, Any] = {}
         if self.setup.name != "parameter-server":
             dataset, count = self._validation()
@@ -250,7 +269,7 @@ class Run:
                        callbacks=callbacks, verbose=0, **validation)  # fmt: skip
 
     def _training(self) -> Any:
-        """The distributed training data from where `progress` stands."""
+        """The distributed training data from where `progress` is."""
         config, progress, training = self.config, self.progress, self.splits.training
 
         def batches(context: Any) -> Any:
@@ -301,7 +320,7 @@ class Run:
             LOG.info("no %s: matplotlib is not installed", outputs.PLOT)
         summary = self._summary(monitor, accuracy)
         outputs.write_json(os.path.join(places.model, outputs.SUMMARY), summary)
-        self.progress.finished, self.progress.finished_at = True, time.time()
+        self.progress.finished, self.progress.finished_at, self.progress.job = True, time.time(), job_id()
         self.backup.write_progress(self.progress)
         print(f"{METRIC} {accuracy:.4f} of epoch {int(best['epoch'])}; model in {places.model}", flush=True)
         return summary

@@ -13,6 +13,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from trainer import ending
 from trainer.config import Config
 from trainer.errors import OutputError, cause
 from trainer.framework import PEER_LOST, tf
@@ -90,10 +91,12 @@ def writing(path: str) -> Iterator[None]:
 def temporary_directory() -> Iterator[str]:
     """A directory on the local disk, never inside a shared output directory, removed whatever happens."""
     path = tempfile.mkdtemp(prefix="trainer-")
+    ending.TEMPORARY.add(path)
     try:
         yield path
     finally:
         shutil.rmtree(path, ignore_errors=True)
+        ending.TEMPORARY.discard(path)
 
 
 def write_bytes(path: str, content: bytes) -> None:

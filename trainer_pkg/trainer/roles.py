@@ -10,7 +10,7 @@ from typing import Any
 import numpy as np
 
 from trainer import data, export, outputs, sources, strategy
-from trainer.backup import Progress, latest_progress, step_of
+from trainer.backup import Progress, finished_by_this_job, latest_progress, step_of
 from trainer.cluster import Cluster
 from trainer.config import Config
 from trainer.data import Shard, Source
@@ -39,7 +39,7 @@ def run(config: Config, cluster: Cluster) -> dict[str, Any]:
 
 
 def training_data(cluster: Cluster, source: Source, config: Config, batch: int, progress: Progress) -> Any:
-    """What each worker of a parameter-server cluster reads: its own shard, in an order of its own.
+    """What each worker of a parameter-server cluster reads: its own shard, in its own order.
 
     Workers are not in step with each other, so an epoch is a number of steps shared by all of them, not a pass of each
     over its shard; every example of a shard is still seen once before any is seen again.
@@ -90,6 +90,7 @@ def evaluate_checkpoints(config: Config, cluster: Cluster) -> dict[str, Any]:
         latest = tf.train.latest_checkpoint(places.checkpoints) if tf.io.gfile.isdir(places.checkpoints) else None
         progress = latest_progress(places.checkpoints) if latest else None
         stale = progress is not None and progress.finished and progress.finished_at < began - SAME_RUN_SECONDS
+        stale = stale and not finished_by_this_job(progress)
         if latest and latest != seen and not stale:
             row = _score_checkpoint(latest, scorer)
             if row:

@@ -29,7 +29,7 @@ class Devices:
 
     Args:
         gpus: GPUs TensorFlow sees.
-        virtual: Logical CPU devices that stand in for accelerators; 0 without them.
+        virtual: Logical CPU devices used in place of accelerators; 0 without them.
         tpu: Whether this is a TPU VM.
     """
 
@@ -69,7 +69,7 @@ def virtual_devices(environ: Mapping[str, str] = os.environ) -> int:
     """The number in TRAINER_VIRTUAL_DEVICES, 0 when unset.
 
     Raises:
-        ConfigError: it is no whole number of at least 1.
+        ConfigError: it is not a whole number of at least 1.
     """
     text = environ.get(VIRTUAL, "").strip()
     if not text:
@@ -127,7 +127,7 @@ def _misfit(config: Config, cluster: Cluster, devices: Devices) -> str:
     """Why the forced strategy does not fit; empty when it does."""
     processes = cluster.training_processes
     if config.strategy in (*ALONE, "tpu") and (processes > 1 or cluster.has_servers):
-        return f"the cluster has {processes} training processes, and each would train a model of its own"
+        return f"the cluster has {processes} training processes, and each would train its own model"
     if config.strategy == "multi-worker" and processes < 2:
         return "there is one training process; it needs a chief and at least one worker in TF_CONFIG"
     if config.strategy == "parameter-server":
@@ -161,7 +161,7 @@ def create(config: Config, cluster: Cluster) -> Setup:
 
 
 def _accelerators(devices: Devices) -> list[str]:
-    """Device names of the accelerators, or of what stands in for them."""
+    """Device names of the accelerators, or of what is used in their place."""
     if devices.gpus:
         return [f"/gpu:{number}" for number in range(devices.gpus)]
     return [f"/cpu:{number}" for number in range(max(1, devices.virtual))]
@@ -181,7 +181,7 @@ def _central_storage(config: Config, cluster: Cluster, devices: Devices) -> Any:
 
 def _multi_worker(config: Config, cluster: Cluster, devices: Devices) -> Any:
     if cluster.has_servers:
-        LOG.info("the ps processes are taken for reduction servers: they are no part of the collective")
+        LOG.info("the ps processes are treated as reduction servers: they are not part of the collective")
         addresses = {role: list(hosts) for role, hosts in cluster.addresses.items() if role != "ps"}
         task = {"type": cluster.role, "index": cluster.index}
         os.environ["TF_CONFIG"] = json.dumps({"cluster": addresses, "task": task})

@@ -12,13 +12,10 @@ STARTED = time.time()
 
 import argparse  # noqa: E402
 import logging  # noqa: E402
-import os  # noqa: E402
-import signal  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
-from typing import NoReturn  # noqa: E402
 
-from trainer import cluster, config  # noqa: E402
+from trainer import cluster, config, ending  # noqa: E402
 from trainer.config import (  # noqa: E402
     Config,
     boolean,
@@ -139,16 +136,11 @@ def parse(argv: Sequence[str] | None = None) -> Config:
     return Config(**vars(namespace), started=STARTED)
 
 
-def _terminate(*_: object) -> NoReturn:
-    """SIGTERM is how Vertex AI ends servers and cancelled jobs; SystemExit lets temporary directories be removed."""
-    raise SystemExit(143)
-
-
 def main(argv: Sequence[str] | None = None) -> int:
     """Train; the exit code. Errors meant for a person are printed without a traceback."""
     logging.basicConfig(stream=sys.stderr, level=logging.WARNING, format="%(name)s: %(message)s")
     LOG.setLevel(logging.INFO)
-    signal.signal(signal.SIGTERM, _terminate)
+    ending.install()
     settings = parse(argv)
     try:
         place = cluster.from_environment()
@@ -156,11 +148,16 @@ def main(argv: Sequence[str] | None = None) -> int:
 
         train_and_evaluate(settings, place)
     except TrainerError as error:
+        if ending.asked():
+            ending.end()
         print(f"trainer: error: {error}", file=sys.stderr, flush=True)
         if isinstance(error, PeerLostError):
-            sys.stdout.flush()
-            os._exit(error.exit_code)  # an orderly exit would wait for the lost peer
+            ending.end(error.exit_code)
         return error.exit_code
+    except BaseException:
+        if ending.asked():  # SIGTERM, or what TensorFlow made of it
+            ending.end()
+        raise
     return 0
 
 

@@ -105,7 +105,7 @@ def _layout(file: str, config: Config) -> Layout:
     image = _key(features, config.image_key, IMAGE_KEYS, "image", file)
     label = _key(features, config.label_key, LABEL_KEYS, "label", file)
     if features[label].WhichOneof("kind") != "int64_list":
-        raise DataError(f"{file}: feature {label!r} is no int64; labels must be numbers: name one with --label_key")
+        raise DataError(f"{file}: feature {label!r} is not int64; labels must be numbers: name one with --label_key")
     encoded = features[image].WhichOneof("kind") == "bytes_list"
     if not encoded and "shape" not in features:
         raise DataError(f"{file}: feature {image!r} holds numbers, and no feature 'shape' says of what shape")

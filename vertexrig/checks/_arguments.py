@@ -8,9 +8,9 @@ from dataclasses import dataclass, replace
 from pathlib import PurePosixPath
 
 from vertexrig.errors import nearest
-from vertexrig.package.source import Flag, TrainerSource, program
-from vertexrig.package.source import SourceProblem as TrainerProblem
+from vertexrig.package.source import program
 from vertexrig.package.source.choose import chosen
+from vertexrig.package.source.model import Flag, SourceProblem, TrainerSource
 from vertexrig.spec.document import Document, Pool
 
 _NEGATIVE = re.compile(r"-[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
@@ -22,11 +22,11 @@ class Passed:
     """One flag, or one positional value, of a pool's args.
 
     Args:
-        path: The args item it stands in.
+        path: Its item of args.
         name: The flag as written, `--epochs`; "" for a positional value.
         value: What it is given; None for a flag without a value.
         flag: The trainer's declaration of it, None if there is none.
-        joined: Whether the value stands in the same item, after `=`.
+        joined: Whether the value is in the same item, after `=`.
     """
 
     path: str
@@ -54,7 +54,7 @@ def _runs(pool: Pool, trainer: TrainerSource) -> bool:
         return not pool.module or not trainer.module or pool.module == trainer.module
     line = _line(pool)
     if line and _SHELL.search(line[0]):
-        return False  # what the shell passes on cannot be told
+        return False  # what the shell passes on is not known
     found = program.find(line)
     if found is None or not trainer.module:
         return True
@@ -86,7 +86,7 @@ def with_command(document: Document, trainer: TrainerSource) -> TrainerSource:
     pools = trainer_pools(document, trainer)
     found = [chosen(trainer, [*trainer.leading, *words(pool)]) for pool in pools] or [trainer]
     if any(one.command != found[0].command for one in found):
-        why = TrainerProblem("the pools choose different sub-commands")
+        why = SourceProblem("the pools choose different sub-commands")
         flags = tuple(replace(flag, required=False) for flag in trainer.flags)
         return replace(trainer, flags=flags, flags_unread=(*trainer.flags_unread, why))
     return found[0]
@@ -95,9 +95,18 @@ def with_command(document: Document, trainer: TrainerSource) -> TrainerSource:
 def passed(pool: Pool, trainer: TrainerSource | None) -> Iterator[Passed]:
     """Each flag of a pool's args with its value, and each positional value."""
     args = pool.args
-    index, only_values = len(args) - len(words(pool)), False
+    yield from _split(args, len(args) - len(words(pool)), f"{pool.program_path}.args", trainer)
+
+
+def leading(trainer: TrainerSource) -> Iterator[Passed]:
+    """The same of the arguments that the image's entry point gives before the job's own."""
+    yield from _split(list(trainer.leading), 0, "", trainer)
+
+
+def _split(args: list[str], index: int, base: str, trainer: TrainerSource | None) -> Iterator[Passed]:
+    only_values = False
     while index < len(args):
-        word, path = args[index], f"{pool.program_path}.args[{index}]"
+        word, path = args[index], f"{base}[{index}]"
         index += 1
         if word == "--" and not only_values:
             only_values = True
@@ -119,7 +128,7 @@ def passed(pool: Pool, trainer: TrainerSource | None) -> Iterator[Passed]:
                 yield Passed(path, word, args[index], flag)
                 index += 1
                 while flag is not None and _takes_more(flag, args, index):
-                    yield Passed(f"{pool.program_path}.args[{index}]", word, args[index], flag)
+                    yield Passed(f"{base}[{index}]", word, args[index], flag)
                     index += 1
             else:
                 yield Passed(path, word, None, flag)
@@ -139,13 +148,13 @@ def _takes_more(flag: Flag, args: list[str], index: int) -> bool:
 
 
 def nearest_option(name: str, options: list[str]) -> str | None:
-    """The flag `name` may stand for: one it shortens (`lr`, `lrate`: `learning_rate`), or one spelled much like it."""
+    """The flag `name` may mean: one it shortens (`lr`, `lrate`: `learning_rate`), or one spelled much like it."""
     plain = name.strip("-").replace("_", "").replace("-", "").casefold()
     for option in options:
         if len(plain) > 1 and _shortens(plain, option.strip("-").replace("-", "_").casefold().split("_")):
             return option
     best = nearest(name, options)
-    # Words that begin alike are mistaken for one another; rate and strategy are not.
+    # Words that begin alike are easily confused; rate and strategy are not.
     return best if best is not None and best.strip("-")[:1].casefold() == plain[:1] else None
 
 
@@ -158,7 +167,7 @@ def _shortens(short: str, words: list[str]) -> bool:
 
 
 def parses(text: str, flag: Flag) -> bool:
-    """Whether a flag's type reads `text`; True if that cannot be told."""
+    """Whether a flag's type reads `text`; True if that is not known."""
     if flag.type not in {"int", "float"}:
         return flag.takes_float_text is not False or "." not in text or not is_number(text)
     try:

@@ -13,7 +13,7 @@ from vertexrig.package.source import program
 from vertexrig.spec.document import Document, Pool
 
 _SHELL = re.compile(r"(?:.*/)?(?:ba|da|z|a)?sh")
-_DOCKER = "Dockerfile reference, ENTRYPOINT and CMD (docs.docker.com, read 2026-11-21)"
+_DOCKER = "Dockerfile reference, ENTRYPOINT (moby/buildkit, frontend/dockerfile/docs/reference.md, read 2026-11-21)"
 
 
 def _given(document: Document, pool: Pool) -> str:

@@ -41,7 +41,7 @@ def _flag(arg: str) -> str:
 
 
 def _in_shell(pool: Pool) -> bool:
-    """Whether the args are words for a shell, which has rules of its own."""
+    """Whether the args are words for a shell, which has its own rules."""
     command = (pool.container or {}).get("command") or pool.args[:1]
     return bool(command) and str(command[0]).rpartition("/")[2] in _SHELLS
 
@@ -220,7 +220,7 @@ RULES = (
     Rule("arg-repeated", Severity.INFO, "A flag is given once.", ARGPARSE, arg_repeated),
     Rule("args-length", Severity.ERROR, "All arguments together have at most 100,000 characters.",
          TUNING_DOC, args_length),
-    Rule("arg-commas", Severity.INFO, "Arguments with commas stand in the file, not in gcloud's --args.",
+    Rule("arg-commas", Severity.INFO, "Arguments with commas are in the file, not in gcloud's --args.",
          GCLOUD, arg_commas),
     Rule("command-alone", Severity.INFO, "A command of one word comes with its args.",
          CONTAINER_SETTINGS, command_alone),

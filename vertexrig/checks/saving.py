@@ -54,7 +54,7 @@ def workers_save_together(document: Document, context: Context) -> Iterator[Prob
         f"{replicas} replicas run {save.kind} ({save.file}:{save.line}), and nothing in the trainer tells the chief from the "
         "others: all of them write to one place"
     )
-    fix = "let workers other than the chief save to a folder of their own (the task's type and index are in TF_CONFIG)"
+    fix = "let each worker other than the chief save to its own folder (the task's type and index are in TF_CONFIG)"
     yield Problem(pool.program_path, message, fix)
 
 

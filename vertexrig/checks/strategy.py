@@ -14,7 +14,7 @@ from vertexrig.checks._arguments import passed, trainer_pools
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import DISTRIBUTED, PRACTICE, TPU_DOC, WALKTHROUGH, join
 from vertexrig.finding import Severity
-from vertexrig.package.source import DYNAMIC, TrainerSource
+from vertexrig.package.source.model import DYNAMIC, TrainerSource
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import has_gpu, placeholder, tpu_name
 
@@ -25,22 +25,13 @@ _MIRRORED, _MULTI, _SERVER = "MirroredStrategy", "MultiWorkerMirroredStrategy", 
 _TPU, _ONE, _CENTRAL = "TPUStrategy", "OneDeviceStrategy", "CentralStorageStrategy"
 _CLUSTER = {_MULTI, _SERVER}
 _SEVERAL_GPUS = {_MIRRORED, _MULTI, _SERVER, _CENTRAL}
-# Packages that spread work over replicas or devices by means of their own.
+# Packages that spread work over replicas or devices by other means.
 _OTHERS = frozenset(
     {
-        "byteps",
-        "dask",
-        "deepspeed",
-        "horovod",
-        "jax",
-        "keras_tuner",
-        "kerastuner",
-        "mpi4py",
-        "ray",
-        "torch",
+        "byteps", "dask", "deepspeed", "horovod", "jax", "keras_tuner", "kerastuner", "mpi4py", "ray", "torch",
         "torch_xla",
     }
-)
+)  # fmt: skip
 # Images of other registries that name their TensorFlow: gcr.io/cloud-aiplatform/training/tf-gpu.2-4,
 # deeplearning-platform-release/tf2-cpu.2-11, tensorflow/tensorflow:2.15.0-gpu.
 _NAMED = re.compile(r"(?:/tf2?-[a-z]+\.|(?:^|/)tensorflow/tensorflow:)(?P<version>\d+[.-]\d+)")
@@ -152,7 +143,7 @@ def tpu_strategy(document: Document, context: Context) -> Iterator[Problem]:
         return
     trainer, cluster = subject
     if cluster.tpu and _TPU not in trainer.strategy_names:
-        message = f"the job has a TPU, and the trainer has {_names(trainer)}: the TPU would stand idle"
+        message = f"the job has a TPU, and the trainer has {_names(trainer)}: the TPU would be idle"
         fix = 'use tf.distribute.TPUStrategy with TPUClusterResolver(tpu="local")'
         yield Problem(f"{cluster.pools[0].path}.machineSpec", message, fix)
     elif not cluster.tpu and trainer.strategy_names == {_TPU}:
@@ -168,9 +159,7 @@ def idle_gpus(document: Document, context: Context) -> Iterator[Problem]:
     for pool in subject[1].pools:
         if pool.accelerator_count > 1 and has_gpu(pool, context.catalog):
             idle = (pool.accelerator_count - 1) * max(pool.replica_count, 1)
-            message = (
-                f"{pool.accelerator_count} GPUs, and the trainer has {_names(subject[0])}: {idle} would stand idle"
-            )
+            message = f"{pool.accelerator_count} GPUs, and the trainer has {_names(subject[0])}: {idle} would be idle"
             path = f"{pool.path}.machineSpec.acceleratorCount"
             yield Problem(path, message, "use tf.distribute.MirroredStrategy, or write acceleratorCount: 1")
 
@@ -215,7 +204,7 @@ def _chosen(pool: Pool, trainer: TrainerSource | None) -> tuple[str, str, str] |
         name = item.name.lstrip("-").replace("-", "_")
         if name in _FLAGS and item.value:
             if item.flag is not None and item.flag.choices and item.value not in item.flag.choices:
-                return None  # argument-parse says it
+                return None  # argument-parse finds it
             strategy = _strategy(item.value)
             return (item.path, f"{item.name}={item.value}", strategy) if strategy else None
     for name in _FLAGS if trainer is not None else ():

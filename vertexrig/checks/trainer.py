@@ -8,13 +8,22 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 
-from vertexrig.checks._arguments import Passed, is_choice, is_number, nearest_option, parses, passed, trainer_pools
+from vertexrig.checks._arguments import (
+    Passed,
+    is_choice,
+    is_number,
+    leading,
+    nearest_option,
+    parses,
+    passed,
+    trainer_pools,
+)
 from vertexrig.checks._space import Parameter, parameters
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import DISTRIBUTED, PACKAGE_DOC, REST, TUNING_DOC, join
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Severity
-from vertexrig.package.source import DEFAULT_METRIC, Flag, TrainerSource
+from vertexrig.package.source.model import DEFAULT_METRIC, Flag, TrainerSource
 from vertexrig.spec.document import Document
 
 _ARGPARSE = join("Python's argparse, run 2026-11-20", TUNING_DOC)
@@ -23,6 +32,7 @@ _HYPERTUNE = "cloudml-hypertune 0.1.0.dev6, hypertune.py, read 2026-11-20"
 _OUTPUT = REST
 
 _FALSE = {"false", "0", "no", "n", "off", ""}
+_HELP = frozenset({"--help", "-h"})
 _MANY = 10_000
 
 
@@ -61,9 +71,9 @@ def unreadable(document: Document, context: Context) -> Iterator[Problem]:
     """Every file of the trainer parses."""
     trainer = context.trainer
     for problem in trainer.problems if trainer is not None else ():
-        if not problem.message.startswith(("there is no module", "no module was named")):
+        if problem.code not in {"module", "unnamed"}:
             place = f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: " if problem.file else ""
-            severity = None if "syntax" in problem.message else Severity.WARNING
+            severity = None if problem.code == "syntax" else Severity.WARNING
             yield Problem(_program(document), f"the trainer: {place}{problem.message}", "correct the trainer", severity)
 
 
@@ -73,9 +83,8 @@ def module_found(document: Document, context: Context) -> Iterator[Problem]:
     if trainer is None:
         return
     for problem in trainer.problems:
-        if problem.message.startswith("there is no module"):
-            path = _program(document)
-            best = problem.message.partition("Did you mean '")[2].rstrip("'?")
+        if problem.code == "module":
+            path, best = _program(document), problem.nearest
             field = ".pythonModule" if path.endswith("pythonPackageSpec") else ""
             yield Problem(
                 path + field,
@@ -105,10 +114,12 @@ def _unknown_arguments(document: Document, trainer: TrainerSource) -> Iterator[P
     strict = trainer.parsers == {"argparse"} and not trainer.tolerates_unknown
     strict = strict and not trainer.commands and not any(flag.positional for flag in trainer.flags)
     for item in _all_passed(document, trainer):
+        if item.name in _HELP and trainer.parsers:
+            continue  # every parser has it
         if item.name and item.flag is None:
             yield _unknown(trainer, item.path, item.name, "the argument")
         elif not item.name and strict:
-            message = f"the argument {item.value!r} stands alone, and the trainer takes no positional arguments"
+            message = f"the argument {item.value!r} belongs to no flag, and the trainer takes no positional arguments"
             yield Problem(item.path, message, "give it to a flag: --flag=value")
 
 
@@ -127,7 +138,10 @@ def _unknown(trainer: TrainerSource, path: str, name: str, what: str) -> Problem
     best = nearest_option(name, options)
     shown = best.removeprefix("--") if best and path.endswith("parameterId") else best
     fix = f"write {shown}, or declare {name} in the trainer" if best else f"declare {name} in the trainer, or remove it"
-    shown_options = ", ".join(options[:12]) + (f", … ({len(options)} in all)" if len(options) > 12 else "")
+    firsts = sorted(
+        {next(iter(name for name in flag.names if name.startswith("--")), "") for flag in trainer.flags} - {""}
+    )
+    shown_options = ", ".join(firsts[:12]) + (f", … ({len(firsts)} in all)" if len(firsts) > 12 else "")
     hint = f"Did you mean {best!r}?" if best else f"It has {shown_options or 'none'}."
     if not trainer.parsers:
         return Problem(path, f"the trainer reads no arguments: {what} {name} has no effect", fix, Severity.WARNING)
@@ -149,9 +163,8 @@ def required_passed(document: Document, context: Context) -> Iterator[Problem]:
 
 def _missing(document: Document, trainer: TrainerSource, always: set[str], sometimes: set[str]) -> Iterator[Problem]:
     for pool in trainer_pools(document, trainer):
-        items = list(passed(pool, trainer))
+        items = [*leading(trainer), *passed(pool, trainer)]
         given = {id(item.flag) for item in items if item.flag is not None}
-        given |= {id(trainer.flag(word.partition("=")[0])) for word in trainer.leading if word.startswith("-")}
         tuned = {id(trainer.flag(f"--{name}")) for name in always if name}
         values = [item for item in items if not item.name]
         for flag in trainer.flags:
@@ -217,7 +230,7 @@ def parameter_parses(document: Document, context: Context) -> Iterator[Problem]:
     trainer = context.trainer
     for parameter, flag in _tuned(document, trainer) if trainer is not None else ():
         if flag.takes_value is False or flag.bool_trap:
-            continue  # told by flag-takes-no-value and boolean-flag
+            continue  # found by flag-takes-no-value and boolean-flag
         if parameter.kind == "DOUBLE" and flag.takes_float_text is False:
             message = f"{parameter.name} is DOUBLE, and {_typed(flag)} ({_place(flag)}) refuses a number such as '0.5'"
             yield Problem(parameter.spec_path, message, "declare it type=float, or use an integerValueSpec")
@@ -318,7 +331,7 @@ def _unparsed(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
             if flag.takes_value and flag.nargs not in {"?", "*", "dynamic"}:
                 yield Problem(item.path, f"{item.name} {where} needs a value", f"write {item.name}=...")
         elif any(char in "\"'" for char in item.value):
-            continue  # quotes are literal, which a rule of its own says
+            continue  # quotes are literal, which the rule arg-quotes finds
         elif flag.choices is not None and not is_choice(item.value, flag) and flag.type != "dynamic":
             message = (
                 f"{item.name} is {item.value!r}, and the trainer takes only {', '.join(flag.choices[:12])} {where}"
@@ -338,7 +351,7 @@ def _number(text: str) -> str:
 
 
 def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
-    """No parameter of the study also stands in args."""
+    """No parameter of the study is also in args."""
     trainer = context.trainer
     ids = {parameter.id: parameter for parameter in parameters(document) if parameter.id}
     if not ids:
@@ -351,9 +364,7 @@ def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
             both = next((other for other in names if other in ids), None) if item.name.startswith("-") else None
             if both is not None and both not in seen:
                 seen.add(both)
-                message = (
-                    f"{item.name} stands in args and is tuned as {ids[both].path}; which one wins is not documented"
-                )
+                message = f"{item.name} is in args and is tuned as {ids[both].path}; which one wins is not documented"
                 yield Problem(item.path, message, f"remove {item.name} from args")
 
 
@@ -461,7 +472,7 @@ RULES: tuple[Rule, ...] = (
         flag_without_value,
     ),
     Rule("argument-parse", _E, "A flag in args has a value that it can read.", _ARGPARSE, argument_parses),
-    Rule("argument-and-parameter", _W, "No tuned parameter also stands in args.", TUNING_DOC, passed_twice),
+    Rule("argument-and-parameter", _W, "No tuned parameter is also in args.", TUNING_DOC, passed_twice),
     Rule("model-dir-unread", _W, "The trainer saves where AIP_MODEL_DIR says.", _OUTPUT, model_dir_used),
     Rule(
         "model-dir-unset", _W, "A trainer that reads AIP_MODEL_DIR has a baseOutputDirectory.", _OUTPUT, model_dir_set

@@ -18,9 +18,10 @@ from vertexrig.catalog import Catalog, load
 from vertexrig.checks import naming
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
-from vertexrig.package.source import bare, read
-from vertexrig.package.source.cache import read_cached
+from vertexrig.package import folders
+from vertexrig.package.cache import read_cached
 from vertexrig.package.source.model import TrainerSource
+from vertexrig.package.source.reader import read
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Sweep
 from vertexrig.render.renderer import Rendered, Renderer
@@ -28,7 +29,7 @@ from vertexrig.spec.masking import masked
 from vertexrig.spec.names import snake
 
 if TYPE_CHECKING:
-    from vertexrig.package.source.containers import ImageProgram
+    from vertexrig.package.containers import ImageProgram
 
 GCLOUD_REFUSES = "pool-empty-gcloud"
 """The rule on what the API takes and gcloud does not."""
@@ -110,8 +111,8 @@ class Workspace:
         if module not in self._trainers:
             folder = self._trainer or self.loaded.path(self.loaded.project.trainer.path)
             store = self.loaded.path("build/cache")
-            if bare.is_bare(folder):  # its neighbours are not all its own, so there is no folder to keep it by
-                self._trainers[module] = read(bare.root(folder), module)
+            if folders.is_bare(folder):  # its neighbours are not all its own, so there is no folder to keep it by
+                self._trainers[module] = read(folders.module_root(folder), module)
             elif folder.is_file():  # an archive
                 self._trainers[module] = read(folder, module)
             else:
@@ -149,7 +150,7 @@ class Workspace:
 
     def container(self, pool: spec.Pool) -> ImageProgram | None:
         """The program of a pool's image: of the trainer that was named, of local.images, or of the project's own image."""
-        from vertexrig.package.source.containers import read_container
+        from vertexrig.package.containers import read_container
 
         project, spec_ = self.loaded.project, pool.container or {}
         command, args = list(spec_.get("command", ())), list(spec_.get("args", ()))

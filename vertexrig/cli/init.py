@@ -72,7 +72,7 @@ def _named(output: Path) -> list[str]:
 
 
 def _next(output: Path, made: Starter) -> None:
-    """The next commands, if they work as they stand."""
+    """The next commands, if they work without a change."""
     from vertexrig.checks.workspace import Workspace
     from vertexrig.project import config
     from vertexrig.render import starter

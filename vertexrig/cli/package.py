@@ -6,11 +6,11 @@ from pathlib import Path
 
 import click
 
-from vertexrig import package
 from vertexrig.checks.workspace import Workspace
 from vertexrig.cli import options
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
+from vertexrig.package import builder
 from vertexrig.project.model import Job
 
 
@@ -55,7 +55,7 @@ def command(
         found = workspace.loaded.runnable(name)
         job = found if isinstance(found, Job) else project.jobs[found.job]
         module = job.module or module
-    built = package.build(
+    built = builder.build(
         trainer or workspace.loaded.path(project.trainer.path),
         output_dir or workspace.loaded.path("build/packages"),
         tf_version=tf_version or workspace.renderer.tf_version(name),

@@ -9,7 +9,6 @@ from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vertexrig import package
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.vertex import CUSTOM, TUNING
 from vertexrig.errors import FindingsError, UsageError
@@ -19,6 +18,7 @@ from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import Control, JobResult, Line, LocalImage, RunOptions, new_job_id, run_job
 from vertexrig.local.runner.run import metric_file
 from vertexrig.local.study.metrics import last_values
+from vertexrig.package import builder
 from vertexrig.project import runs
 from vertexrig.project.config import STATE_FOLDER
 from vertexrig.spec.states import SUCCEEDED
@@ -258,7 +258,7 @@ def place_packages(workspace: Workspace, prepared: Prepared, root: Path) -> list
         if not target.is_file():
             trainer = workspace.loaded.project.trainer
             folder, out = workspace.loaded.path(trainer.path), workspace.loaded.path("build/packages")
-            built = package.build(folder, out, tf_version=tf_version, module=trainer.module)
+            built = builder.build(folder, out, tf_version=tf_version, module=trainer.module)
             target.parent.mkdir(parents=True, exist_ok=True)
             part = target.with_name(f".{target.name}.part")
             shutil.copyfile(built.path, part)

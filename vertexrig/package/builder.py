@@ -23,8 +23,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from vertexrig.errors import PackageError
-from vertexrig.package.identity import PackageId, identity_of
-from vertexrig.package.sources import Sources, gather, why_absent
+from vertexrig.package.folders import why_absent
+from vertexrig.package.sources import PackageId, Sources, gather, identity_of
 from vertexrig.package.verify import Verified, default_python, install, reason, run, verify
 
 __all__ = ["Built", "build"]
@@ -49,7 +49,7 @@ exec(code)
 
 @dataclass(frozen=True)
 class Built:
-    """A package that stands on disk.
+    """A package on disk.
 
     Args:
         path: The sdist.

@@ -7,8 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vertexrig.errors import UsageError
-from vertexrig.package.source import TrainerSource, bare, read
+from vertexrig.package import folders
 from vertexrig.package.source.files import Tree
+from vertexrig.package.source.model import TrainerSource
+from vertexrig.package.source.reader import read
 
 FRAMEWORKS: Mapping[str, str] = {
     "tensorflow": "tf", "keras": "tf", "tf_keras": "tf", "torch": "pytorch", "pytorch_lightning": "pytorch",
@@ -70,7 +72,7 @@ def trainer(folder: Path, path: Path) -> FoundTrainer:
     found = sorted(_at(folder, path), key=lambda one: one.score, reverse=True)
     if not found:
         raise UsageError(
-            f"{path} is no trainer: name a script such as train.py, the folder of a package, or one with a setup.py"
+            f"{path} is not a trainer: name a script such as train.py, the folder of a package, or one with a setup.py"
         )
     return found[0]
 
@@ -86,22 +88,22 @@ def _places(folder: Path) -> Iterator[Path]:
             continue
         if (below / "pyvenv.cfg").exists():
             continue
-        yield from [below] if _described(below) or bare.is_bare(below) else sorted(below.glob("*.py"))
+        yield from [below] if _described(below) or folders.is_bare(below) else sorted(below.glob("*.py"))
 
 
 def _described(folder: Path) -> bool:
-    return any((folder / name).is_file() for name in bare.DESCRIPTIONS)
+    return any((folder / name).is_file() for name in folders.DESCRIPTIONS)
 
 
 def _at(folder: Path, path: Path) -> list[FoundTrainer]:
     """Every module of a place that may be what a job runs."""
-    root = bare.root(path)
+    root = folders.module_root(path)
     shown = path.absolute().relative_to(folder.absolute()).as_posix() if _below(path, folder) else str(path)
     if path.is_file():
-        if not bare.is_bare(path) or path.stem in _NOT_ENTRIES:
+        if not folders.is_bare(path) or path.stem in _NOT_ENTRIES:
             return []
         return [FoundTrainer(shown, path.stem, "script", read(root, path.stem))]
-    kind = "package" if bare.is_bare(path) else "project"
+    kind = "package" if folders.is_bare(path) else "project"
     names = [name for name in Tree(folder=root).modules() if not _NOT_ENTRIES & set(name.split("."))]
     if kind == "package":
         names = [name for name in names if name.startswith(f"{path.resolve().name}.")]

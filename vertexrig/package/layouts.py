@@ -1,4 +1,4 @@
-"""The layouts a trainer's folder may have, and the setup.cfg and setup.py that each one becomes in its package.
+"""What describes a trainer's folder, and the setup.cfg and setup.py that it becomes in its package.
 
 The container's pip installs an archive with a setup.py and no pyproject.toml without a build backend (see `builder`). So what
 another layout says in its own way is written as setup.cfg, which every setuptools since 30.3 reads, beside a setup.py of
@@ -8,12 +8,11 @@ one call. A setup.py that is there is kept: setuptools takes from setup.cfg only
 from __future__ import annotations
 
 import ast
-import re
-from collections.abc import Callable, Collection, Mapping
+from collections.abc import Collection, Mapping
 from configparser import RawConfigParser
 from dataclasses import dataclass
 from io import StringIO
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from vertexrig.errors import PackageError
 from vertexrig.package import pyproject
@@ -38,42 +37,54 @@ class Layout:
     """What a folder becomes.
 
     Args:
-        metadata: What it says of itself, None if setup.py or setup.cfg say all.
         generated: Files that staging adds or replaces, by their path; the requirements in `dependencies` are not in them.
-        dependencies: Requirements that go into the generated setup.cfg.
+        dependencies: Requirements that go into the generated setup.cfg; None: nobody described them.
         alone: These are all there are: a requirements.txt beside them is not installed.
+        requires_python: Versions of Python it runs on.
+        warnings: What cannot be carried over.
     """
 
-    metadata: Metadata | None
     generated: Mapping[str, str]
-    dependencies: tuple[Declared, ...] = ()
+    dependencies: tuple[Declared, ...] | None = ()
     alone: bool = False
+    requires_python: str = ""
+    warnings: tuple[str, ...] = ()
 
 
-Finder = Callable[[Path, Mapping[str, Path]], "Layout | None"]
+def whole(path: Path, files: Mapping[str, Path]) -> Layout:
+    """A script or the folder of a package: every file belongs to it, and a folder of modules becomes a package."""
+    folders = {parent for file in files if file.endswith(".py") for parent in PurePosixPath(file).parents}
+    places = sorted(folder.as_posix() for folder in folders if folder.name)
+    missing = {f"{place}/__init__.py": "" for place in places if f"{place}/__init__.py" not in files}
+    packages = {place.replace("/", "."): place for place in places}
+    modules = {file.removesuffix(".py"): file for file in files if file.endswith(".py") and "/" not in file}
+    name = path.stem if path.is_file() else path.resolve().name
+    return _undescribed(name, RawConfigParser(), packages, modules, files, missing)
 
 
-def layout(folder: Path, files: Mapping[str, Path]) -> Layout:
-    """The first row of `LAYOUTS` that fits a folder.
-
-    Args:
-        folder: The trainer's folder.
-        files: Its files by their path relative to it, without what is never packaged.
-
-    Raises:
-        PackageError: None fits, or the metadata cannot be read.
-    """
-    for finder in LAYOUTS:
-        found = finder(folder, files)
-        if found is not None:
-            return found
-    raise PackageError(
-        f"the trainer's folder {str(folder)!r} has no setup.py, no pyproject.toml and no Python module to package. "
-        "Put the module that the job runs there: trainer/task.py with an empty trainer/__init__.py"
-    )
+def modules(path: Path, files: Mapping[str, Path]) -> Layout | None:
+    """A folder of packages and modules that nothing describes."""
+    packages, singles = _chosen(Metadata(), files)
+    if not packages and not singles:
+        return None
+    return _undescribed("trainer", _config(files), packages, singles, files, {})
 
 
-def _described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
+def _undescribed(
+    name: str,
+    config: RawConfigParser,
+    packages: Mapping[str, str],
+    modules: Mapping[str, str],
+    files: Mapping[str, Path],
+    more: Mapping[str, str],
+) -> Layout:
+    config.optionxform = str  # type: ignore[assignment,method-assign]  # packages in [options.package_data] have capitals
+    _fill(config, "metadata", {"name": name, "version": "0"})
+    _content(config, packages, modules, files)
+    return Layout({**more, "setup.py": SETUP_PY, "setup.cfg": _written(config)}, None, alone=True)
+
+
+def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
     """A pyproject.toml with [project], [tool.poetry] or [tool.flit.metadata], with or without a setup.py."""
     found = pyproject.read(folder)
     if found is None:
@@ -88,7 +99,7 @@ def _described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
         packages, modules = _chosen(found, files)
         if not packages and not modules:
             raise PackageError(
-                f"pyproject.toml of {str(folder)!r} describes a project without a package or module: none stands at the "
+                f"pyproject.toml of {str(folder)!r} describes a project without a package or module: there is none at the "
                 "top or in src/. Add an empty __init__.py to the folder of the code"
             )
         _content(config, packages, modules, files)
@@ -96,31 +107,16 @@ def _described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
     if _has(config, "options", "install_requires"):
         dependencies = ()
     alone = found.dependencies is not None and "install_requires" not in given
-    return Layout(found, {**_setup_py(files), "setup.cfg": _written(config)}, dependencies, alone)
+    generated = {**_setup_py(files), "setup.cfg": _written(config)}
+    return Layout(generated, dependencies, alone, found.requires_python, found.warnings)
 
 
-def _scripted(folder: Path, files: Mapping[str, Path]) -> Layout | None:
+def scripted(folder: Path, files: Mapping[str, Path]) -> Layout | None:
     """A setup.py, or a setup.cfg that says all a setup.py would."""
     if "setup.py" in files:
-        return Layout(None, {})
+        return Layout({})
     config = _config(files)
-    return Layout(None, {"setup.py": SETUP_PY}) if _has(config, "options", "packages", "py_modules") else None
-
-
-def _bare(folder: Path, files: Mapping[str, Path]) -> Layout | None:
-    """Packages, modules and a requirements.txt, and nothing that describes them."""
-    packages, modules = _chosen(Metadata(), files)
-    if not packages and not modules:
-        return None
-    config = _config(files)
-    _fill(config, "metadata", {"name": "trainer", "version": "0"})
-    _content(config, packages, modules, files)
-    lines = _requirement_lines(files)
-    return Layout(Metadata(), {"setup.py": SETUP_PY, "setup.cfg": _written(config)}, lines, alone=True)
-
-
-LAYOUTS: tuple[Finder, ...] = (_described, _scripted, _bare)
-"""How a folder may be laid out, the first that fits: a new layout is a row here."""
+    return Layout({"setup.py": SETUP_PY}) if _has(config, "options", "packages", "py_modules") else None
 
 
 def with_requirements(config_text: str, requirements: Collection[str]) -> str:
@@ -153,19 +149,6 @@ def _setup_keywords(files: Mapping[str, Path]) -> set[str]:
     }
 
 
-def _requirement_lines(files: Mapping[str, Path]) -> tuple[Declared, ...]:
-    if "requirements.txt" not in files:
-        return ()
-    try:
-        lines = files["requirements.txt"].read_text(encoding="utf-8-sig", errors="replace").splitlines()
-    except OSError as error:
-        raise PackageError(f"requirements.txt of the trainer cannot be read: {error.strerror}") from error
-    plain = [(number, re.sub(r"(^|\s)#.*", "", line).strip()) for number, line in enumerate(lines, 1)]
-    return tuple(
-        Declared(line, number, "requirements.txt") for number, line in plain if line and not re.match(r"-(?!e\s)", line)
-    )
-
-
 # What is packaged
 
 
@@ -192,7 +175,7 @@ def _chosen(found: Metadata, files: Mapping[str, Path]) -> tuple[dict[str, str],
             for top in tops
             if top.endswith(".py") and (name := top[:-3]).isidentifier() and name not in {*_SETTINGS, *_NOT_SHIPPED}
         }
-        if packages and base:  # with src/ in use, what stands at the top is tools
+        if packages and base:  # with src/ in use, what is at the top is tools
             break
     return packages, modules
 
@@ -222,7 +205,7 @@ def _below(folder: str, name: str, files: Mapping[str, Path], *, named: bool) ->
 def _content(
     config: RawConfigParser, packages: Mapping[str, str], modules: Mapping[str, str], files: Mapping[str, Path]
 ) -> None:
-    """Writes packages and modules with the folders they stand in and the data files between them."""
+    """Writes packages and modules with their folders and the data files between them."""
     folders = {name: path for name, path in packages.items() if path != name.replace(".", "/")}
     root = {file.rpartition("/")[0] for file in modules.values()} - {""}
     pairs = [f"{name} = {path}" for name, path in folders.items()]

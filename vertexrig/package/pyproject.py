@@ -1,6 +1,6 @@
 """Name, version, dependencies and packages as a project's own metadata says them: pyproject.toml of any usual backend.
 
-A table of readers, one per place that metadata stands in. Nothing is built or run: a version that only a tool computes
+A table of readers, one per table that holds metadata. Nothing is built or run: a version that only a tool computes
 (setuptools-scm, hatch-vcs) is left out, and the hash in the package's name tells packages apart.
 """
 
@@ -25,7 +25,7 @@ _VERSION = re.compile(r"""^\s*(?:__version__|VERSION|version)\s*(?::\s*[\w.]+\s*
 
 @dataclass(frozen=True)
 class Declared:
-    """One requirement as the metadata has it, in the form pip reads, with the place it stands in."""
+    """One requirement as the metadata has it, in the form pip reads, with its place."""
 
     text: str
     line: int
@@ -41,7 +41,7 @@ class Metadata:
         version: Its version.
         dependencies: What it needs; None if the metadata leaves that to setup.py or setup.cfg.
         requires_python: Versions of Python it runs on.
-        packages: Top-level packages it names, `src/app` with the folder they stand in.
+        packages: Top-level packages it names, `src/app` with the folder that holds them.
         modules: Single modules it names likewise.
         roots: Folders in which to look for packages where it names none.
         scripts: Console scripts, `name = module:function`.
@@ -60,7 +60,7 @@ class Metadata:
 
 
 class _File:
-    """A pyproject.toml as read: its tables, and the line a text stands in."""
+    """A pyproject.toml as read: its tables, and the line of a text."""
 
     def __init__(self, folder: Path, text: str, data: Mapping[str, Any]) -> None:
         self.folder, self.lines, self.data = folder, text.splitlines(), data

@@ -1,72 +1,46 @@
-"""What of a trainer's folder goes into its package: the files, their requirements as shipped, and their hash."""
+"""What of a trainer goes into its package, whatever its layout: the files, their requirements as shipped, name and hash.
+
+`LAYOUTS` is the one table of layouts: a single script and the folder of a package are rows like a project is.
+"""
 
 from __future__ import annotations
 
 import ast
 import hashlib
-import os
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from configparser import Error as ConfigParserError
 from configparser import RawConfigParser
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass
+from pathlib import Path, PurePosixPath
 
 from vertexrig.errors import PackageError
-from vertexrig.package.layouts import Layout, layout, with_requirements
-from vertexrig.package.source import bare
-from vertexrig.package.source.files import Tree, parse_module
-from vertexrig.package.source.model import SourceProblem
+from vertexrig.package import layouts
+from vertexrig.package.folders import files_of, is_package, is_script, module_root, read_bytes
+from vertexrig.package.layouts import Layout
+from vertexrig.package.pyproject import Declared
+from vertexrig.package.requirements import (
+    REQUIREMENT_FILE,
+    REQUIREMENTS,
+    Notes,
+    Requirement,
+    hold,
+    image_minor,
+    left_out,
+    lines_of,
+    rewrite,
+)
+from vertexrig.package.source.files import ROOTS, Tree, parse_module
+from vertexrig.package.source.model import Import, SourceProblem, TrainerSource
 from vertexrig.package.source.names import Code, walk
+from vertexrig.package.source.reader import read
+from vertexrig.package.supplied import distribution_of, is_supplied
 
-_FORMAT = b"vertexrig-package-1\n"
+_FORMAT = b"vertexrig-package-2\n"
 """Part of every hash: raised when staging changes what the same sources become."""
 DIGEST_LENGTH = 12
-_SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "tests"})
-_SKIPPED_AT_TOP = frozenset({"build", "dist", "test", "venv", "env"})
-# Where trainers write when they run in their own folder: ours (outputs), and the defaults of PyTorch Lightning, MLflow,
-# Weights & Biases and TensorBoard's examples. A folder with Python in it is source, whatever its name.
-_RUN_OUTPUTS_AT_TOP = frozenset({"outputs", "runs", "logs", "checkpoints", "lightning_logs", "mlruns", "wandb"})
-# pyproject.toml stays out: any of it makes pip build in isolation, which needs PyPI (measured with pip 21.3 to 26.0).
-_SKIPPED_FILES_AT_TOP = frozenset(
-    {"vertexrig.yaml", "pyproject.toml", "conftest.py", "tox.ini", "noxfile.py", "MANIFEST"}
-)
-_SKIPPED_ENDINGS = (".pyc", ".pyo", "~", ".swp", ".egg-info", ".egg-link", ".dist-info")
-_TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py")
-_REQUIREMENT = re.compile(
-    r"(?P<lead>\s*)(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*?(?P<extras>\[[^\]]*\])?"
-    r"\s*?(?P<pin>[<>=!~(][^;#@]*?|@[^;#]*?)?\s*?(?P<marker>;[^#]*?)?(?P<comment>\s+#.*|\s*)"
-)
-_URL = re.compile(
-    r"(?P<lead>\s*)(?:-e\s+|--editable[= ]\s*)?(?P<url>(?:(?:git|hg|svn|bzr)\+[a-z]+|https?|ssh)://[^\s#;]+)(?P<fragment>#\S*)?(?P<rest>\s.*)?"
-)
-_NAMED_URL = re.compile(
-    r"\s*(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*@\s*(?P<url>[a-z+]+:\S+)(?P<rest>\s.*)?"
-)
-_REQUIREMENT_FILE = re.compile(r"requirements[^/]*\.txt")
-# Arguments of setup() whose lists are no requirements the container installs.
-_OTHER_SETUP_LISTS = frozenset(
-    {"keywords", "classifiers", "packages", "py_modules", "scripts", "extras_require", "tests_require"}
-)
-_BROUGHT = r"tensorflow(-cpu|-gpu|-intel|-macos)?|tf-nightly|protobuf"
 IMAGE_PYTHON = 10
 """Minor version of Python 3 in the newest prebuilt TensorFlow image, tf-cpu.2-17.py310."""
-FIRST_TF_KERAS = (2, 14)
-"""tf-keras 2.14.1 is its first release (PyPI, 2026-11-21)."""
-
-
-@dataclass(frozen=True)
-class Requirement:
-    """One declared requirement: normalised name, version pin as written, and where it stands.
-
-    `sure` is False for a URL that does not say the name: it is guessed then.
-    """
-
-    name: str
-    pin: str
-    file: str
-    line: int
-    sure: bool = True
 
 
 @dataclass(frozen=True)
@@ -74,10 +48,10 @@ class Sources:
     """The files of a package as they will be staged.
 
     Args:
-        folder: The trainer's folder.
+        folder: The trainer's folder; of a script or a bare package, the one that holds it.
         files: Paths relative to it with `/`, sorted; each with its file.
-        rewritten: New bytes for those that staging changes.
-        name: The distribution's name as setup.py or setup.cfg says it plainly, else `trainer`.
+        rewritten: New bytes for those that staging changes or adds.
+        name: The distribution's name as the metadata says it plainly, else `trainer`.
         version: Its version likewise, else `0`.
         requirements: What it declares, after rewriting.
         refusals: Why the package must not be built.
@@ -98,7 +72,7 @@ class Sources:
         total = hashlib.sha256(_FORMAT)
         for relative, path in self.files:
             data = self.rewritten.get(relative)
-            content = _read(path, relative) if data is None else data
+            content = read_bytes(path, relative) if data is None else data
             name = relative.encode("utf-8", "surrogateescape")
             total.update(b"%d %d\n" % (len(name), len(content)))
             total.update(name)
@@ -106,232 +80,209 @@ class Sources:
         return total.hexdigest()[:DIGEST_LENGTH]
 
 
-@dataclass
-class _Notes:
-    requirements: list[Requirement] = field(default_factory=list)
-    refusals: list[str] = field(default_factory=list)
-    warnings: list[str] = field(default_factory=list)
+@dataclass(frozen=True)
+class PackageId:
+    """What a package is called, known without building it.
+
+    Args:
+        name: The distribution's name; `trainer` if setup.py computes it.
+        version: Its version with the hash as local part: `0.1.0+1f0c8de2a4b7`. The public part is `0` if setup.py computes it.
+        digest: The hash alone: 12 hexadecimal digits over the sources and pins.
+        file_name: The file's name: `trainer-0.1.0+1f0c8de2a4b7.tar.gz`.
+    """
+
+    name: str
+    version: str
+    digest: str
+    file_name: str
+
+
+def identify(folder: Path | str, *, tf_version: str | None = None) -> PackageId:
+    """The identity of the package that `build` would make, without building it.
+
+    It depends on the paths and bytes of the sources and on the tf-keras pin, not on where the folder is, on times, caches,
+    build products, tests, or hidden files.
+
+    Args:
+        folder: The trainer's script or folder.
+        tf_version: TensorFlow of the image, `2.17` or `2.17.1`; None leaves the requirements as they are.
+
+    Raises:
+        PackageError: No such folder, nothing to package, a file that cannot be read.
+    """
+    return identity_of(gather(Path(folder), tf_version))
+
+
+def identity_of(sources: Sources) -> PackageId:
+    """The identity of a package with these sources."""
+    name = re.sub(r"[-_.]+", "_", sources.name).lower()
+    # Setup scripts may use any version; a file's name only needs to be safe in a URI and for pip.
+    public = re.sub(r"[^A-Za-z0-9.+]+", ".", sources.version).strip(".") or "0"
+    digest = sources.digest()
+    version = f"{public}{'.' if '+' in public else '+'}{digest}"
+    return PackageId(sources.name, version, digest, f"{re.sub(r'[^a-z0-9_]', '_', name)}-{version}.tar.gz")
+
+
+# Layouts
+
+
+def _script(path: Path) -> dict[str, Path] | None:
+    """A script and those of its neighbours that it imports, by their path in the package."""
+    if not is_script(path):
+        return None
+    root = module_root(path)
+    source = _readable(root, path.stem)
+    return {_below_its_root(file, root): root / file for file in source.files}
+
+
+def _package(path: Path) -> dict[str, Path] | None:
+    """All files of a package's folder."""
+    return files_of(path, f"{path.resolve().name}/") if is_package(path) else None
+
+
+Contents = Callable[[Path], "dict[str, Path] | None"]
+LAYOUTS: tuple[tuple[str, Contents, Callable[[Path, Mapping[str, Path]], Layout | None]], ...] = (
+    ("script", _script, layouts.whole),
+    ("package", _package, layouts.whole),
+    ("pyproject", files_of, layouts.described),
+    ("setup", files_of, layouts.scripted),
+    ("modules", files_of, layouts.modules),
+)
+"""What a trainer's path may be, with the files that belong to it and what describes them; the first that fits is taken."""
+
+
+def _laid_out(path: Path) -> tuple[dict[str, Path], Layout]:
+    seen: dict[Contents, dict[str, Path] | None] = {}
+    for _, contents, describe in LAYOUTS:
+        if contents not in seen:
+            seen[contents] = contents(path)
+        files = seen[contents]
+        found = describe(path, files) if files is not None else None
+        if files is not None and found is not None:
+            return files, found
+    raise PackageError(
+        f"the trainer's folder {str(path)!r} has no setup.py, no pyproject.toml and no Python module to package. "
+        "Put the module that the job runs there: trainer/task.py with an empty trainer/__init__.py"
+    )
 
 
 def gather(folder: Path, tf_version: str | None) -> Sources:
     """Lists a trainer's sources and rewrites the tf-keras requirement for an image's TensorFlow.
 
     Args:
-        folder: The trainer's folder, in any of the layouts of `vertexrig.package.layouts`.
+        folder: The trainer's script or folder, in any layout of `LAYOUTS`.
         tf_version: TensorFlow of the image (`2.17` or `2.17.1`); None if it is not known, as for a custom image.
 
     Raises:
         PackageError: There is no such folder, nothing in it to package, or a file cannot be read.
     """
-    if bare.is_bare(folder):
-        from vertexrig.package.around import gather_around
+    minor = image_minor(tf_version)
+    by_path, laid_out = _laid_out(folder)
+    root = module_root(folder)
+    notes = Notes(warnings=list(laid_out.warnings))
+    _check_python(laid_out.requires_python, minor, notes)
+    declared: Iterable[Declared] | None = laid_out.dependencies
+    if declared is None:
+        declared = _undescribed(folder, root, by_path, tf_version, notes)
+    rewritten = _generated(laid_out, declared, minor, notes)
+    files = tuple(sorted({**by_path, **{name: root / name for name in rewritten}}.items()))
+    for relative, path in files:
+        is_list = REQUIREMENT_FILE.fullmatch(relative) is not None
+        if (
+            relative in rewritten
+            or (laid_out.alone and is_list)
+            or not (is_list or relative in {"setup.py", "setup.cfg"})
+        ):
+            continue
+        data = read_bytes(path, relative)
+        changed = rewrite(relative, data, minor, notes)
+        if changed != data:
+            rewritten[relative] = changed
+    name, version = _identity(by_path, rewritten)
+    return Sources(
+        root, files, rewritten, name or "trainer", version or "0",
+        tuple(notes.requirements), tuple(notes.refusals), tuple(notes.warnings),
+    )  # fmt: skip
 
-        return gather_around(folder, tf_version)
-    minor = _minor(tf_version)
-    if not folder.is_dir():
-        raise PackageError(f"the trainer's folder {str(folder)!r} is not a folder")
-    try:
-        files = tuple(sorted(_walk(folder, "", (os.path.realpath(folder),))))
-    except OSError as error:
-        raise PackageError(f"the trainer's folder cannot be read: {error.strerror}: {error.filename}") from error
-    by_path = dict(files)
-    laid_out = layout(folder, by_path)
-    notes = _Notes(warnings=list(laid_out.metadata.warnings) if laid_out.metadata else [])
-    wanted = laid_out.metadata.requires_python if laid_out.metadata else ""
+
+def _check_python(wanted: str, minor: tuple[int, int] | None, notes: Notes) -> None:
     least = re.search(r"(?:>=|~=|==|>)\s*3\.(\d+)", wanted)
     if minor is not None and least is not None and int(least[1]) > IMAGE_PYTHON:
         notes.refusals.append(
             f"pyproject.toml: it needs Python {wanted}, and the newest prebuilt image has 3.{IMAGE_PYTHON}, whose pip would "
             f'refuse the package. Write requires-python = ">=3.{IMAGE_PYTHON}", or use a custom image'
         )
-    rewritten = _generated(laid_out, minor, notes)
-    files = tuple(sorted({**by_path, **{name: folder / name for name in rewritten}}.items()))
-    for relative, path in files:
-        if relative in rewritten or (laid_out.alone and _REQUIREMENT_FILE.fullmatch(relative)):
-            continue
-        if relative in {"setup.py", "setup.cfg"} or _REQUIREMENT_FILE.fullmatch(relative):
-            data = _read(path, relative)
-            changed = _rewrite(relative, data, minor, notes)
-            if changed != data:
-                rewritten[relative] = changed
-    name, version = _identity(by_path, rewritten)
-    return Sources(
-        folder, files, rewritten, name or "trainer", version or "0",
-        tuple(notes.requirements), tuple(notes.refusals), tuple(notes.warnings),
-    )  # fmt: skip
 
 
-def _minor(tf_version: str | None) -> tuple[int, int] | None:
-    if tf_version is None:
-        return None
-    match = re.fullmatch(r"(\d+)[.-](\d+)([.-].*)?", tf_version)
-    if match is None:
-        raise PackageError(f"TensorFlow version {tf_version!r} is not of the form 2.17 or 2.17.1")
-    return int(match[1]), int(match[2])
-
-
-def _read(path: Path, relative: str) -> bytes:
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise PackageError(f"{relative} of the trainer cannot be read: {error.strerror}") from error
-
-
-def _generated(laid_out: Layout, minor: tuple[int, int] | None, notes: _Notes) -> dict[str, bytes]:
-    """The files that staging adds for a layout without a setup.py of its own, its requirements held to the image."""
+def _generated(
+    laid_out: Layout, declared: Iterable[Declared], minor: tuple[int, int] | None, notes: Notes
+) -> dict[str, bytes]:
+    """The files that staging adds for a layout without a setup.py, its requirements held to the image."""
     texts = dict(laid_out.generated)
-    if laid_out.dependencies:
-        held = [_requirement(one.text, one.file, one.line, minor, notes) for one in laid_out.dependencies]
-        texts["setup.cfg"] = with_requirements(texts["setup.cfg"], held)
+    held = [hold(one.text, one.file, one.line, minor, notes) for one in declared]
+    if held:
+        texts["setup.cfg"] = layouts.with_requirements(texts["setup.cfg"], held)
     return {name: text.encode("utf-8", "surrogateescape") for name, text in texts.items()}
 
 
-def _walk(folder: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
-    with os.scandir(folder) as entries:
-        for entry in entries:
-            if _skipped(entry.name, at_top=not prefix, is_folder=entry.is_dir()):
-                continue
-            if entry.is_file():
-                yield prefix + entry.name, Path(entry.path)
-            elif entry.is_dir():
-                if not prefix and _is_run_output(folder, entry.name):
-                    continue
-                real = os.path.realpath(entry.path)
-                if real in above or os.path.exists(os.path.join(entry.path, "pyvenv.cfg")):
-                    continue  # a link back up, or a virtual environment
-                yield from _walk(Path(entry.path), f"{prefix}{entry.name}/", (*above, real))
+# What nobody described: a script's neighbours and its requirements
 
 
-def _is_run_output(folder: Path, name: str) -> bool:
-    """Whether a folder at the top is what a run of the trainer left: by its name, no Python in it, not in MANIFEST.in."""
-    if name not in _RUN_OUTPUTS_AT_TOP:
-        return False
-    manifest = folder / "MANIFEST.in"
-    if manifest.is_file() and re.search(rb"\b%b\b" % name.encode(), _read(manifest, "MANIFEST.in")):
-        return False
-    return not any(file.endswith(".py") for _, _, files in os.walk(folder / name) for file in files)
+def _readable(root: Path, name: str) -> TrainerSource:
+    source = read(root, name)
+    for problem in source.problems:
+        place = f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: " if problem.file else ""
+        raise PackageError(place + problem.message)
+    return source
 
 
-def _skipped(name: str, *, at_top: bool, is_folder: bool) -> bool:
-    if name.startswith(".") or name.endswith(_SKIPPED_ENDINGS):
-        return True
-    if is_folder:
-        return name in _SKIPPED_FOLDERS or (at_top and name in _SKIPPED_AT_TOP)
-    return at_top and (name in _SKIPPED_FILES_AT_TOP or _TEST_FILE.fullmatch(name) is not None)
+def _below_its_root(file: str, root: Path) -> str:
+    """`src/model.py` is imported as `model` unless src is a package itself."""
+    for prefix in ROOTS:
+        if prefix and file.startswith(prefix) and not (root / prefix / "__init__.py").exists():
+            return file.removeprefix(prefix)
+    return file
 
 
-# Requirements
+def _undescribed(
+    path: Path, root: Path, files: Mapping[str, Path], tf_version: str | None, notes: Notes
+) -> Iterable[Declared]:
+    """A requirements.txt without what the image brings; where there is none, what is imported and the image lacks."""
+    minor = image_minor(tf_version)
+    places = [folder / REQUIREMENTS for folder in (path, root) if (folder / REQUIREMENTS).is_file()]
+    if not places:
+        return _imported(root, files, tf_version)
+    kept = []
+    for line, text in lines_of(read_bytes(places[0], REQUIREMENTS).decode("utf-8-sig", "replace")):
+        if left_out(text, minor):
+            notes.warnings.append(f"{REQUIREMENTS}:{line}: {text} is left out: the image brings its own")
+        else:
+            kept.append(Declared(text, line, REQUIREMENTS))
+    return kept
 
 
-def normalise(name: str) -> str:
-    """A distribution's name as PyPI compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
-
-
-def _rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: _Notes) -> bytes:
-    if relative == "setup.py":
-        return _rewrite_setup(data, minor, notes)
-    lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
-    inside = relative != "setup.cfg"
-    for index, line in enumerate(lines):
-        body = line.rstrip("\r\n")
-        if relative == "setup.cfg" and re.match(r"\S", body):
-            inside = re.match(r"install_requires\s*[=:]", body) is not None
+def _imported(root: Path, files: Mapping[str, Path], tf_version: str | None) -> list[Declared]:
+    """Distributions of the modules that are imported and are neither the image's nor the trainer's own."""
+    found: dict[str, Declared] = {}
+    imports: list[Import] = []
+    seen: set[str] = set()
+    for file, path in files.items():
+        if file.endswith(".py") and path.relative_to(root).as_posix() not in seen:
+            source = read(root, ".".join(PurePosixPath(file).with_suffix("").parts).removesuffix(".__init__"))
+            seen.update(source.files)
+            imports += source.imports
+    for item in imports:
+        top = item.module.split(".")[0]
+        if item.kind != "other" or item.caught or is_supplied(top, tf_version):
             continue
-        if inside and not re.match(r"\s*(#|-(?!e\s|-editable))", body):
-            lines[index] = _requirement(body, relative, index + 1, minor, notes) + line[len(body) :]
-    return "".join(lines).encode("utf-8", "surrogateescape")
-
-
-def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: _Notes) -> bytes:
-    tree = parse_module(data, "setup.py")
-    if isinstance(tree, SourceProblem):
-        raise PackageError(f"setup.py:{tree.line or 1}: {tree.message}")
-    others: set[int] = set()
-    for node in ast.walk(tree):
-        if isinstance(node, ast.keyword) and node.arg in _OTHER_SETUP_LISTS:
-            others |= {id(part) for part in ast.walk(node.value)}
-    lines = data.splitlines(keepends=True)
-    found: list[ast.Constant] = []
-    for node in ast.walk(tree):
-        if isinstance(node, (ast.List, ast.Tuple)) and id(node) not in others:
-            found += [item for item in node.elts if isinstance(item, ast.Constant) and isinstance(item.value, str)]
-    # From the end backwards, so that columns before a change stay right. Columns count UTF-8 bytes.
-    for item in sorted(found, key=lambda item: (item.lineno, item.col_offset), reverse=True):
-        text = str(item.value)
-        new = _requirement(text, "setup.py", item.lineno, minor, notes)
-        if new != text and item.end_lineno == item.lineno and item.end_col_offset is not None:
-            line = lines[item.lineno - 1]
-            lines[item.lineno - 1] = line[: item.col_offset] + repr(new).encode() + line[item.end_col_offset :]
-    return b"".join(lines)
-
-
-def _requirement(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: _Notes) -> str:
-    """Notes one requirement, and returns it with tf-keras held to the image's TensorFlow."""
-    match = _REQUIREMENT.fullmatch(text)
-    if match is None:
-        return _from_url(text, file, line, minor, notes)
-    name, pin = normalise(match["name"]), (match["pin"] or "").strip()
-    notes.requirements.append(Requirement(name, pin, file, line))
-    place = f"{file}:{line}"
-    if re.fullmatch(_BROUGHT, name):
-        _judge_pin(name, pin, place, minor, notes)
-    if name != "tf-keras" or minor is None:
-        return text
-    if minor < FIRST_TF_KERAS:
-        notes.refusals.append(
-            f"{place}: tf-keras has no release for TensorFlow {minor[0]}.{minor[1]}. "
-            "Leave it out: before 2.16, tf.keras is Keras 2 itself"
-        )
-        return text
-    release = f"{minor[0]}.{minor[1]}"
-    if re.fullmatch(rf"(==|~=)\s*{re.escape(release)}\.\d+(\.\*)?|==\s*{re.escape(release)}\.\*", pin):
-        return text
-    if pin.startswith("=="):
-        notes.warnings.append(
-            f"{place}: tf-keras{pin} does not go with the image's TensorFlow {release}: built with ~={release}.0"
-        )
-    extras, marker, comment = match["extras"] or "", match["marker"] or "", match["comment"]
-    return f"{match['lead']}{match['name']}{extras}~={release}.0{marker}{comment}"
-
-
-def _from_url(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: _Notes) -> str:
-    """Notes a requirement that comes from a URL. One that only names itself by `#egg=` gets the form that setup() takes."""
-    named, bare = _NAMED_URL.fullmatch(text), _URL.fullmatch(text)
-    if named is not None:
-        name = normalise(named["name"])
-        notes.requirements.append(Requirement(name, f"@ {named['url']}", file, line))
-        if re.fullmatch(_BROUGHT, name):
-            _judge_pin(name, f"@ {named['url']}", f"{file}:{line}", minor, notes)
-        return text
-    if bare is None:
-        return text
-    options = dict(part.partition("=")[::2] for part in (bare["fragment"] or "").lstrip("#").split("&"))
-    given = re.sub(r"\[.*", "", options.get("egg", ""))
-    url = bare["url"]
-    notes.requirements.append(Requirement(normalise(given or _guessed(url)), f"@ {url}", file, line, sure=bool(given)))
-    if not given:
-        return text
-    folder = f"#subdirectory={options['subdirectory']}" if options.get("subdirectory") else ""
-    return f"{bare['lead']}{options['egg']} @ {url}{folder}{bare['rest'] or ''}"
-
-
-def _guessed(url: str) -> str:
-    """A distribution's likely name by its URL: the repository's name, or the file's up to its version."""
-    last = re.sub(r"@[^/]*$", "", url.rstrip("/")).rpartition("/")[2]
-    return re.sub(r"\.git$|-\d.*$|\.(zip|whl|tar\.gz)$", "", last) or "unknown"
-
-
-def _judge_pin(name: str, pin: str, place: str, minor: tuple[int, int] | None, notes: _Notes) -> None:
-    what = f"{place}: {name}{pin}"
-    advice = f"The image brings its own {name}; remove the line"
-    binding = bool(re.search(r"==|~=|<|@|!=", pin))
-    if binding and minor is not None:
-        notes.refusals.append(f"{what} would replace the image's {name} at start-up or conflict with it. {advice}")
-    else:
-        notes.warnings.append(
-            f"{what}: {advice}" if minor is not None else f"{what}: an image with TensorFlow brings its own"
-        )
+        if any((root / top).glob("*.py")):
+            raise PackageError(
+                f"{item.file}:{item.line}: imports {item.module}, which is not in the folder {top}/. "
+                f"If it is another distribution, name it in {REQUIREMENTS}"
+            )
+        distribution = distribution_of(top)
+        found.setdefault(distribution, Declared(distribution, item.line, item.file))
+    return [found[name] for name in sorted(found)]
 
 
 # Name and version, without running setup.py
@@ -343,13 +294,13 @@ def _identity(files: Mapping[str, Path], generated: Mapping[str, bytes]) -> tupl
         given = _setup_identity(files)
     text = generated.get("setup.cfg")
     if text is None:
-        text = _read(files["setup.cfg"], "setup.cfg") if "setup.cfg" in files else b""
+        text = read_bytes(files["setup.cfg"], "setup.cfg") if "setup.cfg" in files else b""
     configured = _configured(text)
     return given["name"] or configured.get("name"), given["version"] or configured.get("version")
 
 
 def _setup_identity(files: Mapping[str, Path]) -> dict[str, str | None]:
-    tree = parse_module(_read(files["setup.py"], "setup.py"), "setup.py")
+    tree = parse_module(read_bytes(files["setup.py"], "setup.py"), "setup.py")
     if isinstance(tree, SourceProblem):
         raise PackageError(f"setup.py:{tree.line or 1}: {tree.message}")
     setup = walk("setup", "setup.py", tree, is_package=False)
@@ -379,22 +330,3 @@ def _configured(text: bytes) -> dict[str, str]:
         raise PackageError(f"setup.cfg cannot be read: {str(error).splitlines()[0]}") from error
     values = dict(config["metadata"]) if config.has_section("metadata") else {}
     return {key: value for key, value in values.items() if not value.startswith(("attr:", "file:"))}
-
-
-def why_absent(folder: Path, module: str) -> str:
-    """Why a module that is in the trainer's folder is not in its package; empty if it is not in the folder."""
-    parts = module.split(".")
-    for root in ("", "src/"):
-        stem = root + "/".join(parts)
-        if not ((folder / f"{stem}.py").is_file() or any((folder / stem).glob("*.py"))):
-            continue
-        if _SKIPPED_FOLDERS & set(parts):
-            return "It is in the folder, but folders named tests are left out of the package"
-        for count in range(1, len(parts) + 1):
-            package = root + "/".join(parts[:count])
-            if (folder / package).is_dir() and not (folder / package / "__init__.py").is_file():
-                return f"{package}/ has no __init__.py, so it is not packaged: add an empty one"
-        if len(parts) == 1 and not (folder / stem).is_dir():
-            return f"It is in the folder, but not packaged: add py_modules=['{module}'] to setup(), or move it into a package"
-        return "It is in the folder, but not packaged: use packages=find_packages() in setup()"
-    return ""

@@ -6,80 +6,21 @@ import os
 import re
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from vertexrig.errors import PackageError
-from vertexrig.package.source import Import, TrainerSource, read
-from vertexrig.package.sources import Requirement, normalise, why_absent
+from vertexrig.package.folders import why_absent
+from vertexrig.package.requirements import Requirement
+from vertexrig.package.source.model import Import, TrainerSource
+from vertexrig.package.source.reader import read
+from vertexrig.package.supplied import declared_modules, distribution_of, is_supplied
 
 INSTALL_TIMEOUT_S = 180
 
-SUPPLIED: Mapping[str, str] = {
-    **dict.fromkeys(("tensorflow", "hypertune", "sympy", "pandas", "xgboost", "pythonjsonlogger", "webob", "paste", "mock"),
-                    "package list of tf-cpu.2-17.py310, pre-built containers page, mirror of 2026-08-22"),
-    **dict.fromkeys(("google", "googleapiclient"),
-                    "google.cloud.storage: custom training code requirements page, mirror of 2026-08-22; google.protobuf: tensorflow"),
-    **dict.fromkeys(("absl", "astunparse", "flatbuffers", "gast", "grpc", "h5py", "keras", "ml_dtypes", "numpy", "opt_einsum",
-                     "packaging", "pkg_resources", "requests", "setuptools", "six", "tensorboard", "termcolor",
-                     "typing_extensions", "wrapt"), "required by the tensorflow wheel (its metadata, 2.21.0)"),
-    **dict.fromkeys(("dateutil", "pytz", "scipy"), "required by the image's pandas and xgboost"),
-}  # fmt: skip
-"""Top-level modules that a prebuilt TensorFlow image brings, and how that is known."""
-SUPPLIED_ELSEWHERE = frozenset({"torch", "torchvision", "sklearn", "jax", "flax", "optax", "joblib", "ray", "lightgbm"})
-"""Brought by some other image: allowed when the image's TensorFlow version is not given."""
-IMPORT_NAMES: Mapping[str, tuple[str, ...]] = {
-    "cloudml-hypertune": ("hypertune",),
-    "scikit-learn": ("sklearn",),
-    "scikit-image": ("skimage",),
-    "pillow": ("PIL",),
-    "pyyaml": ("yaml",),
-    "opencv-python": ("cv2",),
-    "opencv-python-headless": ("cv2",),
-    "absl-py": ("absl",),
-    "protobuf": ("google",),
-    "python-dateutil": ("dateutil",),
-    "beautifulsoup4": ("bs4",),
-    "grpcio": ("grpc",),
-    "tf-models-official": ("official",),
-    "tf-nightly": ("tensorflow",),
-    "attrs": ("attr", "attrs"),
-    "gitpython": ("git",),
-    "msgpack-python": ("msgpack",),
-    "python-json-logger": ("pythonjsonlogger",),
-    "segmentation-models": ("segmentation_models",),
-    "faiss-cpu": ("faiss",),
-    "faiss-gpu": ("faiss",),
-    "hydra-core": ("hydra",),
-    "antlr4-python3-runtime": ("antlr4",),
-    "umap-learn": ("umap",),
-    "imbalanced-learn": ("imblearn",),
-    "typed-argument-parser": ("tap",),
-    "keras-tuner": ("keras_tuner", "kerastuner"),
-    "pytorch-lightning": ("pytorch_lightning", "lightning"),
-}
-"""Distributions whose modules are named otherwise than themselves."""
-# Only in newer or older Pythons than the prebuilt images' 3.10: name -> the version it came with, or left in.
+# Modules of newer Pythons than the prebuilt images' 3.10, with the version they came with.
 _SINCE_3_11 = {"tomllib": "3.11"}
-_UNTIL_3_11 = frozenset({"asynchat", "asyncore", "distutils", "imp", "smtpd"})
-_UNTIL_3_12 = frozenset(
-    {
-        "aifc",
-        "audioop",
-        "cgi",
-        "cgitb",
-        "chunk",
-        "crypt",
-        "imghdr",
-        "mailcap",
-        "nntplib",
-        "pipes",
-        "sndhdr",
-        "telnetlib",
-        "uu",
-    }
-)
 
 
 @dataclass(frozen=True)
@@ -127,7 +68,7 @@ def reason(output: str) -> str:
     errors = [
         index for index, line in enumerate(lines) if re.match(r"([\w.]+(Error|Exception|Exit|Version)\b|error:)", line)
     ]
-    # pip closes with lines of its own; the first error is the package's.
+    # pip closes with its own lines; the first error is the package's.
     chosen = next((i for i in errors if not lines[i].startswith("error: subprocess")), None)
     if chosen is None:
         return lines[-1] if lines else "no message"
@@ -198,7 +139,7 @@ def _third_party(
     source: TrainerSource, folder: Path, requirements: Sequence[Requirement], tf_version: str | None
 ) -> Verified:
     """Top-level modules the image brings and those the requirements bring; PackageError for one named nowhere."""
-    known = _declared_modules(requirements)
+    known = declared_modules(requirements)
     unsure = [item for item in requirements if not item.sure]
     warnings: list[str] = []
     supplied: set[str] = set()
@@ -218,7 +159,7 @@ def _third_party(
             continue
         if top.lower() in known:
             declared.add(top)
-        elif _is_supplied(top, tf_version):
+        elif is_supplied(top, tf_version):
             supplied.add(top)
         elif not item.caught and unsure and not _hint(folder, top):
             url = unsure[0]
@@ -230,28 +171,15 @@ def _third_party(
     return Verified(tuple(sorted(supplied)), tuple(sorted(declared)), tuple(dict.fromkeys(warnings)))
 
 
-def _declared_modules(requirements: Sequence[Requirement]) -> frozenset[str]:
-    names: set[str] = set()
-    for requirement in requirements:
-        plain = normalise(requirement.name).replace("-", "_")
-        names |= {plain, plain.split("_")[0] if plain.startswith("google_") else plain, plain.removeprefix("python_")}
-        names |= {name.lower() for name in IMPORT_NAMES.get(normalise(requirement.name), ())}
-    return frozenset(names)
-
-
-def _is_supplied(top: str, tf_version: str | None) -> bool:
-    older = top in _UNTIL_3_11 or top in _UNTIL_3_12
-    return top in SUPPLIED or older or (tf_version is None and top in SUPPLIED_ELSEWHERE)
-
-
 def _named_nowhere(item: Import, top: str, folder: Path) -> str:
     place = f"{item.file}:{item.line}"
     hint = _hint(folder, top)
     if hint:
         return f"{place}: imports {item.module}{hint}"
-    names = [distribution for distribution, modules in IMPORT_NAMES.items() if top in modules]
-    name = names[0] if names else top.replace("_", "-")
-    return f"{place}: imports {top}, which neither the image nor the requirements bring. Add {name} to requirements.txt"
+    return (
+        f"{place}: imports {top}, which neither the image nor the requirements bring. "
+        f"Add {distribution_of(top)} to requirements.txt"
+    )
 
 
 def default_python() -> str:

@@ -24,7 +24,7 @@ from markupsafe import Markup
 from vertexrig import spec, yamltext
 from vertexrig.catalog import Catalog
 from vertexrig.errors import ConfigError, TemplateError, VertexrigError, did_you_mean
-from vertexrig.package.source import bare
+from vertexrig.package import folders
 from vertexrig.project import resolve
 from vertexrig.project.config import Loaded
 from vertexrig.spec.names import camel
@@ -158,13 +158,13 @@ class Renderer:
     def package_uri(self, tf_version: str | None) -> str:
         """Where the trainer's package for an image of this TensorFlow version lies, or will once it is uploaded."""
         if tf_version not in self.packages:
-            from vertexrig.package.identity import identify
+            from vertexrig.package.sources import identify
 
             project = self.loaded.project
             if not project.bucket:
                 raise self.loaded.error("bucket is needed: the trainer's package is uploaded there")
             folder = self.loaded.path(project.trainer.path)
-            if not folder.is_dir() and not bare.is_bare(folder):
+            if not folder.is_dir() and not folders.is_bare(folder):
                 raise self.loaded.error(f"there is no folder or script {folder}", "trainer", "path")
             identity = identify(folder, tf_version=tf_version)
             self.packages[tf_version] = f"{project.bucket.rstrip('/')}/packages/{identity.file_name}"

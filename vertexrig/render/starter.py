@@ -9,7 +9,7 @@ from importlib import resources
 
 from vertexrig.catalog import Catalog
 from vertexrig.package.discover import FoundTrainer
-from vertexrig.package.source import Flag
+from vertexrig.package.source.model import Flag
 from vertexrig.render.renderer import scalar
 
 DEFAULT_IMAGE = "tf-2.17"

@@ -392,7 +392,7 @@ def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage
 
 def upload(workspace: Workspace, wanted: Collection[str], storage: Storage) -> list[str]:
     """Like `upload_packages`, for packages by the URIs that the project's renderer gave them; others are left alone."""
-    from vertexrig import package
+    from vertexrig.package import builder
 
     trainer = workspace.loaded.project.trainer
     done = []
@@ -402,7 +402,7 @@ def upload(workspace: Workspace, wanted: Collection[str], storage: Storage) -> l
         object_name = f"packages/{uri.rsplit('/', 1)[-1]}"
         if not storage.exists(object_name):
             folder, out = workspace.loaded.path(trainer.path), workspace.loaded.path("build/packages")
-            built = package.build(folder, out, tf_version=tf_version, module=trainer.module)
+            built = builder.build(folder, out, tf_version=tf_version, module=trainer.module)
             storage.write(object_name, built.path.read_bytes(), generation=0, content_type="application/gzip")
         now = times.rfc3339(times.now(), 0)
         row = {"uri": uri, "tf_version": tf_version, "module": trainer.module, "uploaded": now}

@@ -35,7 +35,7 @@ def _valid(flag: Flag, path: str) -> bool:
 
 
 def _path(source: TrainerSource, words: list[str]) -> tuple[str, str]:
-    """The path of the command that the words choose, and the word that is none where one has to stand."""
+    """The path of the command that the words choose, and the word that is none where a sub-command must be."""
     path, index = "", 0
     while index < len(words):
         word = words[index]

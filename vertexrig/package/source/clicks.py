@@ -1,36 +1,29 @@
-"""Flags declared with click's decorators or typer's signatures."""
+"""Flags and commands declared with click's decorators."""
 
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
-from dataclasses import replace
 
-from vertexrig.package.source.flags import (
+from vertexrig.package.source.declared import (
     Collector,
+    command_names,
     commands_of,
     constant,
-    full_name,
     keywords_of,
     texts_of,
     truth,
     unpacks,
 )
-from vertexrig.package.source.groups import app_commands, click_commands, click_owners, required_group
 from vertexrig.package.source.model import DYNAMIC, Flag
-from vertexrig.package.source.names import Module, SourceCall, dotted, last_name
+from vertexrig.package.source.names import ROOT, Code, Module, Owners, SourceCall, full_name, last_name, owned
 
 _CLICK_TYPES = {
-    "INT": "int",
-    "FLOAT": "float",
-    "STRING": "str",
-    "BOOL": "bool",
-    "IntRange": "int",
-    "FloatRange": "float",
-}
+        "INT": "int", "FLOAT": "float", "STRING": "str", "BOOL": "bool", "IntRange": "int",
+        "FloatRange": "float",
+}  # fmt: skip
 
 
-def read_click(found: Collector, call: SourceCall) -> None:
+def _option(found: Collector, call: SourceCall) -> None:
     """`@click.option` / `@option`, when click is what it comes from."""
     full = full_name(call.node.func, call.module)
     if not full.startswith(("click.", "rich_click.", "asyncclick.")):
@@ -57,7 +50,7 @@ def read_click(found: Collector, call: SourceCall) -> None:
             names=names,
             dest=plain[0] if plain else max(names, key=len).lstrip("-").replace("-", "_"),
             type="bool" if switch else kind,
-            required=click_owners(found, call) is not None
+            required=_click_owners(found, call) is not None
             and (
                 truth(found, keywords.get("required"), call)
                 or (is_argument and default is None and "required" not in keywords)
@@ -71,16 +64,19 @@ def read_click(found: Collector, call: SourceCall) -> None:
             parser="click",
             file=call.module.file,
             line=call.node.lineno,
-            commands=commands_of(click_owners(found, call)),
+            commands=commands_of(_click_owners(found, call)),
         )
     )
 
 
-def read_click_groups(found: Collector) -> None:
-    """The commands of click's groups."""
-    for path in click_commands(found.code):
+def read(found: Collector) -> None:
+    """Every option and argument, and the commands of click's groups."""
+    for call in found.code.calls:
+        if last_name(call.node.func) in {"option", "argument"}:
+            _option(found, call)
+    for path in _click_commands(found.code):
         found.commands[path] = None
-    found.command_required |= required_group(found.code)
+    found.command_required |= _required_group(found.code)
 
 
 def _click_type(found: Collector, call: SourceCall, keywords: dict[str, ast.expr]) -> str:
@@ -100,91 +96,100 @@ def _click_choices(found: Collector, call: SourceCall, node: ast.expr | None) ->
     return None
 
 
-def _click_settings(found: Collector, node: ast.AST) -> None:
-    if isinstance(node, ast.Dict):
-        for key, value in zip(node.keys, node.values, strict=True):
-            if (
-                isinstance(key, ast.Constant)
-                and key.value == "ignore_unknown_options"
-                and isinstance(value, ast.Constant)
-            ):
-                found.tolerates_unknown |= value.value is True
+_Function = ast.FunctionDef | ast.AsyncFunctionDef
+_MAX_DEPTH = 8
+_CLICK = ("click.", "rich_click.", "asyncclick.")
 
 
-def read_typer(found: Collector, module: Module) -> None:
-    """Functions handed to `typer.run` or decorated as a command of a `typer.Typer`: each parameter is a flag."""
-    for node, _ in module.nodes:
-        _click_settings(found, node)
-    if not any(target.split(".")[0] == "typer" for target in module.aliases.values()):
-        return
-    found.parsers.add("typer")
-    commands = app_commands(module)
-    for paths in commands.values():
-        for path in paths or ():
-            found.commands[path] = None
-            found.command_required = True
-    for name, node in module.definitions.items():
-        if isinstance(node, ast.ClassDef):
-            continue
-        decorated = any(
-            isinstance(decorator, ast.Call) and last_name(decorator.func) in {"command", "callback"}
-            for decorator in node.decorator_list
-        )
-        run = any(
-            any(isinstance(argument, ast.Name) and argument.id == name for argument in call.node.args)
-            for call in module.calls
-            if full_name(call.node.func, module) == "typer.run"
-        )
-        if decorated or run:
-            own = commands.get(name, ())
-            found.flags += (
-                replace(flag, commands=own, required=flag.required and own is not None)
-                for flag in _typer_flags(node, module)
-            )
+def _click_owners(found: Collector, call: SourceCall) -> Owners:
+    """The commands that an option's decorator belongs to; None if it is in a function that adds options to others."""
+    for node, _ in call.module.nodes:
+        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and call.node in node.decorator_list:
+            return _paths(found.code, node, call.module, 0)
+    return None if _groups(found.code) else frozenset({ROOT})
 
 
-def _typer_flags(node: ast.FunctionDef | ast.AsyncFunctionDef, module: Module) -> Iterator[Flag]:
-    args = [*node.args.posonlyargs, *node.args.args]
-    defaults: dict[str, ast.expr] = dict(
-        zip([arg.arg for arg in reversed(args)], reversed(node.args.defaults), strict=False)
+def _click_commands(code: Code) -> list[str]:
+    """The paths of all commands in a group."""
+    found: dict[str, None] = {}
+    if _groups(code):
+        for module in code.modules:
+            for node, _ in module.nodes:
+                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and _made(node, module) is not None:
+                    found |= dict.fromkeys(path for path in _paths(code, node, module, 0) or () if path)
+    return list(found)
+
+
+def _required_group(code: Code) -> bool:
+    """Whether a group stops without a command: click's own way, unless the decorator says otherwise."""
+    return any(
+        not any(word.arg == "invoke_without_command" for word in decorator.keywords if isinstance(decorator, ast.Call))
+        if isinstance(decorator, ast.Call)
+        else True
+        for _, _, decorator in _groups(code)
     )
-    defaults |= {a.arg: d for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None}
-    for arg in [*args, *node.args.kwonlyargs]:
-        annotation, default = arg.annotation, defaults.get(arg.arg)
-        marker = default if isinstance(default, ast.Call) else None
-        if isinstance(annotation, ast.Subscript) and last_name(annotation.value) == "Annotated":
-            parts = annotation.slice.elts if isinstance(annotation.slice, ast.Tuple) else [annotation.slice]
-            annotation = parts[0]
-            marker = next((part for part in parts[1:] if isinstance(part, ast.Call)), marker)
-        names = tuple(
-            argument.value
-            for argument in (marker.args if marker else [])
-            if isinstance(argument, ast.Constant) and isinstance(argument.value, str) and argument.value.startswith("-")
-        )
-        value = marker.args[0] if marker is not None and marker is default and marker.args else default
-        missing = value is None or (isinstance(value, ast.Constant) and value.value is ...)
-        is_argument = last_name(marker.func) == "Argument" if marker else default is None
-        kind = (
-            dotted(annotation)
-            if isinstance(annotation, (ast.Name, ast.Attribute))
-            else "str"
-            if annotation is None
-            else DYNAMIC
-        )
-        dashed = f"--{arg.arg.replace('_', '-')}"
-        constant = value.value if isinstance(value, ast.Constant) else None
-        yield Flag(
-            names=(arg.arg,)
-            if is_argument
-            else names or ((dashed, f"--no-{dashed[2:]}") if kind == "bool" else (dashed,)),
-            dest=arg.arg,
-            type=kind,
-            required=missing,
-            has_default=not missing,
-            default=constant if isinstance(constant, (str, int, float, bool)) else None,
-            action="store_true" if kind == "bool" and not is_argument else "store",
-            takes_float_text={"int": False, "bool": False, "float": True, "str": True}.get(kind),
-            parser="typer",
-            file=module.file,
-            line=arg.lineno,
-        )
+
+
+def _groups(code: Code) -> list[tuple[_Function, Module, ast.expr]]:
+    """Functions that are groups of click, with the decorator that says so."""
+    found = []
+    for module in code.modules:
+        for node in module.definitions.values():
+            if not isinstance(node, ast.ClassDef):
+                made = _made(node, module)
+                if made is not None and made[0] == "group":
+                    found.append((node, module, made[1]))
+    return found
+
+
+def _made(node: _Function, module: Module) -> tuple[str, ast.expr] | None:
+    """`group` or `command`, and the decorator, of a function that click makes one of."""
+    for decorator in node.decorator_list:
+        func = decorator.func if isinstance(decorator, ast.Call) else decorator
+        kind = last_name(func)
+        if kind in {"group", "command"} and (
+            isinstance(func, ast.Attribute) or full_name(func, module).startswith(_CLICK)
+        ):
+            return kind, decorator
+    return None
+
+
+def _paths(code: Code, node: _Function, module: Module, depth: int) -> Owners:
+    made = _made(node, module)
+    if made is None or depth > _MAX_DEPTH:
+        return frozenset({ROOT}) if not _groups(code) else None
+    func = made[1].func if isinstance(made[1], ast.Call) else made[1]
+    names = command_names(made[1], node)
+    if full_name(func, module).startswith(_CLICK):  # the program itself until a group takes it
+        taken = [_under(code, call, node, names, depth) for call in code.callers("add_command")]
+        found = [paths for paths in taken if paths is not None]
+        if found:
+            return frozenset().union(*found)
+        return frozenset({ROOT}) if made[0] == "group" or not _groups(code) else None
+    parent = owned(func.value, module, code) if isinstance(func, ast.Attribute) else None
+    if parent is None or isinstance(parent[0], (ast.ClassDef, ast.Lambda)):
+        return None
+    above = _paths(code, parent[0], parent[1], depth + 1)
+    return (
+        None
+        if above is None or names is None
+        else frozenset(f"{path} {name}".strip() for path in above for name in names)
+    )
+
+
+def _under(code: Code, call: SourceCall, node: _Function, names: list[str] | None, depth: int) -> Owners:
+    """The paths that `group.add_command(node, name)` gives a command; None if the call is about another."""
+    target = owned(call.node.args[0], call.module, code) if call.node.args else None
+    func = call.node.func
+    parent = owned(func.value, call.module, code) if isinstance(func, ast.Attribute) else None
+    if target is None or target[0] is not node or parent is None or isinstance(parent[0], (ast.ClassDef, ast.Lambda)):
+        return None
+    given = [*call.node.args[1:], *(word.value for word in call.node.keywords if word.arg == "name")]
+    if given:
+        names = [given[0].value] if isinstance(given[0], ast.Constant) and isinstance(given[0].value, str) else None
+    above = _paths(code, parent[0], parent[1], depth + 1)
+    return (
+        None
+        if above is None or names is None
+        else frozenset(f"{path} {name}".strip() for path in above for name in names)
+    )

@@ -7,28 +7,20 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vertexrig.package.source.model import DYNAMIC
-from vertexrig.package.source.names import Code, FunctionNode, Module, dotted, last_name
-
-Definition = FunctionNode | ast.ClassDef
+from vertexrig.package.source.names import Code, FunctionNode, Module, full_name, last_name, owned
 
 _MANY = frozenset(
     {"List", "list", "Sequence", "Iterable", "Set", "set", "Tuple", "tuple", "FrozenSet", "MutableSequence"}
 )
 _WRAPPERS = frozenset(
     {
-        "Annotated",
-        "Final",
-        "Required",
-        "InitVar",
-        "Positional",
-        "CliPositionalArg",
-        "CliImplicitFlag",
+        "Annotated", "Final", "Required", "InitVar", "Positional", "CliPositionalArg", "CliImplicitFlag",
         "CliExplicitFlag",
     }
-)
+)  # fmt: skip
 _FLOAT_TEXT = {"int": False, "bool": False, "float": True, "str": True, "Path": True, "PathLike": True}
 _MAX_BASES = 8
-_MAKERS = frozenset({"field", "SourceField", "choice", "list_field", "mutable_field", "flag", "subparsers"})
+_MAKERS = frozenset({"field", "Field", "choice", "list_field", "mutable_field", "flag", "subparsers"})
 
 
 @dataclass(frozen=True)
@@ -64,7 +56,7 @@ class SourceField:
         required: Whether nothing is declared in its place when it is not given.
         default: The expression declared for that case, None if there is none or it is made by a factory.
         aliases: Other names that `Field(alias=…)` or `field(alias=…)` give it.
-        module: Where it stands.
+        module: Where it is.
         line: Its line, counted from 1.
     """
 
@@ -77,18 +69,6 @@ class SourceField:
     line: int
 
 
-def owned(node: ast.expr | None, module: Module, code: Code) -> tuple[Definition, Module] | None:
-    """The trainer's own function or class that an expression names, and its module."""
-    if not isinstance(node, (ast.Name, ast.Attribute)):
-        return None
-    head, _, rest = dotted(node).partition(".")
-    full = ".".join(part for part in (module.aliases.get(head, head), rest) if part)
-    owner, _, last = full.rpartition(".")
-    source = code.by_name.get(owner) if owner else module
-    found = source.definitions.get(last) if source is not None else None
-    return (found, source) if found is not None and source is not None else None
-
-
 def base_names(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) -> set[str]:
     """Full names of a class's bases that are not written in the trainer, through those that are."""
     found: set[str] = set()
@@ -98,8 +78,7 @@ def base_names(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) ->
         if own is not None and isinstance(own[0], ast.ClassDef) and own[0] is not cls and depth < _MAX_BASES:
             found |= base_names(own[0], own[1], code, depth + 1)
         else:
-            head, _, rest = dotted(node).partition(".")
-            found.add(".".join(part for part in (module.aliases.get(head, head), rest) if part))
+            found.add(full_name(node, module))
     return found
 
 
@@ -151,7 +130,7 @@ def _field(
     if isinstance(init, ast.Constant) and init.value is False:
         return None
     maker = last_name(value.func)
-    positional = value.args[0] if value.args and maker in {"SourceField", "field", "flag"} else None
+    positional = value.args[0] if value.args and maker in {"Field", "field", "flag"} else None
     default = keywords.get("default", positional)
     if isinstance(default, ast.Constant) and default.value is ...:
         default = None

@@ -22,7 +22,7 @@ MAX_FILE_BYTES = 2_000_000
 MAX_ARCHIVE_BYTES = 100_000_000
 """Unpacked size at which reading of an archive stops."""
 ROOTS = ("", "src/", "python/", "lib/")
-"""Where in a project folder its top-level packages usually stand."""
+"""Where in a project folder its top-level packages usually are."""
 _UNREADABLE = (
     OSError, EOFError, ValueError, RuntimeError, NotImplementedError, KeyError, OverflowError, struct.error,
     tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
@@ -37,7 +37,7 @@ class Tree:
     Args:
         folder: Read files from here when they are asked for, or
         files: have them all already.
-        roots: Folders (with a closing `/`, or empty) in which top-level packages stand.
+        roots: Folders (with a closing `/`, or empty) that hold top-level packages.
     """
 
     def __init__(
@@ -46,7 +46,7 @@ class Tree:
         self._folder, self._files, self._roots = folder, files or {}, roots
 
     def read(self, path: str) -> bytes | None:
-        """The bytes of one file, None if there is no such file; OSError if it cannot be read."""
+        """The bytes of one file, None if it does not exist; OSError if it cannot be read."""
         if self._folder is None:
             return self._files.get(path)
         file = self._folder / path
@@ -176,7 +176,7 @@ def parse_module(data: bytes, file: str) -> ast.Module | SourceProblem:
             warnings.simplefilter("ignore")  # invalid escapes in someone else's file are not ours to print
             return ast.parse(data, filename=file)
     except SyntaxError as error:
-        return SourceProblem(f"syntax error: {error.msg}", file, error.lineno)
+        return SourceProblem(f"syntax error: {error.msg}", file, error.lineno, "syntax")
     except (ValueError, LookupError) as error:  # null bytes; an unknown or wrong encoding
         return SourceProblem(f"cannot be decoded: {error}", file)
     except (RecursionError, MemoryError):

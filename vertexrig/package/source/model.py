@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass, field
 
 DYNAMIC = "dynamic"
-"""Stands for a type, action or nargs that the source does not say plainly."""
+"""A type, action or nargs that is not plain in the source."""
 DEFAULT_METRIC = "training/hptuning/metric"
 """The name cloudml-hypertune 0.1.0.dev6 reports under when the tag is empty (hypertune.py)."""
 WITHOUT_VALUE = frozenset(
@@ -21,11 +21,15 @@ class SourceProblem:
         message: What is wrong, in one line.
         file: The file, relative to the trainer's folder; empty if it concerns no file.
         line: Its line, counted from 1; None if unknown.
+        code: `module` (there is no such module), `unnamed` (none was named), `syntax` (a file does not parse), or empty.
+        nearest: The module that may have been meant.
     """
 
     message: str
     file: str = ""
     line: int | None = None
+    code: str = ""
+    nearest: str = ""
 
 
 @dataclass(frozen=True)
@@ -42,11 +46,11 @@ class Flag:
         choices: The values allowed, as text, or None if any value is, or if the source does not list them plainly.
         action: `store`, `store_true`, `store_false`, `BooleanOptionalAction`, `append`, ..., or `dynamic`.
         nargs: As declared (`"?"`, `"*"`, `"+"`, `"2"`), `dynamic`, or None.
-        takes_float_text: Whether the text `128.0` is accepted; None if that cannot be told.
+        takes_float_text: Whether the text `128.0` is accepted; None if that is not known.
         parser: `argparse`, `absl`, `click`, `typer`, or the library that makes flags of fields (`tap`, `tyro`, ...).
         file: File of the declaration, relative to the trainer's folder.
         line: Its line, counted from 1.
-        commands: The sub-commands it belongs to; empty: the program itself; None: that cannot be told.
+        commands: The sub-commands it belongs to; empty: the program itself; None: that is not known.
     """
 
     names: tuple[str, ...]
@@ -84,7 +88,7 @@ class Flag:
 
 @dataclass(frozen=True)
 class SourcePlace:
-    """A place in the trainer: file relative to its folder, line counted from 1, and what stands there."""
+    """A place in the trainer: file relative to its folder, line counted from 1, and the text there."""
 
     file: str
     line: int
@@ -99,7 +103,7 @@ class ReportedMetric:
         tag: The id it is reported under, None where only the running program knows.
         file: Where it is reported, relative to the trainer's folder.
         line: Its line, counted from 1.
-        repeated: Whether it is reported again and again (in a loop, by a Keras callback); None if that cannot be told.
+        repeated: Whether it is reported again and again (in a loop, by a Keras callback); None if that is not known.
     """
 
     tag: str | None
@@ -174,7 +178,7 @@ class TrainerSource:
         commands: Paths of the sub-commands: `train`, one within another `data prepare`.
         command_required: Whether the program stops without one.
         command: The one chosen, see `vertexrig.package.source.choose`; empty if none is.
-        command_unknown: The word in its place that is no sub-command.
+        command_unknown: The word in its place that is not a sub-command.
         leading: Arguments that the image's entry point gives before the job's own.
         base_image: The image that the container's own starts from; empty if that is not known.
         drops_args: An ENTRYPOINT in shell form, which starts the program without the job's args.
@@ -184,12 +188,12 @@ class TrainerSource:
         keras: Which Keras is used, of `keras` (version 3), `tf_keras` (version 2) and `tf.keras` (what
             TF_USE_LEGACY_KERAS decides from TensorFlow 2.16 on), each with its first place.
         legacy_keras: The value the trainer gives TF_USE_LEGACY_KERAS, None if it gives none.
-        environment: Names of environment variables that stand in the source (`AIP_MODEL_DIR`, ...), with a place.
+        environment: Names of environment variables named in the source (`AIP_MODEL_DIR`, ...), with a place.
         environment_needed: Of these, the ones whose absence would end the trainer (`os.environ["TF_CONFIG"]`).
         environment_complete: False if names are put together while running (`f"AIP_{kind}_DIR"`).
         saves: Where a model is saved.
         tells_chief: Whether the source tells the chief from other workers.
-        names_bucket: Whether a place in Cloud Storage stands in the source.
+        names_bucket: Whether the source names a place in Cloud Storage.
         imports: Every import of the modules read.
         undefined: Names that are used when a module is imported, and that nothing in it binds.
         problems: What could not be read.
@@ -267,7 +271,7 @@ class TrainerSource:
         return begun[0] if len(begun) == 1 else None
 
     def cluster(self, word: str) -> list[tuple[Flag, str | None]]:
-        """The flags of a word such as `-vv` or `-b32`, each with its value; empty if it is no such word."""
+        """The flags of a word such as `-vv` or `-b32`, each with its value; empty if the word is something else."""
         found: list[tuple[Flag, str | None]] = []
         rest = word[1:] if word.startswith("-") and not word.startswith("--") else ""
         while rest:
@@ -281,7 +285,7 @@ class TrainerSource:
         return found
 
     def accepts(self, name: str) -> bool | None:
-        """Whether passing `--name` is harmless; None if the source does not say."""
+        """Whether passing `--name` is harmless; None if that is not known."""
         if self.flag(name) is not None or self.tolerates_unknown:
             return True
         if not self.flags_complete:

@@ -1,4 +1,4 @@
-"""One walk over each module of a trainer, and what a name in it can stand for.
+"""One walk over each module of a trainer, and what a name in it can mean.
 
 `Code.values` follows constants through assignments, imports between the trainer's own modules, `self.x` attributes and
 function parameters, as far as that is certain. What is not certain is None ("dynamic"): a check must then stay silent.
@@ -11,6 +11,11 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
+Definition = FunctionNode | ast.ClassDef
+ROOT = ""
+"""The path of the program's own parser; a sub-command's is its name, one within another `data prepare`."""
+Owners = frozenset[str] | None
+"""The commands that a flag belongs to; None where that is not known."""
 _MAX_DEPTH = 12
 _MAX_VALUES = 64
 _MAX_STEPS = 4_000
@@ -31,7 +36,7 @@ class Scope:
 
 @dataclass(eq=False)
 class SourceCall:
-    """A call with the place it stands in."""
+    """A call with its place."""
 
     node: ast.Call
     scope: Scope
@@ -59,6 +64,7 @@ class Module:
     tree: ast.Module
     is_package: bool
     scope: Scope
+    is_entry: bool = True
     nodes: list[tuple[ast.AST, Scope]] = field(default_factory=list)
     calls: list[SourceCall] = field(default_factory=list)
     imports: list[Imported] = field(default_factory=list)
@@ -67,7 +73,7 @@ class Module:
 
 
 def dotted(node: ast.AST) -> str:
-    """`tf.distribute.MirroredStrategy` as text; a part that is no plain name becomes `?`."""
+    """`tf.distribute.MirroredStrategy` as text; a part that is not a plain name becomes `?`."""
     parts: list[str] = []
     while isinstance(node, ast.Attribute):
         parts.append(node.attr)
@@ -81,9 +87,27 @@ def last_name(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
-def walk(name: str, file: str, tree: ast.Module, *, is_package: bool) -> Module:
-    """Collects names, calls and imports of one module. An explicit stack: depth of the source costs no recursion."""
-    module = Module(name, file, tree, is_package, Scope(tree, None))
+def full_name(node: ast.expr, module: Module) -> str:
+    """A dotted expression with its first part as it was imported: `np.int64` is `numpy.int64`."""
+    head, _, rest = dotted(node).partition(".")
+    return ".".join(part for part in (module.aliases.get(head, head), rest) if part)
+
+
+def single_binding(name: str, scope: Scope | None) -> ast.expr | None:
+    """What a name is bound to, if to one expression only."""
+    while scope is not None:
+        if name in scope.names:
+            return scope.names[name][0] if len(scope.names[name]) == 1 else None
+        scope = scope.parent
+    return None
+
+
+def walk(name: str, file: str, tree: ast.Module, *, is_package: bool, is_entry: bool = True) -> Module:
+    """Collects names, calls and imports of one module. An explicit stack: depth of the source costs no recursion.
+
+    What is behind `if __name__ == "__main__"` is left out unless the module is the entry: it does not run then.
+    """
+    module = Module(name, file, tree, is_package, Scope(tree, None), is_entry)
     # (node, its scope, runs when the module is imported, an ImportError here is caught)
     stack: list[tuple[ast.AST, Scope, bool, bool]] = [
         (child, module.scope, True, False) for child in reversed(tree.body)
@@ -130,7 +154,8 @@ def _children(
     elif isinstance(node, ast.If):
         main, checking = _is_main_guard(node.test), "TYPE_CHECKING" in dotted(node.test)
         yield node.test, scope, live, caught
-        yield from ((child, scope, live and not (main or checking), caught or checking) for child in node.body)
+        if not main or module.is_entry or isinstance(getattr(node.test, "ops", [None])[0], ast.NotEq):
+            yield from ((child, scope, live and not (main or checking), caught or checking) for child in node.body)
         yield from ((child, scope, live, caught) for child in node.orelse)
     else:
         for child in ast.iter_child_nodes(node):
@@ -223,13 +248,39 @@ def _import(module: Module, node: ast.Import | ast.ImportFrom, scope: Scope, cau
         scope.bind(alias.asname or alias.name, None)
 
 
+def _unused(modules: list[Module]) -> set[int]:
+    """Functions at the top of imported modules that nothing names: they ran behind a main guard, which is left out."""
+    named = {
+        last_name(node) for module in modules for node, _ in module.nodes if isinstance(node, (ast.Name, ast.Attribute))
+    }
+    named |= {item.name for module in modules for item in module.imports}
+    return {
+        id(node)
+        for module in modules
+        for node in module.tree.body
+        if not module.is_entry
+        and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
+        and not node.decorator_list
+        and node.name not in named
+    }
+
+
+def _inside(scope: Scope | None, functions: set[int]) -> bool:
+    while functions and scope is not None:
+        if id(scope.node) in functions:
+            return True
+        scope = scope.parent
+    return False
+
+
 class Code:
     """All modules read of one trainer, and the questions asked across them."""
 
     def __init__(self, modules: list[Module]) -> None:
         self.modules = modules
         self.by_name = {module.name: module for module in modules}
-        self.calls = [call for module in modules for call in module.calls]
+        unused = _unused(modules)
+        self.calls = [call for module in modules for call in module.calls if not _inside(call.scope, unused)]
         self._steps = 0
         self._by_callee: dict[str, list[SourceCall]] = {}
         for call in self.calls:
@@ -238,6 +289,10 @@ class Code:
     def callers(self, name: str) -> list[SourceCall]:
         """Every call whose function's last name is `name`."""
         return self._by_callee.get(name, [])
+
+    def mentions(self, keyword: str) -> bool:
+        """Whether any call is given this keyword argument."""
+        return any(word.arg == keyword for call in self.calls for word in call.node.keywords)
 
     def values(self, node: ast.expr | None, scope: Scope, module: Module, depth: int = 0) -> tuple[object, ...] | None:
         """The constants an expression can have: all of them, or None when that is not certain."""
@@ -365,3 +420,13 @@ def _has_parameter(node: FunctionNode, name: str) -> bool:
     names = [arg.arg for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs]]
     names += [extra.arg for extra in (args.vararg, args.kwarg) if extra is not None]
     return name in names
+
+
+def owned(node: ast.expr | None, module: Module, code: Code) -> tuple[Definition, Module] | None:
+    """The trainer's own function or class that an expression names, and its module."""
+    if not isinstance(node, (ast.Name, ast.Attribute)):
+        return None
+    owner, _, last = full_name(node, module).rpartition(".")
+    source = code.by_name.get(owner) if owner else module
+    found = source.definitions.get(last) if source is not None else None
+    return (found, source) if found is not None and source is not None else None

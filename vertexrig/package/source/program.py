@@ -13,35 +13,16 @@ _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
 # Programs that start another and pass on what follows: their words are skipped up to a module or a script.
 _LAUNCHERS = frozenset(
     {
-        "torchrun",
-        "accelerate",
-        "deepspeed",
-        "horovodrun",
-        "mpirun",
-        "uv",
-        "poetry",
-        "pipenv",
-        "conda",
-        "tini",
-        "dumb-init",
-        "xvfb-run",
-        "nice",
-        "exec",
-        "env",
-        "time",
-        "numactl",
+        "torchrun", "accelerate", "deepspeed", "horovodrun", "mpirun", "uv", "poetry", "pipenv", "conda",
+        "tini", "dumb-init", "xvfb-run", "nice", "exec", "env", "time", "numactl",
     }
-)
+)  # fmt: skip
 _LAUNCHER_MODULES = frozenset(
     {
-        "torch.distributed.launch",
-        "torch.distributed.run",
-        "accelerate.commands.launch",
-        "torch_xla.distributed.xla_dist",
-        "debugpy",
-        "coverage",
+        "torch.distributed.launch", "torch.distributed.run", "accelerate.commands.launch",
+        "torch_xla.distributed.xla_dist", "debugpy", "coverage",
     }
-)
+)  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -51,7 +32,7 @@ class SourceProgram:
     Args:
         name: The module, or the script's path.
         is_module: Whether it is a module (`-m`).
-        end: How many words stand up to and including its name; what follows is the program's.
+        end: How many words there are up to and including its name; what follows is the program's.
         drops: Whether a shell starts it without passing its own arguments on.
     """
 
@@ -62,7 +43,7 @@ class SourceProgram:
 
 
 def find(words: Sequence[str]) -> SourceProgram | None:
-    """The program that a command line starts; None if it is none of Python's, or cannot be told."""
+    """The program that a command line starts; None if it is not a Python program, or not known."""
     if not words:
         return None
     first = words[0]
@@ -117,6 +98,7 @@ def _in_shell(words: Sequence[str]) -> SourceProgram | None:
 
 def of_shell_line(text: str) -> SourceProgram | None:
     """The Python program that a shell's line or script ends with. `end` is 0: its arguments are the shell's to make."""
+    text = text.replace("\\\n", " ")
     commands = [
         part.strip() for part in re.split(r"&&|\|\||;|\n", text) if part.strip() and not part.strip().startswith("#")
     ]

@@ -10,45 +10,49 @@ from __future__ import annotations
 
 import ast
 import os
-import re
-import sys
+from collections.abc import Callable
 from pathlib import Path
 
-from vertexrig.errors import did_you_mean
-from vertexrig.package.source.commands import collect
+from vertexrig.errors import did_you_mean, nearest
+from vertexrig.package.source import absl_flags, argparses, clicks, records, traits, typers
+from vertexrig.package.source.declared import Collector
 from vertexrig.package.source.files import Tree, open_tree, parse_module
-from vertexrig.package.source.model import (
-    DEFAULT_METRIC,
-    DYNAMIC,
-    Import,
-    ReportedMetric,
-    SourcePlace,
-    SourceProblem,
-    Strategy,
-    TrainerSource,
-)
-from vertexrig.package.source.names import Code, Imported, Module, dotted, last_name, walk
+from vertexrig.package.source.model import SourceProblem, TrainerSource
+from vertexrig.package.source.names import Code, Module, full_name, last_name, walk
 from vertexrig.package.source.runs import Runs
 from vertexrig.package.source.saving import remote, saves, tells_chief
 from vertexrig.package.source.unbound import undefined
 
-__all__ = ["read"]
-
-STRATEGIES = {
-    "MirroredStrategy": "MirroredStrategy",
-    "MultiWorkerMirroredStrategy": "MultiWorkerMirroredStrategy",
-    "CollectiveAllReduceStrategy": "MultiWorkerMirroredStrategy",
-    "ParameterServerStrategy": "ParameterServerStrategy",
-    "ParameterServerStrategyV2": "ParameterServerStrategy",
-    "TPUStrategy": "TPUStrategy",
-    "TPUStrategyV2": "TPUStrategy",
-    "CentralStorageStrategy": "CentralStorageStrategy",
-    "OneDeviceStrategy": "OneDeviceStrategy",
+LIBRARIES: tuple[Callable[[Collector], None], ...] = (
+    absl_flags.read,
+    clicks.read,
+    typers.read,
+    records.read,
+    argparses.read,  # last: what it reads depends on the libraries that were found
+)
+"""The readers of flag libraries; each adds what it knows to the same collector."""
+# Command lines that are not declared call by call, nor by fields in the source: what they accept is not read.
+_UNREAD = {
+    "hydra.main": "hydra",
+    "docopt.docopt": "docopt",
+    "plac.call": "plac",
+    "defopt.run": "defopt",
+    "jsonargparse.ArgumentParser": "jsonargparse",
+    "lightning.pytorch.cli.LightningCLI": "jsonargparse",
+    "pytorch_lightning.cli.LightningCLI": "jsonargparse",
+    "pytorch_lightning.utilities.cli.LightningCLI": "jsonargparse",
+    "cyclopts.App": "cyclopts",
+    "cyclopts.run": "cyclopts",
+    "ml_collections.config_flags.DEFINE_config_file": "config_flags",
+    "ml_collections.config_flags.config_flags.DEFINE_config_file": "config_flags",
+    "pyrallis.wrap": "pyrallis",
+    "draccus.wrap": "draccus",
+    "configargparse.ArgParser": "configargparse",
+    "configargparse.ArgumentParser": "configargparse",
+    "configargparse.get_argument_parser": "configargparse",
 }
-"""Names of tf.distribute's strategies, old ones included, by the name used today."""
+"""A call's full name, and the library it belongs to."""
 MAX_MODULES = 500
-_VARIABLE = re.compile(r"(AIP|CLOUD_ML|TF|KERAS|KERASTUNER|CLUSTER|TPU)_[A-Z0-9_]+")
-_METRIC_FILE = re.compile(r"hypertune/output\.metrics|CLOUD_ML_HP_METRIC_FILE")
 
 
 def read(source: Path | str, module: str | None = None) -> TrainerSource:
@@ -85,30 +89,30 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
     if not modules:
         return TrainerSource(module=name, problems=tuple(problems))
     code = Code(modules)
-    flags, runs = collect(code), Runs(code)
-    keras, legacy = _keras(code)
-    environment, complete = _environment(code)
+    flags, runs = _collect(code), Runs(code)
+    keras, legacy = traits.keras_uses(code)
+    environment, complete = traits.environment(code)
     return TrainerSource(
         module=name,
         files=tuple(item.file for item in modules),
-        flags=flags.flags,
-        flags_unread=flags.unread,
-        parsers=flags.parsers,
+        flags=tuple(flags.flags),
+        flags_unread=tuple(flags.unread),
+        parsers=frozenset(flags.parsers),
         tolerates_unknown=flags.tolerates_unknown,
         abbreviations=flags.abbreviations,
-        commands=flags.commands,
+        commands=tuple(flags.commands),
         command_required=flags.command_required,
-        metrics=tuple(_metrics(code, runs)),
-        strategies=tuple(_strategies(code)),
+        metrics=tuple(traits.metrics(code, runs)),
+        strategies=tuple(traits.strategies(code)),
         keras=keras,
         legacy_keras=legacy,
         environment=environment,
-        environment_needed=_needed(runs, environment),
+        environment_needed=traits.needed(runs, environment),
         environment_complete=complete,
         saves=tuple(saves(code)),
         tells_chief=tells_chief(code),
         names_bucket=remote(code),
-        imports=tuple(_imports(code, tree)),
+        imports=tuple(traits.imports(code, tree)),
         undefined=tuple(undefined(code)),
         problems=tuple(problems),
     )
@@ -136,7 +140,7 @@ def _load(tree: Tree, entry_file: str | None, name: str | None, problems: list[S
             problems.append(parsed)
             continue
         is_package = file.rsplit("/", 1)[-1] == "__init__.py"
-        found = walk(dotted_name, file, parsed, is_package=is_package)
+        found = walk(dotted_name, file, parsed, is_package=is_package, is_entry=not modules)
         modules.append(found)
         for target in _targets(found):
             path = tree.find(target)
@@ -148,23 +152,29 @@ def _load(tree: Tree, entry_file: str | None, name: str | None, problems: list[S
 def _entry(
     tree: Tree, entry_file: str | None, name: str | None, problems: list[SourceProblem]
 ) -> list[tuple[str, str]]:
+    """The modules that `python -m NAME` runs or imports first, with their files."""
     if entry_file is not None:
         return [(Path(entry_file).stem, entry_file)]
     if problems:
         return []
     if not name:
-        problems.append(SourceProblem("no module was named: give the one Vertex AI runs, such as 'trainer.task'"))
+        message = "no module was named: give the one Vertex AI runs, such as 'trainer.task'"
+        problems.append(SourceProblem(message, code="unnamed"))
         return []
     file = tree.find(name)
-    if file is None:
-        problems.append(
-            SourceProblem(f"there is no module {name!r} in the trainer. {did_you_mean(name, tree.modules())}")
-        )
-        return []
-    queue = [(name, file)]
-    if file.endswith("/__init__.py"):  # `python -m package` runs package/__main__.py
+    if file is None or file.endswith(
+        "/__init__.py"
+    ):  # `python -m package` runs package/__main__.py, __init__.py or not
         main = tree.find(f"{name}.__main__")
-        queue = [(f"{name}.__main__", main), *queue] if main else queue
+        queue = [(f"{name}.__main__", main)] if main else []
+    else:
+        queue = []
+    queue += [(name, file)] if file is not None else []
+    if not queue:
+        known = tree.modules()
+        message = f"there is no module {name!r} in the trainer. {did_you_mean(name, known)}"
+        problems.append(SourceProblem(message, code="module", nearest=nearest(name, known) or ""))
+        return []
     parents = [name.rsplit(".", depth)[0] for depth in range(1, name.count(".") + 1)]
     return queue + [(parent, path) for parent in parents if (path := tree.find(parent)) is not None]
 
@@ -185,145 +195,37 @@ def _targets(module: Module) -> list[str]:
     return list(dict.fromkeys(targets))
 
 
-def _needed(runs: Runs, names: dict[str, SourcePlace]) -> dict[str, SourcePlace]:
-    return {name: SourcePlace(file, line, name) for name, (file, line) in runs.needed(names).items()}
-
-
-def _metrics(code: Code, runs: Runs) -> list[ReportedMetric]:
-    found: list[ReportedMetric] = []
-    functions = {id(call.node.func) for call in code.calls}
-    for call in code.callers("report_hyperparameter_tuning_metric"):
-        keywords = {keyword.arg: keyword.value for keyword in call.node.keywords}
-        argument = keywords.get("hyperparameter_metric_tag") or (call.node.args[0] if call.node.args else None)
-        unpacked = isinstance(argument, ast.Starred) or (argument is None and None in keywords)
-        tags = None if unpacked else code.values(argument, call.scope, call.module)
-        for tag in tags if tags is not None else (None,):
-            text = tag if isinstance(tag, str) else None
-            tag = DEFAULT_METRIC if text == "" else text
-            found.append(ReportedMetric(tag, call.module.file, call.node.lineno, runs.repeats(call)))
-    # Without a call, a trainer that hands the method on or writes the metric file itself may report anything. Beside calls
-    # the file's name only prepares its folder.
-    reported = bool(found)
+def _collect(code: Code) -> Collector:
+    """The flags declared anywhere in the modules of `code`."""
+    found = Collector(code)
+    for call in code.calls:
+        library = _UNREAD.get(full_name(call.node.func, call.module))
+        if library is not None:
+            found.parsers.add(library)
+            found.left.add(id(call))
+            found.skip(call, f"flags made by {library} are not read")
+    for read_library in LIBRARIES:
+        read_library(found)
     for module in code.modules:
-        for node, _ in module.nodes:
-            handed_on = (
-                isinstance(node, ast.Attribute)
-                and node.attr == "report_hyperparameter_tuning_metric"
-                and id(node) not in functions
-            )
-            if handed_on or (not reported and _names_metric_file(node)):
-                found.append(ReportedMetric(None, module.file, getattr(node, "lineno", 1)))
-    return sorted(found, key=lambda metric: (metric.file, metric.line, metric.tag or ""))
+        _argv(found, module)
+    files = [module.file for module in code.modules]
+    found.flags = sorted(records.merged(found.flags), key=lambda flag: (files.index(flag.file), flag.line))
+    return found
 
 
-def _names_metric_file(node: ast.AST) -> bool:
-    text = node.value if isinstance(node, ast.Constant) else None
-    return isinstance(text, str) and len(text) < 200 and _METRIC_FILE.search(text) is not None
-
-
-def _strategies(code: Code) -> list[Strategy]:
-    found: dict[Strategy, None] = {}
-    for module in code.modules:
-        for node, _ in module.nodes:
-            name = node.attr if isinstance(node, ast.Attribute) else ""
-            if isinstance(node, ast.Name) and "tensorflow" in module.aliases.get(node.id, ""):
-                name = module.aliases[node.id].rpartition(".")[2]
-            elif isinstance(node, ast.Call) and last_name(node.func) == "getattr" and len(node.args) > 1:
-                chosen = node.args[1]
-                name = chosen.value if isinstance(chosen, ast.Constant) and isinstance(chosen.value, str) else ""
-            if name in STRATEGIES:
-                found[Strategy(STRATEGIES[name], module.file, getattr(node, "lineno", 1))] = None
-    return list(found)
-
-
-def _keras(code: Code) -> tuple[dict[str, SourcePlace], str | None]:
-    uses: dict[str, SourcePlace] = {}
-    legacy: str | None = None
-    for module in code.modules:
-        for item in module.imports:
-            full = f"{item.module}.{item.name}".rstrip(".")
-            kind = "tf.keras" if full.startswith("tensorflow.keras") else full.split(".")[0]
-            if kind in {"keras", "tf_keras", "tf.keras"}:
-                uses.setdefault(kind, SourcePlace(module.file, item.line, full))
-        for node, _ in module.nodes:
-            if isinstance(node, ast.Attribute) and node.attr == "keras" and _comes_from_tensorflow(node.value, module):
-                uses.setdefault("tf.keras", SourcePlace(module.file, node.lineno, dotted(node)))
-            legacy = _legacy_value(node) or legacy
-    return uses, legacy
-
-
-def _comes_from_tensorflow(node: ast.expr, module: Module) -> bool:
-    return isinstance(node, ast.Name) and module.aliases.get(node.id, "").split(".")[0] == "tensorflow"
-
-
-def _legacy_value(node: ast.AST) -> str | None:
-    """The value given to TF_USE_LEGACY_KERAS by an assignment to os.environ, setdefault, putenv or update."""
-
-    def named(part: ast.AST | None) -> bool:
-        return isinstance(part, ast.Constant) and part.value == "TF_USE_LEGACY_KERAS"
-
-    value: ast.expr | None = None
-    if isinstance(node, ast.Assign) and any(isinstance(t, ast.Subscript) and named(t.slice) for t in node.targets):
-        value = node.value
-    elif isinstance(node, ast.Call) and last_name(node.func) in {"setdefault", "putenv"} and len(node.args) == 2:
-        value = node.args[1] if named(node.args[0]) else None
-    elif isinstance(node, ast.Dict):
-        value = next((item for key, item in zip(node.keys, node.values, strict=True) if named(key)), None)
-    elif isinstance(node, ast.keyword) and node.arg == "TF_USE_LEGACY_KERAS":
-        value = node.value
-    if value is None:
-        return None
-    return str(value.value) if isinstance(value, ast.Constant) else DYNAMIC
-
-
-def _environment(code: Code) -> tuple[dict[str, SourcePlace], bool]:
-    names: dict[str, SourcePlace] = {}
-    complete = True
-    for module in code.modules:
-        for node, _ in module.nodes:
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 100:
-                if _VARIABLE.fullmatch(node.value):
-                    names.setdefault(node.value, SourcePlace(module.file, node.lineno, node.value))
-                elif node.value.startswith("AIP_"):
-                    complete = False
-    return dict(sorted(names.items())), complete
-
-
-def _imports(code: Code, tree: Tree) -> list[Import]:
-    found: dict[Import, None] = {}
-    owned: dict[str, bool] = {}
-    moved = any(dotted(call.node.func).endswith((".path.insert", ".path.append", ".addsitedir")) for call in code.calls)
-    for module in code.modules:
-        for item in module.imports:
-            top = item.module.split(".")[0]
-            if not top or item.module == "__future__":
-                continue
-            if top not in owned:
-                owned[top] = tree.owns(top)
-            kind = "own" if owned[top] else "stdlib" if top in sys.stdlib_module_names else "other"
-            name = item.module
-            if kind == "own" and (absent := _absent(code, tree, item)):
-                # A folder without __init__.py, such as examples/tensorflow, gives way to an installed package of its name.
-                kind, name = ("missing", absent) if tree.find(top) else ("other", name)
-            caught = item.caught or (moved and kind == "missing")  # it may be on a path that the trainer adds
-            found[Import(name, module.file, item.line, kind, caught, item.at_import)] = None
-    return list(found)
-
-
-def _absent(code: Code, tree: Tree, item: Imported) -> str:
-    """The dotted name an import of an own module asks for and does not find; empty if it is there."""
-    owner = code.by_name.get(item.module)
-    if owner is None and tree.find(item.module) is not None:
-        return ""  # there, but unreadable or not followed
-    if item.name in {"", "*"}:
-        return "" if owner is not None or tree.holds(item.module) else item.module
-    full = f"{item.module}.{item.name}"
-    if tree.find(full) or tree.holds(full):
-        return ""
-    if owner is None:
-        return full if tree.holds(item.module) else item.module
-    # A star import, __getattr__ or globals() may bring names that are not written here.
-    open_ended = any(other.name == "*" for other in owner.imports) or "__getattr__" in owner.definitions
-    open_ended = open_ended or any(last_name(call.node.func) in {"globals", "vars", "exec"} for call in owner.calls)
-    known = item.name in owner.scope.names or item.name.startswith("__")
-    return "" if known or open_ended else full
+def _argv(found: Collector, module: Module) -> None:
+    """A trainer that reads `sys.argv` itself may take anything, unless it only hands it to a parser."""
+    handed = {
+        id(argument)
+        for call in module.calls
+        if last_name(call.node.func) in {"parse_args", "parse_known_args", "run", "main", "FLAGS", "Path", "basename"}
+        for outer in call.node.args
+        for argument in ast.walk(outer)
+    }
+    for node, _ in module.nodes:
+        if isinstance(node, ast.Subscript) and isinstance(node.slice, ast.Constant) and node.slice.value == 0:
+            handed.add(id(node.value))  # sys.argv[0] is the program's name
+        is_argv = isinstance(node, ast.Attribute) and full_name(node, module) == "sys.argv"
+        if is_argv and id(node) not in handed:
+            found.unread.append(SourceProblem("sys.argv is read by hand", module.file, getattr(node, "lineno", 1)))
+            found.parsers.add("sys.argv")

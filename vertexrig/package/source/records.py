@@ -10,19 +10,17 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
+from vertexrig.package.source.declared import Collector, constant, keywords_of, truth
 from vertexrig.package.source.fields import (
-    Definition,
     Kind,
     SourceField,
     base_names,
     class_fields,
     methods,
-    owned,
     parameters,
 )
-from vertexrig.package.source.flags import Collector, constant, full_name, keywords_of, truth
 from vertexrig.package.source.model import DYNAMIC, Flag
-from vertexrig.package.source.names import Module, Scope, SourceCall, last_name
+from vertexrig.package.source.names import Definition, Module, Scope, SourceCall, full_name, last_name, owned
 
 _DEPTH = 5
 
@@ -32,14 +30,16 @@ class Style:
     """How a library makes a flag of a field.
 
     Args:
-        parser: What `Flag.parser` says.
+        parser: What `Flag.parser` holds.
         names: The options of a field, by its name (with the names it is nested in, joined by `join`).
+        off: What a bool field's name follows in the options that turn it off.
         switch: The action of a bool field, by the field; DYNAMIC where a value is allowed and not needed.
         required: Whether a field without default has to be on the command line (not in a file or the environment).
-        positional: Whether such a field is positional.
-        join: What stands between the names of nested classes; None if their fields are taken as they are.
+        positional: Whether a field without default is positional.
+        join: The text between the names of nested classes; None if their fields are taken as they are.
         float_text: Whether an int field takes the text 128.0; None if that is not known.
         optional_required: Whether a field that may be None is required like the others.
+        bool_required: Whether a bool field without a default is required like the others.
     """
 
     parser: str
@@ -50,18 +50,28 @@ class Style:
     join: str | None = None
     float_text: bool | None = False
     optional_required: bool = True
+    bool_required: bool = False
+    off: tuple[str, ...] = ()
 
 
 def _plain(name: str) -> tuple[str, ...]:
     return (f"--{name}",)
 
 
+def _dashed(name: str) -> tuple[str, ...]:
+    return (f"--{name.replace('_', '-')}",)
+
+
 def _both(name: str) -> tuple[str, ...]:
     return tuple(dict.fromkeys((f"--{name}", f"--{name.replace('_', '-')}", f"--{name.replace('-', '_')}")))
 
 
-def _with_no(name: str) -> tuple[str, ...]:
-    return (*_both(name), f"--no_{name}", f"--no-{name.replace('_', '-')}", f"--no{name}")
+def _any_dash(name: str) -> tuple[str, ...]:
+    return (*_both(name), *(option[1:] for option in _both(name)))
+
+
+def _single(name: str) -> tuple[str, ...]:
+    return (f"-{name}", f"--{name}") if len(name) == 1 else (f"--{name}",)
 
 
 def _open(field: SourceField) -> str:
@@ -74,15 +84,19 @@ def _tap_switch(field: SourceField) -> str:
 
 
 STYLES = {
-    "tap": Style("tap", _both, _tap_switch),
-    "transformers": Style("transformers", _with_no, _open),
-    "simple_parsing": Style("simple_parsing", _with_no, _open),
-    "tyro": Style("tyro", _with_no, _open, join="."),
+    "tap": Style("tap", _plain, _tap_switch, bool_required=True),
+    "transformers": Style("transformers", _both, _open, off=("--no_", "--no-")),
+    "simple_parsing": Style("simple_parsing", _single, _open, off=("--no",), optional_required=False),
+    "tyro": Style("tyro", _both, _open, join=".", off=("--no-", "--no_")),
     "jsonargparse": Style("jsonargparse", _plain, _open, required=False, join="."),
-    "pydantic_settings": Style("pydantic_settings", _both, _open, required=False, join=".", float_text=None),
-    "fire": Style("fire", _both, _open, float_text=None),
+    "pydantic_settings": Style(
+        "pydantic_settings", _plain, _open, required=False, join=".", off=("--no-",), float_text=None
+    ),
+    "fire": Style("fire", _any_dash, _open, float_text=None, off=("--no",)),
 }
-"""How each library names its flags, read from its documentation and source on 2026-11-21."""
+"""How each library names its flags, by the source of a release (PyPI, read 2026-11-21): typed-argument-parser 1.12.0 tap/tap.py,
+transformers 5.23.0 hf_argparser.py, simple_parsing 0.1.9 wrappers/field_wrapper.py, tyro 1.0.17 _arguments.py and _strings.py,
+pydantic_settings 2.16.3 sources/providers/cli.py, fire 0.7.1 core.py. Of jsonargparse 4.53.0 the tests have tried the names."""
 
 # A call that makes a command line of the class or function it is given: full name -> row of STYLES.
 _CALLS = {
@@ -98,10 +112,21 @@ _CALLS = {
     "trl.TrlParser": "transformers",
     "pydantic_settings.CliApp.run": "pydantic_settings",
 }
+# Calls that make positionals of what has no default, unless as_positional=False says otherwise (jsonargparse 4.53.0, run).
+_POSITIONAL = frozenset({"jsonargparse.CLI", "jsonargparse.auto_cli"})
 _KNOWN_ONLY = frozenset({"simple_parsing.parse_known_args"})
 
 
-def read_record_call(found: Collector, call: SourceCall) -> bool:
+def read(found: Collector) -> None:
+    """Calls of `_CALLS`, and classes that are a command line themselves."""
+    for call in found.code.calls:
+        if id(call) not in found.left:
+            _read_call(found, call)
+    for module in found.code.modules:
+        _read_classes(found, module)
+
+
+def _read_call(found: Collector, call: SourceCall) -> bool:
     """A call of `_CALLS`, or `parser.add_arguments(Config, …)`; False if it is neither."""
     full = full_name(call.node.func, call.module)
     library = _CALLS.get(full)
@@ -132,9 +157,20 @@ def read_record_call(found: Collector, call: SourceCall) -> bool:
             found.flags.append(replace(_flag(found, STYLES[library], plain, name), action=DYNAMIC))
     for target in several:
         own = owned(target, call.module, found.code)
-        if own is None or not _read_definition(found, STYLES[library], *own):
+        style = STYLES[library]
+        if own is not None and isinstance(own[0], ast.ClassDef) and library == "pydantic_settings":
+            style = _settings_style(found, own[0], own[1])
+        elif full in _POSITIONAL and not _is_false(keywords_of(call).get("as_positional")):
+            style = replace(style, positional=True)
+        elif library == "simple_parsing" and found.code.mentions("add_option_string_dash_variants"):
+            style = replace(style, names=_both)
+        if own is None or not _read_definition(found, style, *own):
             found.skip(call, f"what {last_name(call.node.func)} makes flags of is not written here plainly")
     return True
+
+
+def _is_false(node: ast.expr | None) -> bool:
+    return isinstance(node, ast.Constant) and node.value is False
 
 
 def _uses(module: Module, package: str) -> bool:
@@ -208,9 +244,19 @@ def _flag(found: Collector, style: Style, field: SourceField, name: str) -> Flag
     for alias in field.aliases:
         names += [alias] if alias.startswith("-") else style.names(alias)
     boolean = kind.type == "bool" and not kind.many
-    # A value that may be None and a list need not be given in some versions of a library.
-    required = field.required and style.required and not boolean and not (kind.optional and not style.optional_required)
+    if boolean or style.parser == "fire":
+        head, dot, last = name.rpartition(".")
+        endings = (one[2:] for one in style.names(last) if one.startswith("--"))
+        names += [f"--{head}{dot}{off.lstrip('-')}{one}" for one in endings for off in style.off]
+    required = (
+        field.required
+        and style.required
+        and (style.bool_required or not boolean)
+        and not (kind.optional and not style.optional_required)
+    )
     call = SourceCall(ast.Call(ast.Name("x"), [], []), field.module.scope, field.module, False)
+    if style.positional and field.required:
+        names = [name]
     return Flag(
         names=tuple(dict.fromkeys(names)),
         dest=name,
@@ -231,7 +277,7 @@ def _flag(found: Collector, style: Style, field: SourceField, name: str) -> Flag
 # Classes that are a command line themselves: Tap and pydantic's settings
 
 
-def read_record_classes(found: Collector, module: Module) -> None:
+def _read_classes(found: Collector, module: Module) -> None:
     """Tap classes that are made, and settings classes that parse the command line."""
     for cls in [node for node, _ in module.nodes if isinstance(node, ast.ClassDef)]:
         bases = base_names(cls, module, found.code)
@@ -247,7 +293,9 @@ def _read_tap(found: Collector, cls: ast.ClassDef, module: Module) -> None:
         return  # a base of the class that is used
     found.parsers.add("tap")
     before = len(found.flags)
-    if not _class_flags(found, STYLES["tap"], cls, module):
+    dashes = any(truth(found, keywords_of(call).get("underscores_to_dashes"), call) for call in calls)
+    style = replace(STYLES["tap"], names=_dashed) if dashes else STYLES["tap"]
+    if not _class_flags(found, style, cls, module):
         found.skip(calls[0], f"{cls.name} has fields that are not plain")
     explicit = any(truth(found, keywords_of(call).get("explicit_bool"), call) for call in calls)
     for index in range(before, len(found.flags)):
@@ -299,9 +347,22 @@ def _read_settings(found: Collector, cls: ast.ClassDef, module: Module) -> None:
     found.parsers.add("pydantic_settings")
     if truth(found, settings.get("cli_ignore_unknown_args"), here):
         found.tolerates_unknown = True
-    complete = _class_flags(found, STYLES["pydantic_settings"], cls, module)
+    complete = _class_flags(found, _settings_style(found, cls, module), cls, module)
     if not complete or "CliSubCommand" in {last_name(node) for node in ast.walk(cls)} or "cli_shortcuts" in settings:
         found.skip(here, f"not all flags of {cls.name} are plain")
+
+
+def _settings_style(found: Collector, cls: ast.ClassDef, module: Module) -> Style:
+    """How a settings class names its options: with dashes if it says `cli_kebab_case`."""
+    given = [item.value for item in _settings(cls) if item.arg == "cli_kebab_case"]
+    given += [
+        keywords_of(call)["_cli_kebab_case"]
+        for call in found.code.callers(cls.name)
+        if "_cli_kebab_case" in keywords_of(call)
+    ]
+    off = all(isinstance(one, ast.Constant) and not one.value for one in given)
+    style = STYLES["pydantic_settings"]
+    return style if off else replace(style, names=_dashed)
 
 
 def _settings(cls: ast.ClassDef) -> Iterator[ast.keyword]:

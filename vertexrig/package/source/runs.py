@@ -23,7 +23,7 @@ class Runs:
         self._again: dict[int, bool | None] = {}
 
     def repeats(self, call: SourceCall, depth: int = 0) -> bool | None:
-        """Whether a call is made again and again (in a loop, a Keras callback); None if that cannot be told."""
+        """Whether a call is made again and again (in a loop, a Keras callback); None if that is not known."""
         parents = self._parents_of(call.module)
         here: ast.AST | None = call.node
         while here is not None:
@@ -55,7 +55,7 @@ class Runs:
 
     @cached_property
     def _handed_on(self) -> set[str]:
-        """Names that stand somewhere other than before the brackets of a call."""
+        """Names that are used other than by calling them."""
         called = {id(call.node.func) for call in self._code.calls}
         return {
             last_name(node)

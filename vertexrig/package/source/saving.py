@@ -37,7 +37,7 @@ def tells_chief(code: Code) -> bool:
 
 
 def remote(code: Code) -> bool:
-    """Whether a place in Cloud Storage stands in the source."""
+    """Whether the source names a place in Cloud Storage."""
     return any(
         isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(("gs://", "/gcs/"))
         for module in code.modules

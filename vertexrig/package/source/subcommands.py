@@ -1,15 +1,11 @@
-"""Sub-commands of argparse: which parser an expression stands for, and so which commands a flag belongs to."""
+"""Sub-commands of argparse: which parser an expression means, and so which commands a flag belongs to."""
 
 from __future__ import annotations
 
 import ast
 
-from vertexrig.package.source.fields import owned
-from vertexrig.package.source.names import Code, FunctionNode, Module, Scope, SourceCall, last_name
+from vertexrig.package.source.names import ROOT, Code, FunctionNode, Module, Owners, Scope, SourceCall, last_name, owned
 
-ROOT = ""
-"""The path of the program's own parser; a sub-command's is its name, one within another `data prepare`."""
-Owners = frozenset[str] | None
 _MAX_DEPTH = 12
 _MAX_STEPS = 2_000
 _GROUPS = frozenset({"add_argument_group", "add_mutually_exclusive_group"})
@@ -167,7 +163,7 @@ def _written(value: ast.expr | None, level: Scope) -> Scope:
 
 
 def _returns(node: FunctionNode | ast.ClassDef, module: Module) -> list[tuple[ast.expr, Scope]]:
-    """What a function returns, with the scope it stands in."""
+    """What a function returns, with its scope."""
     return [
         (part.value, scope)
         for part, scope in module.nodes

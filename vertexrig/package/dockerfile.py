@@ -1,6 +1,6 @@
 """A Dockerfile as far as it says what the container runs: the last stage's entry point, folders and copied files.
 
-Nothing is built. What a base image brings (an ENTRYPOINT of its own, files) is not known, and what is taken from another
+Nothing is built. What a base image brings (its own ENTRYPOINT, files) is not known, and what is taken from another
 stage is not followed.
 """
 

@@ -7,14 +7,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
-from vertexrig.package.source import dockerfile, program
-from vertexrig.package.source.dockerfile import DockerImage
+from vertexrig.package import dockerfile
+from vertexrig.package.dockerfile import DockerImage
+from vertexrig.package.source import program
 from vertexrig.package.source.files import ROOTS, Tree
 from vertexrig.package.source.model import SourcePlace, SourceProblem, TrainerSource
 from vertexrig.package.source.program import SourceProgram
+from vertexrig.package.source.reader import read_tree
 
-# Images of these names have no ENTRYPOINT of their own (their Dockerfiles on Docker Hub, 2026-11).
-_PLAIN_BASES = ("python", "ubuntu", "debian", "alpine")
+# Images with a CMD and no ENTRYPOINT, by their Dockerfiles: docker-library/python 3.11/slim-bullseye, alpinelinux/docker-alpine
+# 3.23, tianon/docker-brew-ubuntu-core jammy (read 2026-11-21). Debian's was not found.
+_PLAIN_BASES = ("python", "ubuntu", "alpine")
 
 
 @dataclass(frozen=True)
@@ -24,7 +27,7 @@ class ImageProgram:
     Args:
         source: What was read; None if it could not be found.
         reason: Why there is none, in one sentence.
-        folder: The folder that stands for the image's working directory.
+        folder: The folder that is the image's working directory.
         command: The words that start the program there.
     """
 
@@ -125,7 +128,7 @@ def read_container(folder: Path, command: Sequence[str], args: Sequence[str]) ->
         found = program.find(image.cmd)
     if found is None:
         shown = " ".join(words) or "no ENTRYPOINT and no CMD"
-        return ImageProgram(None, f"{name} starts no Python program that can be told: {shown}")
+        return ImageProgram(None, f"{name} starts no Python program that can be recognised: {shown}")
     source = _read(found, image, context)
     leading = tuple(head[found.end :]) if found.end and not alone and found.end <= len(head) else ()
     place = SourcePlace(name, image.entrypoint_line, "ENTRYPOINT")
@@ -138,8 +141,8 @@ def read_container(folder: Path, command: Sequence[str], args: Sequence[str]) ->
         if not head and image.cmd and _plain(image.base)
         else None,
     )
-    if not command and any(problem.message.startswith("there is no module") for problem in source.problems):
-        # Nobody builds an image around a module that is not there: it comes from elsewhere.
+    if (not command or not found.end) and any(problem.code == "module" for problem in source.problems):
+        # Nobody builds an image around a module that is not there, and a shell line may download it first.
         return ImageProgram(None, f"{found.name}, which {name} starts, is not among the files of {context}")
     root = tree.inside(image.workdir) or "."
     root = root if (context / root).is_dir() else "."
@@ -156,9 +159,14 @@ def _without_dockerfile(folder: Path, command: Sequence[str], args: Sequence[str
     if found is None:
         return ImageProgram(None, f"there is no Dockerfile in {folder}, and the spec's command names no Python program")
     if folder.is_file():
-        return ImageProgram(None, f"{folder} is no Dockerfile and no folder")
+        return ImageProgram(None, f"{folder} is neither a Dockerfile nor a folder")
     image = DockerImage(copies=[dockerfile.Copy((".",), "/")])
-    source = replace(_read(found, image, folder), leading=tuple(command[found.end :]) if found.end else ())
+    read = _read(found, image, folder)
+    if not found.end and any(problem.code == "module" for problem in read.problems):
+        return ImageProgram(
+            None, f"{found.name}, which a shell line of the spec starts, is not among the files of {folder}"
+        )
+    source = replace(read, leading=tuple(command[found.end :]) if found.end else ())
     words = ("python", "-m", found.name) if found.is_module else ("python", PurePosixPath(found.name).name)
     return ImageProgram(source, "", folder, words)
 
@@ -188,13 +196,11 @@ def _script(words: Sequence[str], tree: ImageTree, workdir: str) -> SourceProgra
     path = words[1] if len(words) > 1 and words[1].endswith(".sh") else words[0]
     inside = tree.inside(posixpath.join(workdir, path))
     data = tree.read(inside) if inside else None
-    found = program.of_shell_line(data.decode("utf-8", "replace").replace("\\\n", " ")) if data else None
+    found = program.of_shell_line(data.decode("utf-8", "replace")) if data else None
     return found if found is not None and not found.drops else None
 
 
 def _read(found: SourceProgram, image: DockerImage, context: Path) -> TrainerSource:
-    from vertexrig.package.source.reader import read_tree
-
     if found.is_module:
         return read_tree(ImageTree(context, image, None), None, found.name, [])
     path = posixpath.normpath(posixpath.join(image.workdir, found.name))
@@ -207,7 +213,8 @@ def _read(found: SourceProgram, image: DockerImage, context: Path) -> TrainerSou
         ]
         if not plain:
             problem = SourceProblem(
-                f"there is no module {name.stem!r} in the trainer: {path} of the image is not in {context.name}/"
+                f"there is no module {name.stem!r} in the trainer: {path} of the image is not in {context.name}/",
+                code="module",
             )
             return TrainerSource(module=name.stem, problems=(problem,))
         file = plain[0]
@@ -215,7 +222,7 @@ def _read(found: SourceProgram, image: DockerImage, context: Path) -> TrainerSou
 
 
 def _portable(found: SourceProgram, tree: ImageTree, image: DockerImage, root: Path) -> tuple[str, ...]:
-    """The words that start the program in the folder that stands for the image's working directory."""
+    """The words that start the program in the folder that is the image's working directory."""
     if found.is_module:
         return ("python", "-m", found.name)
     inside = tree.inside(posixpath.join(image.workdir, found.name))

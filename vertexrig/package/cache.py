@@ -51,7 +51,7 @@ def read_cached(folder: Path, module: str, store: Path) -> TrainerSource:
 @cache
 def _tool() -> str:
     """Changes whenever the code that reads does: the tool's version, and the size and time of the reader's files."""
-    here = Path(__file__).parent
+    here = Path(model.__file__).parent
     marks = [
         f"{entry.name} {(stat := entry.stat()).st_size} {stat.st_mtime_ns}"
         for entry in os.scandir(here)

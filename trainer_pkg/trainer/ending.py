@@ -1,0 +1,70 @@
+"""SIGTERM: the process ends with code 143 within seconds, whatever TensorFlow waits for. Imports no TensorFlow.
+
+Vertex AI ends cancelled jobs and servers with SIGTERM and kills what is left some seconds later. Python runs a signal's
+handler only between two of its own instructions: a worker that waits inside TensorFlow for another one would not notice.
+"""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import socket
+import sys
+import threading
+import time
+from typing import NoReturn
+
+CODE = 143
+GRACE_SECONDS = 2.0  # for the main thread to remove what it made; then it is ended from outside
+TEMPORARY: set[str] = set()
+"""Directories to remove before the process ends."""
+_asked = threading.Event()
+
+
+class Terminated(SystemExit):
+    """Raised in the main thread on SIGTERM."""
+
+
+def install() -> None:
+    """Handle SIGTERM in the main thread, and watch from another thread that the process really ends."""
+    reader, writer = socket.socketpair()
+    writer.setblocking(False)
+    signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
+    handle()
+    threading.Thread(target=_watch, args=(reader, writer), daemon=True).start()
+
+
+def handle() -> None:
+    """Take SIGTERM (back). TensorFlow's coordination of a cluster installs a handler that only notes the preemption, so that a
+    worker trains on until it is killed: to be called again once the cluster is connected."""
+    if threading.current_thread() is threading.main_thread():
+        signal.signal(signal.SIGTERM, _leave)
+
+
+def asked() -> bool:
+    """Whether SIGTERM has come."""
+    return _asked.is_set()
+
+
+def end(code: int = CODE) -> NoReturn:
+    """End now: an orderly exit would wait for the other processes of the cluster."""
+    for path in list(TEMPORARY):
+        shutil.rmtree(path, ignore_errors=True)
+    for stream in (sys.stdout, sys.stderr):
+        stream.flush()
+    os._exit(code)
+
+
+def _leave(*_: object) -> NoReturn:
+    _asked.set()
+    raise Terminated(CODE)
+
+
+def _watch(reader: socket.socket, writer: socket.socket) -> None:
+    """The signal's number arrives here at once (`set_wakeup_fd`), even while the main thread is inside TensorFlow."""
+    while reader.recv(1) != bytes([signal.SIGTERM]):
+        pass
+    _asked.set()
+    time.sleep(GRACE_SECONDS)
+    end()

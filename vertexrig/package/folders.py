@@ -1,0 +1,125 @@
+"""A trainer's place on disk: a script, a package or a project, and the files of it that may be packaged."""
+
+from __future__ import annotations
+
+import os
+import re
+from collections.abc import Iterator
+from pathlib import Path
+
+from vertexrig.errors import PackageError
+
+DESCRIPTIONS = ("setup.py", "setup.cfg", "pyproject.toml")
+"""Files that describe a distribution: a folder with one of them is a project, not a bare package."""
+_SKIPPED_FOLDERS = frozenset({"__pycache__", "node_modules", "tests"})
+_SKIPPED_AT_TOP = frozenset({"build", "dist", "test", "venv", "env"})
+# Where trainers write when they run in their own folder: ours (outputs), and the defaults of PyTorch Lightning, MLflow,
+# Weights & Biases and TensorBoard's examples. A folder with Python in it is source, whatever its name.
+_RUN_OUTPUTS_AT_TOP = frozenset({"outputs", "runs", "logs", "checkpoints", "lightning_logs", "mlruns", "wandb"})
+# pyproject.toml stays out: any of it makes pip build in isolation, which needs PyPI (measured with pip 21.3 to 26.0).
+_SKIPPED_FILES_AT_TOP = frozenset(
+    {"vertexrig.yaml", "pyproject.toml", "conftest.py", "tox.ini", "noxfile.py", "MANIFEST"}
+)
+_SKIPPED_ENDINGS = (".pyc", ".pyo", "~", ".swp", ".egg-info", ".egg-link", ".dist-info")
+_TEST_FILE = re.compile(r"test_.*\.py|.*_test\.py")
+
+
+def is_script(path: Path) -> bool:
+    """Whether a trainer's path is a single Python file."""
+    return path.is_file() and path.suffix == ".py" and path.stem.isidentifier()
+
+
+def is_package(path: Path) -> bool:
+    """Whether a trainer's path is the folder of a Python package without metadata of a project in it."""
+    if not (path.is_dir() and path.resolve().name.isidentifier()):
+        return False
+    return (path / "__init__.py").is_file() and not any((path / name).exists() for name in DESCRIPTIONS)
+
+
+def is_bare(path: Path) -> bool:
+    """Whether a trainer is a script or a package folder: its module names begin in the folder that holds it."""
+    return is_script(path) or is_package(path)
+
+
+def module_root(path: Path) -> Path:
+    """The folder in which a trainer's module names begin."""
+    return path.absolute().parent if is_bare(path) else path
+
+
+def read_bytes(path: Path, relative: str) -> bytes:
+    """A file's bytes.
+
+    Raises:
+        PackageError: It cannot be read; `relative` names it in the message.
+    """
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise PackageError(f"{relative} of the trainer cannot be read: {error.strerror}") from error
+
+
+def files_of(folder: Path, prefix: str = "") -> dict[str, Path]:
+    """The files of a folder that may be packaged, by `prefix` and their path relative to it with `/`.
+
+    Raises:
+        PackageError: There is no such folder, or it cannot be read.
+    """
+    if not folder.is_dir():
+        raise PackageError(f"the trainer's folder {str(folder)!r} is not a folder")
+    try:
+        return dict(_walk(folder, prefix, (os.path.realpath(folder),)))
+    except OSError as error:
+        raise PackageError(f"the trainer's folder cannot be read: {error.strerror}: {error.filename}") from error
+
+
+def _walk(folder: Path, prefix: str, above: tuple[str, ...]) -> Iterator[tuple[str, Path]]:
+    with os.scandir(folder) as entries:
+        for entry in entries:
+            if _skipped(entry.name, at_top=not prefix, is_folder=entry.is_dir()):
+                continue
+            if entry.is_file():
+                yield prefix + entry.name, Path(entry.path)
+            elif entry.is_dir():
+                if not prefix and _is_run_output(folder, entry.name):
+                    continue
+                real = os.path.realpath(entry.path)
+                if real in above or os.path.exists(os.path.join(entry.path, "pyvenv.cfg")):
+                    continue  # a link back up, or a virtual environment
+                yield from _walk(Path(entry.path), f"{prefix}{entry.name}/", (*above, real))
+
+
+def _is_run_output(folder: Path, name: str) -> bool:
+    """Whether a folder at the top is what a run of the trainer left: by its name, no Python in it, not in MANIFEST.in."""
+    if name not in _RUN_OUTPUTS_AT_TOP:
+        return False
+    manifest = folder / "MANIFEST.in"
+    if manifest.is_file() and re.search(rb"\b%b\b" % name.encode(), read_bytes(manifest, "MANIFEST.in")):
+        return False
+    return not any(file.endswith(".py") for _, _, files in os.walk(folder / name) for file in files)
+
+
+def _skipped(name: str, *, at_top: bool, is_folder: bool) -> bool:
+    if name.startswith(".") or name.endswith(_SKIPPED_ENDINGS):
+        return True
+    if is_folder:
+        return name in _SKIPPED_FOLDERS or (at_top and name in _SKIPPED_AT_TOP)
+    return at_top and (name in _SKIPPED_FILES_AT_TOP or _TEST_FILE.fullmatch(name) is not None)
+
+
+def why_absent(folder: Path, module: str) -> str:
+    """Why a module that is in the trainer's folder is not in its package; empty if it is not in the folder."""
+    parts = module.split(".")
+    for root in ("", "src/"):
+        stem = root + "/".join(parts)
+        if not ((folder / f"{stem}.py").is_file() or any((folder / stem).glob("*.py"))):
+            continue
+        if _SKIPPED_FOLDERS & set(parts):
+            return "It is in the folder, but folders named tests are left out of the package"
+        for count in range(1, len(parts) + 1):
+            package = root + "/".join(parts[:count])
+            if (folder / package).is_dir() and not (folder / package / "__init__.py").is_file():
+                return f"{package}/ has no __init__.py, so it is not packaged: add an empty one"
+        if len(parts) == 1 and not (folder / stem).is_dir():
+            return f"It is in the folder, but not packaged: add py_modules=['{module}'] to setup(), or move it into a package"
+        return "It is in the folder, but not packaged: use packages=find_packages() in setup()"
+    return ""

@@ -1,0 +1,195 @@
+"""Requirements of a trainer: read from its files, and held to what the image brings."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+
+from vertexrig.errors import PackageError
+from vertexrig.package.source.files import parse_module
+from vertexrig.package.source.model import SourceProblem
+
+REQUIREMENTS = "requirements.txt"
+REQUIREMENT_FILE = re.compile(r"requirements[^/]*\.txt")
+_REQUIREMENT = re.compile(
+    r"(?P<lead>\s*)(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*?(?P<extras>\[[^\]]*\])?"
+    r"\s*?(?P<pin>[<>=!~(][^;#@]*?|@[^;#]*?)?\s*?(?P<marker>;[^#]*?)?(?P<comment>\s+#.*|\s*)"
+)
+_URL = re.compile(
+    r"(?P<lead>\s*)(?:-e\s+|--editable[= ]\s*)?(?P<url>(?:(?:git|hg|svn|bzr)\+[a-z]+|https?|ssh)://[^\s#;]+)(?P<fragment>#\S*)?(?P<rest>\s.*)?"
+)
+_NAMED_URL = re.compile(
+    r"\s*(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*@\s*(?P<url>[a-z+]+:\S+)(?P<rest>\s.*)?"
+)
+# Arguments of setup() whose lists are no requirements the container installs.
+_OTHER_SETUP_LISTS = frozenset(
+    {"keywords", "classifiers", "packages", "py_modules", "scripts", "extras_require", "tests_require"}
+)
+_BROUGHT = re.compile(r"tensorflow(-cpu|-gpu|-intel|-macos)?|tf-nightly|protobuf")
+# Of these the image has its own; a list of requirements that nobody wrote for a package often names them.
+_LEFT_OUT = re.compile(_BROUGHT.pattern + "|keras")
+_LEFT_OUT_ELSEWHERE = re.compile(r"torch|torchvision|torchaudio|xgboost|jax|jaxlib|numpy")
+FIRST_TF_KERAS = (2, 14)
+"""tf-keras 2.14.1 is its first release (PyPI, 2026-11-21)."""
+
+
+@dataclass(frozen=True)
+class Requirement:
+    """One declared requirement: normalised name, version pin as written, and its place.
+
+    `sure` is False for a URL without a name: the name is guessed then.
+    """
+
+    name: str
+    pin: str
+    file: str
+    line: int
+    sure: bool = True
+
+
+@dataclass
+class Notes:
+    """What was found while requirements were read: they themselves, reasons to refuse the package, warnings."""
+
+    requirements: list[Requirement] = field(default_factory=list)
+    refusals: list[str] = field(default_factory=list)
+    warnings: list[str] = field(default_factory=list)
+
+
+def image_minor(tf_version: str | None) -> tuple[int, int] | None:
+    """Major and minor version of an image's TensorFlow, from `2.17` or `2.17.1`."""
+    if tf_version is None:
+        return None
+    match = re.fullmatch(r"(\d+)[.-](\d+)([.-].*)?", tf_version)
+    if match is None:
+        raise PackageError(f"TensorFlow version {tf_version!r} is not of the form 2.17 or 2.17.1")
+    return int(match[1]), int(match[2])
+
+
+def normalise(name: str) -> str:
+    """A distribution's name as PyPI compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: Notes) -> bytes:
+    """A setup.py, setup.cfg or requirements file with its tf-keras requirement held to the image's TensorFlow."""
+    if relative == "setup.py":
+        return _rewrite_setup(data, minor, notes)
+    lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
+    inside = relative != "setup.cfg"
+    for index, line in enumerate(lines):
+        body = line.rstrip("\r\n")
+        if relative == "setup.cfg" and re.match(r"\S", body):
+            inside = re.match(r"install_requires\s*[=:]", body) is not None
+            continue
+        if inside and not re.match(r"\s*(#|-(?!e\s|-editable))", body):
+            lines[index] = hold(body, relative, index + 1, minor, notes) + line[len(body) :]
+    return "".join(lines).encode("utf-8", "surrogateescape")
+
+
+def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: Notes) -> bytes:
+    tree = parse_module(data, "setup.py")
+    if isinstance(tree, SourceProblem):
+        raise PackageError(f"setup.py:{tree.line or 1}: {tree.message}")
+    others: set[int] = set()
+    for node in ast.walk(tree):
+        if isinstance(node, ast.keyword) and node.arg in _OTHER_SETUP_LISTS:
+            others |= {id(part) for part in ast.walk(node.value)}
+    lines = data.splitlines(keepends=True)
+    found: list[ast.Constant] = []
+    for node in ast.walk(tree):
+        if isinstance(node, (ast.List, ast.Tuple)) and id(node) not in others:
+            found += [item for item in node.elts if isinstance(item, ast.Constant) and isinstance(item.value, str)]
+    # From the end backwards, so that columns before a change stay right. Columns count UTF-8 bytes.
+    for item in sorted(found, key=lambda item: (item.lineno, item.col_offset), reverse=True):
+        text = str(item.value)
+        new = hold(text, "setup.py", item.lineno, minor, notes)
+        if new != text and item.end_lineno == item.lineno and item.end_col_offset is not None:
+            line = lines[item.lineno - 1]
+            lines[item.lineno - 1] = line[: item.col_offset] + repr(new).encode() + line[item.end_col_offset :]
+    return b"".join(lines)
+
+
+def hold(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: Notes) -> str:
+    """Notes one requirement, and returns it with tf-keras held to the image's TensorFlow."""
+    match = _REQUIREMENT.fullmatch(text)
+    if match is None:
+        return _from_url(text, file, line, minor, notes)
+    name, pin = normalise(match["name"]), (match["pin"] or "").strip()
+    notes.requirements.append(Requirement(name, pin, file, line))
+    place = f"{file}:{line}"
+    if _BROUGHT.fullmatch(name):
+        _judge_pin(name, pin, place, minor, notes)
+    if name != "tf-keras" or minor is None:
+        return text
+    if minor < FIRST_TF_KERAS:
+        notes.refusals.append(
+            f"{place}: tf-keras has no release for TensorFlow {minor[0]}.{minor[1]}. "
+            "Leave it out: before 2.16, tf.keras is Keras 2 itself"
+        )
+        return text
+    release = f"{minor[0]}.{minor[1]}"
+    if re.fullmatch(rf"(==|~=)\s*{re.escape(release)}\.\d+(\.\*)?|==\s*{re.escape(release)}\.\*", pin):
+        return text
+    if pin.startswith("=="):
+        notes.warnings.append(
+            f"{place}: tf-keras{pin} does not go with the image's TensorFlow {release}: built with ~={release}.0"
+        )
+    extras, marker, comment = match["extras"] or "", match["marker"] or "", match["comment"]
+    return f"{match['lead']}{match['name']}{extras}~={release}.0{marker}{comment}"
+
+
+def _from_url(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: Notes) -> str:
+    """Notes a requirement that comes from a URL. One that only names itself by `#egg=` gets the form that setup() takes."""
+    named, bare = _NAMED_URL.fullmatch(text), _URL.fullmatch(text)
+    if named is not None:
+        name = normalise(named["name"])
+        notes.requirements.append(Requirement(name, f"@ {named['url']}", file, line))
+        if _BROUGHT.fullmatch(name):
+            _judge_pin(name, f"@ {named['url']}", f"{file}:{line}", minor, notes)
+        return text
+    if bare is None:
+        return text
+    options = dict(part.partition("=")[::2] for part in (bare["fragment"] or "").lstrip("#").split("&"))
+    given = re.sub(r"\[.*", "", options.get("egg", ""))
+    url = bare["url"]
+    notes.requirements.append(Requirement(normalise(given or _guessed(url)), f"@ {url}", file, line, sure=bool(given)))
+    if not given:
+        return text
+    folder = f"#subdirectory={options['subdirectory']}" if options.get("subdirectory") else ""
+    return f"{bare['lead']}{options['egg']} @ {url}{folder}{bare['rest'] or ''}"
+
+
+def _guessed(url: str) -> str:
+    """A distribution's likely name by its URL: the repository's name, or the file's up to its version."""
+    last = re.sub(r"@[^/]*$", "", url.rstrip("/")).rpartition("/")[2]
+    return re.sub(r"\.git$|-\d.*$|\.(zip|whl|tar\.gz)$", "", last) or "unknown"
+
+
+def _judge_pin(name: str, pin: str, place: str, minor: tuple[int, int] | None, notes: Notes) -> None:
+    what = f"{place}: {name}{pin}"
+    advice = f"The image brings its own {name}; remove the line"
+    binding = bool(re.search(r"==|~=|<|@|!=", pin))
+    if binding and minor is not None:
+        notes.refusals.append(f"{what} would replace the image's {name} at start-up or conflict with it. {advice}")
+    else:
+        notes.warnings.append(
+            f"{what}: {advice}" if minor is not None else f"{what}: an image with TensorFlow brings its own"
+        )
+
+
+def left_out(text: str, minor: tuple[int, int] | None) -> bool:
+    """Whether a requirement is one that the image brings: of TensorFlow if it has that, else of the other frameworks."""
+    match = _REQUIREMENT.fullmatch(text)
+    brought = _LEFT_OUT_ELSEWHERE if minor is None else _LEFT_OUT
+    return match is not None and brought.fullmatch(normalise(match["name"])) is not None
+
+
+def lines_of(text: str) -> Iterator[tuple[int, str]]:
+    """The requirements of a requirements file with their line numbers; pip's options, which a package cannot have, are not."""
+    for number, line in enumerate(text.splitlines(), 1):
+        plain = re.sub(r"(^|\s)#.*", "", line).strip()
+        if plain and not re.match(r"-(?!e\s|-editable)", plain):
+            yield number, plain

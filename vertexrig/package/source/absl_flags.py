@@ -1,0 +1,65 @@
+"""Flags declared with absl."""
+
+from __future__ import annotations
+
+import ast
+from dataclasses import replace
+
+from vertexrig.package.source.declared import Collector, constant, keywords_of, texts_of, truth
+from vertexrig.package.source.model import Flag
+from vertexrig.package.source.names import SourceCall, last_name
+
+_TYPES = {
+        "string": "str", "integer": "int", "float": "float", "bool": "bool", "boolean": "bool", "enum": "str",
+        "enum_class": "str", "list": "str", "spaceseplist": "str", "multi_string": "str",
+        "multi_integer": "int", "multi_float": "float", "multi_enum": "str",
+}  # fmt: skip
+
+
+def read(found: Collector) -> None:
+    """`DEFINE_integer` and its like, and the flags that are marked as required afterwards."""
+    required: set[str] = set()
+    for call in found.code.calls:
+        name = last_name(call.node.func)
+        if name.startswith("DEFINE_") and id(call) not in found.left:
+            _define(found, call, name.removeprefix("DEFINE_"))
+        elif name in {"mark_flag_as_required", "mark_flags_as_required"}:
+            required |= _required(found, call)
+    found.flags = [
+        replace(one, required=True) if one.parser == "absl" and one.dest in required else one for one in found.flags
+    ]
+
+
+def _define(found: Collector, call: SourceCall, kind: str) -> None:
+    found.parsers.add("absl")
+    keywords, args = keywords_of(call), call.node.args
+    names = found.code.texts(args[0] if args else keywords.get("name"), call.scope, call.module)
+    if names is None or kind not in _TYPES:
+        found.skip(call, f"DEFINE_{kind} cannot be read")
+        return
+    default = keywords.get("default") or (args[1] if len(args) > 1 else None)
+    is_none = isinstance(default, ast.Constant) and default.value is None
+    choices = keywords.get("enum_values") or (args[2] if len(args) > 2 else None)
+    for name in names:
+        typed = _TYPES[kind]
+        found.flags.append(
+            Flag(
+                names=(f"--{name}", f"-{name}", *((f"--no{name}",) if typed == "bool" else ())),
+                dest=name,
+                type=typed,
+                required=truth(found, keywords.get("required"), call),
+                has_default=default is not None and not is_none,
+                default=constant(found, default, call),
+                choices=texts_of(found, choices, call) if "enum" in kind else None,
+                action="append" if kind.startswith("multi") else "store",
+                takes_float_text={"int": False, "bool": False}.get(typed, True),
+                parser="absl",
+                file=call.module.file,
+                line=call.node.lineno,
+            )
+        )
+
+
+def _required(found: Collector, call: SourceCall) -> set[str]:
+    argument = call.node.args[0] if call.node.args else None
+    return set(texts_of(found, argument, call) or found.code.texts(argument, call.scope, call.module) or ())

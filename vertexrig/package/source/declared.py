@@ -1,0 +1,101 @@
+"""What the readers of the flag libraries share: the place for what they find, and the arguments of a declaring call."""
+
+from __future__ import annotations
+
+import ast
+
+from vertexrig.package.source.model import Flag, SourceProblem
+from vertexrig.package.source.names import ROOT, Code, Owners, SourceCall, full_name, last_name, single_binding
+
+_SUFFIXES = ("-command", "-cmd", "-group", "-grp")  # click leaves these off a function's name since 8.2
+
+
+class Collector:
+    """What the readers of one trainer's calls have found so far."""
+
+    def __init__(self, code: Code) -> None:
+        self.code = code
+        self.flags: list[Flag] = []
+        self.parsers: set[str] = set()
+        self.unread: list[SourceProblem] = []
+        self.left: set[int] = set()
+        self.tolerates_unknown = False
+        self.abbreviations = True
+        self.own = {name for module in code.modules for name in module.definitions}
+        self.commands: dict[str, None] = {}
+        self.command_required = False
+
+    def skip(self, call: SourceCall, why: str) -> None:
+        """Notes a declaration that cannot be read."""
+        self.unread.append(SourceProblem(why, call.module.file, call.node.lineno))
+
+
+def keywords_of(call: SourceCall) -> dict[str, ast.expr]:
+    """The keyword arguments of a call."""
+    return {keyword.arg: keyword.value for keyword in call.node.keywords if keyword.arg is not None}
+
+
+def unpacks(call: SourceCall) -> bool:
+    """Whether a call has `*args` or `**kwargs`, so that its arguments are not all written down."""
+    starred = any(isinstance(argument, ast.Starred) for argument in call.node.args)
+    return starred or any(keyword.arg is None for keyword in call.node.keywords)
+
+
+def constant(found: Collector, node: ast.expr | None, call: SourceCall) -> str | int | float | bool | None:
+    """The one plain constant an expression has, else None."""
+    values = found.code.values(node, call.scope, call.module)
+    value = values[0] if values is not None and len(values) == 1 else None
+    return value if isinstance(value, (str, int, float, bool)) else None
+
+
+def truth(found: Collector, node: ast.expr | None, call: SourceCall) -> bool:
+    """Whether an expression is plainly True."""
+    return node is not None and constant(found, node, call) is True
+
+
+def texts_of(found: Collector, node: ast.expr | None, call: SourceCall) -> tuple[str, ...] | None:
+    """The members of a literal list, tuple, set or mapping (or a name for one), as text."""
+    if isinstance(node, ast.Name):
+        node = single_binding(node.id, call.scope) or node
+    if isinstance(node, (ast.Name, ast.Attribute)):  # CHOICES, or config.CHOICES, of another module of the trainer
+        owner, _, name = full_name(node, call.module).rpartition(".")
+        source = found.code.by_name.get(owner)
+        bound = source.scope.names.get(name, []) if source is not None else []
+        if source is not None and len(bound) == 1 and bound[0] is not None:
+            return texts_of(found, bound[0], SourceCall(call.node, source.scope, source, call.at_import))
+    if (
+        isinstance(node, ast.Call)
+        and last_name(node.func) in {"list", "sorted", "tuple", "set"}
+        and len(node.args) == 1
+    ):
+        return texts_of(found, node.args[0], call)
+    if isinstance(node, ast.Dict):
+        members: list[ast.expr | None] = list(node.keys)
+    elif isinstance(node, (ast.List, ast.Tuple, ast.Set)):
+        members = list(node.elts)
+    else:
+        return None
+    texts: list[str] = []
+    for member in members:
+        values = found.code.values(member, call.scope, call.module)
+        if values is None or len(values) != 1:
+            return None
+        texts.append(str(values[0]))
+    return tuple(texts)
+
+
+def commands_of(owners: Owners) -> tuple[str, ...] | None:
+    """What `Flag.commands` holds for the parsers that a flag is declared with."""
+    return None if owners is None else () if ROOT in owners else tuple(sorted(owners))
+
+
+def command_names(decorator: ast.expr, node: ast.FunctionDef | ast.AsyncFunctionDef) -> list[str] | None:
+    """The names a command goes by: the one given, or what click and typer make of the function's name."""
+    if isinstance(decorator, ast.Call):
+        given = [*decorator.args, *(word.value for word in decorator.keywords if word.arg == "name")]
+        if given:
+            first = given[0]
+            return [first.value] if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
+    plain = node.name.lower().replace("_", "-")
+    short = next((plain.removesuffix(end) for end in _SUFFIXES if plain.endswith(end) and plain != end), plain)
+    return list(dict.fromkeys((plain, short, node.name)))

@@ -1,0 +1,171 @@
+"""What a trainer does beside reading flags: metrics, strategies, Keras, environment variables, imports."""
+
+from __future__ import annotations
+
+import ast
+import re
+import sys
+
+from vertexrig.package.source.files import Tree
+from vertexrig.package.source.model import DEFAULT_METRIC, DYNAMIC, Import, ReportedMetric, SourcePlace, Strategy
+from vertexrig.package.source.names import Code, Imported, Module, dotted, last_name
+from vertexrig.package.source.runs import Runs
+
+STRATEGIES = {
+    "MirroredStrategy": "MirroredStrategy",
+    "MultiWorkerMirroredStrategy": "MultiWorkerMirroredStrategy",
+    "CollectiveAllReduceStrategy": "MultiWorkerMirroredStrategy",
+    "ParameterServerStrategy": "ParameterServerStrategy",
+    "ParameterServerStrategyV2": "ParameterServerStrategy",
+    "TPUStrategy": "TPUStrategy",
+    "TPUStrategyV2": "TPUStrategy",
+    "CentralStorageStrategy": "CentralStorageStrategy",
+    "OneDeviceStrategy": "OneDeviceStrategy",
+}
+"""Names of tf.distribute's strategies, old ones included, by the name used today."""
+_VARIABLE = re.compile(r"(AIP|CLOUD_ML|TF|KERAS|KERASTUNER|CLUSTER|TPU)_[A-Z0-9_]+")
+_METRIC_FILE = re.compile(r"hypertune/output\.metrics|CLOUD_ML_HP_METRIC_FILE")
+
+
+def needed(runs: Runs, names: dict[str, SourcePlace]) -> dict[str, SourcePlace]:
+    return {name: SourcePlace(file, line, name) for name, (file, line) in runs.needed(names).items()}
+
+
+def metrics(code: Code, runs: Runs) -> list[ReportedMetric]:
+    found: list[ReportedMetric] = []
+    functions = {id(call.node.func) for call in code.calls}
+    for call in code.callers("report_hyperparameter_tuning_metric"):
+        keywords = {keyword.arg: keyword.value for keyword in call.node.keywords}
+        argument = keywords.get("hyperparameter_metric_tag") or (call.node.args[0] if call.node.args else None)
+        unpacked = isinstance(argument, ast.Starred) or (argument is None and None in keywords)
+        tags = None if unpacked else code.values(argument, call.scope, call.module)
+        for tag in tags if tags is not None else (None,):
+            text = tag if isinstance(tag, str) else None
+            tag = DEFAULT_METRIC if text == "" else text
+            found.append(ReportedMetric(tag, call.module.file, call.node.lineno, runs.repeats(call)))
+    # Without a call, a trainer that hands the method on or writes the metric file itself may report anything. Beside calls
+    # the file's name only prepares its folder.
+    reported = bool(found)
+    for module in code.modules:
+        for node, _ in module.nodes:
+            handed_on = (
+                isinstance(node, ast.Attribute)
+                and node.attr == "report_hyperparameter_tuning_metric"
+                and id(node) not in functions
+            )
+            if handed_on or (not reported and _names_metric_file(node)):
+                found.append(ReportedMetric(None, module.file, getattr(node, "lineno", 1)))
+    return sorted(found, key=lambda metric: (metric.file, metric.line, metric.tag or ""))
+
+
+def _names_metric_file(node: ast.AST) -> bool:
+    text = node.value if isinstance(node, ast.Constant) else None
+    return isinstance(text, str) and len(text) < 200 and _METRIC_FILE.search(text) is not None
+
+
+def strategies(code: Code) -> list[Strategy]:
+    found: dict[Strategy, None] = {}
+    for module in code.modules:
+        for node, _ in module.nodes:
+            name = node.attr if isinstance(node, ast.Attribute) else ""
+            if isinstance(node, ast.Name) and "tensorflow" in module.aliases.get(node.id, ""):
+                name = module.aliases[node.id].rpartition(".")[2]
+            elif isinstance(node, ast.Call) and last_name(node.func) == "getattr" and len(node.args) > 1:
+                chosen = node.args[1]
+                name = chosen.value if isinstance(chosen, ast.Constant) and isinstance(chosen.value, str) else ""
+            if name in STRATEGIES:
+                found[Strategy(STRATEGIES[name], module.file, getattr(node, "lineno", 1))] = None
+    return list(found)
+
+
+def keras_uses(code: Code) -> tuple[dict[str, SourcePlace], str | None]:
+    uses: dict[str, SourcePlace] = {}
+    legacy: str | None = None
+    for module in code.modules:
+        for item in module.imports:
+            full = f"{item.module}.{item.name}".rstrip(".")
+            kind = "tf.keras" if full.startswith("tensorflow.keras") else full.split(".")[0]
+            if kind in {"keras", "tf_keras", "tf.keras"}:
+                uses.setdefault(kind, SourcePlace(module.file, item.line, full))
+        for node, _ in module.nodes:
+            if isinstance(node, ast.Attribute) and node.attr == "keras" and _comes_from_tensorflow(node.value, module):
+                uses.setdefault("tf.keras", SourcePlace(module.file, node.lineno, dotted(node)))
+            legacy = _legacy_value(node) or legacy
+    return uses, legacy
+
+
+def _comes_from_tensorflow(node: ast.expr, module: Module) -> bool:
+    return isinstance(node, ast.Name) and module.aliases.get(node.id, "").split(".")[0] == "tensorflow"
+
+
+def _legacy_value(node: ast.AST) -> str | None:
+    """The value given to TF_USE_LEGACY_KERAS by an assignment to os.environ, setdefault, putenv or update."""
+
+    def named(part: ast.AST | None) -> bool:
+        return isinstance(part, ast.Constant) and part.value == "TF_USE_LEGACY_KERAS"
+
+    value: ast.expr | None = None
+    if isinstance(node, ast.Assign) and any(isinstance(t, ast.Subscript) and named(t.slice) for t in node.targets):
+        value = node.value
+    elif isinstance(node, ast.Call) and last_name(node.func) in {"setdefault", "putenv"} and len(node.args) == 2:
+        value = node.args[1] if named(node.args[0]) else None
+    elif isinstance(node, ast.Dict):
+        value = next((item for key, item in zip(node.keys, node.values, strict=True) if named(key)), None)
+    elif isinstance(node, ast.keyword) and node.arg == "TF_USE_LEGACY_KERAS":
+        value = node.value
+    if value is None:
+        return None
+    return str(value.value) if isinstance(value, ast.Constant) else DYNAMIC
+
+
+def environment(code: Code) -> tuple[dict[str, SourcePlace], bool]:
+    names: dict[str, SourcePlace] = {}
+    complete = True
+    for module in code.modules:
+        for node, _ in module.nodes:
+            if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 100:
+                if _VARIABLE.fullmatch(node.value):
+                    names.setdefault(node.value, SourcePlace(module.file, node.lineno, node.value))
+                elif node.value.startswith("AIP_"):
+                    complete = False
+    return dict(sorted(names.items())), complete
+
+
+def imports(code: Code, tree: Tree) -> list[Import]:
+    found: dict[Import, None] = {}
+    owned: dict[str, bool] = {}
+    moved = any(dotted(call.node.func).endswith((".path.insert", ".path.append", ".addsitedir")) for call in code.calls)
+    for module in code.modules:
+        for item in module.imports:
+            top = item.module.split(".")[0]
+            if not top or item.module == "__future__":
+                continue
+            if top not in owned:
+                owned[top] = tree.owns(top)
+            kind = "own" if owned[top] else "stdlib" if top in sys.stdlib_module_names else "other"
+            name = item.module
+            if kind == "own" and (absent := _absent(code, tree, item)):
+                # A folder without __init__.py, such as examples/tensorflow, gives way to an installed package of its name.
+                kind, name = ("missing", absent) if tree.find(top) else ("other", name)
+            caught = item.caught or (moved and kind == "missing")  # it may be on a path that the trainer adds
+            found[Import(name, module.file, item.line, kind, caught, item.at_import)] = None
+    return list(found)
+
+
+def _absent(code: Code, tree: Tree, item: Imported) -> str:
+    """The dotted name an import of an own module asks for and does not find; empty if it is there."""
+    owner = code.by_name.get(item.module)
+    if owner is None and tree.find(item.module) is not None:
+        return ""  # there, but unreadable or not followed
+    if item.name in {"", "*"}:
+        return "" if owner is not None or tree.holds(item.module) else item.module
+    full = f"{item.module}.{item.name}"
+    if tree.find(full) or tree.holds(full):
+        return ""
+    if owner is None:
+        return full if tree.holds(item.module) else item.module
+    # A star import, __getattr__ or globals() may bring names that are not written here.
+    open_ended = any(other.name == "*" for other in owner.imports) or "__getattr__" in owner.definitions
+    open_ended = open_ended or any(last_name(call.node.func) in {"globals", "vars", "exec"} for call in owner.calls)
+    known = item.name in owner.scope.names or item.name.startswith("__")
+    return "" if known or open_ended else full
