@@ -7,7 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from vertexrig.errors import ConfigError
-from vertexrig.local.study import Dimension, Space
+from vertexrig.local.study import Space
+from vertexrig.spec.domain import Domain
 
 
 def space(*specs: dict) -> Space:
@@ -87,7 +88,7 @@ def test_grid_of_a_huge_integer_with_a_condition_is_not_enumerated() -> None:
 @pytest.mark.parametrize("scale", ["", "UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"])
 def test_scales_go_there_and_back(scale: str) -> None:
     """from_unit undoes to_unit, and the ends of the scale are the bounds."""
-    dimension = Dimension("x", "x", "DOUBLE", scale, 0.001, 10.0)
+    dimension = Domain("DOUBLE", scale, 0.001, 10.0)
     assert dimension.from_unit(0.0) == pytest.approx(0.001) and dimension.from_unit(1.0) == pytest.approx(10.0)
     for unit in (0.1, 0.5, 0.9):
         assert dimension.to_unit(dimension.from_unit(unit)) == pytest.approx(unit)
@@ -95,8 +96,8 @@ def test_scales_go_there_and_back(scale: str) -> None:
 
 def test_log_scales_spread_the_right_end() -> None:
     """The log scale spends half its length below the geometric mean, the reverse one mirrors that."""
-    log = Dimension("x", "x", "DOUBLE", "UNIT_LOG_SCALE", 1.0, 100.0)
-    reverse = Dimension("x", "x", "DOUBLE", "UNIT_REVERSE_LOG_SCALE", 1.0, 100.0)
+    log = Domain("DOUBLE", "UNIT_LOG_SCALE", 1.0, 100.0)
+    reverse = Domain("DOUBLE", "UNIT_REVERSE_LOG_SCALE", 1.0, 100.0)
     assert log.from_unit(0.5) == pytest.approx(10.0)
     assert reverse.from_unit(0.5) == pytest.approx(91.0)
 
@@ -110,7 +111,7 @@ def test_any_range_of_floats_holds_its_values(one: float, other: float, unit: fl
     low, high = sorted((one, other))
     if scale and low <= 0:
         low, high = 1e-300, max(high, 1.0)
-    dimension = Dimension("x", "x", "DOUBLE", scale, low, high)
+    dimension = Domain("DOUBLE", scale, low, high)
     value = dimension.from_unit(unit)
     assert low <= value <= high
     assert 0.0 <= dimension.to_unit(value) <= 1.0

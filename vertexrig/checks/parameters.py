@@ -6,20 +6,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from vertexrig.checks._space import (
-    CONDITION_OF,
-    EPSILON,
-    OVERVIEW_DOC,
-    REST_STUDY,
-    Parameter,
-    parameters,
-    refused,
-    top_parameters,
-)  # fmt: skip
+from vertexrig.checks._space import OVERVIEW_DOC, REST_STUDY, Parameter, parameters, refused, top_parameters
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import WALKTHROUGH, join
+from vertexrig.errors import ConfigError
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
+from vertexrig.spec.domain import CONDITION_OF, EPSILON, LOG, REVERSE_LOG
+from vertexrig.spec.parameters import clashes, everywhere
+from vertexrig.spec.space import Space
 
 _MOST_DISCRETE = 1000
 _WIDE = 1000  # a range over three powers of ten is nearly always meant logarithmically
@@ -47,20 +42,19 @@ def ids(document: Document, context: Context) -> Iterator[Problem]:
 
 def unique(document: Document, context: Context) -> Iterator[Problem]:
     """No two parameters that can be active together have the same id."""
-    seen: dict[str, list[Parameter]] = {}
-    for parameter in parameters(document):
-        if not parameter.id:
-            continue
-        for other in seen.setdefault(parameter.id, []):
-            siblings = parameter.parent is not None and parameter.parent is other.parent
-            if not siblings and not parameter.excludes(other):  # siblings are condition-overlap's
-                yield Problem(
-                    f"{parameter.path}.parameterId",
-                    f"{parameter.id!r} is already the id of {other.path}; ids are unique",
-                    "rename one of them, or merge them",
-                )
-                break
-        seen[parameter.id].append(parameter)
+    for parameter, other in _clashes(document):
+        if parameter.parent is None or parameter.parent is not other.parent:  # siblings are condition-overlap's
+            yield Problem(
+                f"{parameter.path}.parameterId",
+                f"{parameter.id!r} is already the id of {other.path}; ids are unique",
+                "rename one of them, or merge them",
+            )
+
+
+def _clashes(document: Document) -> Iterator[tuple[Parameter, Parameter]]:
+    top = top_parameters(document)
+    found = clashes(top)
+    return ((parameter, found[parameter.path]) for parameter in everywhere(top) if parameter.path in found)
 
 
 def value_spec(document: Document, context: Context) -> Iterator[Problem]:
@@ -94,12 +88,7 @@ def several_values(document: Document, context: Context) -> Iterator[Problem]:
     """Every parameter has more than one value to try."""
     grid = (document.study or {}).get("algorithm") == "GRID_SEARCH"
     for parameter in parameters(document):
-        if parameter.kind == "DOUBLE":
-            low, high = parameter.bounds
-            one = low is not None and low == high
-        else:
-            one = parameter.size() == 1
-        if one and not refused(document, parameter.spec_path):
+        if parameter.domain is not None and parameter.domain.count == 1 and not refused(document, parameter.spec_path):
             # In a grid one value is the plain way to hold a parameter where it is.
             severity = Severity.INFO if grid else None
             message = f"{parameter.name} can take one value only: there is nothing to tune"
@@ -174,7 +163,7 @@ def scale_categorical(document: Document, context: Context) -> Iterator[Problem]
 def scale_positive(document: Document, context: Context) -> Iterator[Problem]:
     """A parameter on a logarithmic scale is strictly positive in its whole range."""
     for parameter in parameters(document):
-        if parameter.scale not in {"UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"} or parameter.kind == "CATEGORICAL":
+        if parameter.scale not in {LOG, REVERSE_LOG} or parameter.kind == "CATEGORICAL":
             continue
         low, _ = parameter.bounds
         if low is not None and low <= 0:
@@ -216,12 +205,12 @@ def grid_size(document: Document, context: Context) -> Iterator[Problem]:
     study, most = document.study or {}, document.data.get("maxTrialCount")
     if study.get("algorithm") != "GRID_SEARCH" or not most or most < 0:
         return
-    points = 1
-    for parameter in top_parameters(document):
-        count = parameter.combinations()
-        if count is None:
-            return  # what makes it uncountable is another rule's finding
-        points *= count
+    try:
+        points = Space(study.get("parameters", ())).size
+    except ConfigError:
+        points = None
+    if points is None:
+        return  # what makes it uncountable is another rule's finding
     if points == most or refused(document, "studySpec.parameters"):
         return
     shown = f"{points:,}" if points < 10**15 else "more than 10^15"
@@ -241,7 +230,7 @@ def condition_parent(document: Document, context: Context) -> Iterator[Problem]:
         if parent.kind == "DOUBLE":
             message = f"{parent.name} is DOUBLE and cannot be a parent: parents are DISCRETE, INTEGER or CATEGORICAL"
             yield Problem(condition.path, message, "make the parent discrete, or the child unconditional")
-        elif condition.field and condition.kind != parent.kind:
+        elif condition.kind and condition.kind != parent.kind:
             message = f"{condition.field} is for {condition.kind} parents, and {parent.name} is {parent.kind}"
             yield Problem(f"{condition.path}.{condition.field}", message, f"write {CONDITION_OF[parent.kind]}")
 
@@ -254,31 +243,24 @@ def condition_values(document: Document, context: Context) -> Iterator[Problem]:
             continue
         if not condition.values:
             what = f"{condition.field} lists no values" if condition.field else "there is no condition"
-            fix = f"write {CONDITION_OF.get(parent.kind, 'parentCategoricalValues')}: {{values: [...]}}"
+            fix = f"write {CONDITION_OF.get(parent.kind or 'CATEGORICAL')}: {{values: [...]}}"
             yield Problem(condition.path, f"{what}: {child.name} would never be active", fix)
         elif condition.kind == parent.kind and not refused(document, parent.spec_path):
             for index, value in enumerate(condition.values):
-                if not parent.has(value):
+                if parent.domain is not None and not parent.domain.holds(value):
                     path = f"{condition.path}.{condition.field}.values[{index}]"
                     yield Problem(path, f"{parent.name} never is {value!r}; it is {_space(parent)}", "use one of those")
 
 
 def condition_overlap(document: Document, context: Context) -> Iterator[Problem]:
     """Conditional parameters of the same name have conditions that never hold together."""
-    for parent in parameters(document):
-        seen: dict[str, list[Parameter]] = {}
-        for child in parent.children:
-            if not child.id:
-                continue
-            values = set(child.condition.values if child.condition else ())
-            for other in seen.setdefault(child.id, []):
-                both = values & set(other.condition.values if other.condition else ())
-                if both:
-                    shown = _listed(sorted(both, key=str))
-                    message = f"{child.name} is conditional twice for the same value of {parent.name}: {shown}"
-                    yield Problem(child.path, message, "give each value of the parent to one of the two")
-                    break
-            seen[child.id].append(child)
+    for child, other in _clashes(document):
+        parent = child.parent
+        if parent is not None and parent is other.parent and child.condition and other.condition:
+            both = set(child.condition.values) & set(other.condition.values)
+            shown = f": {_listed(sorted(both, key=str))}" if both else ""
+            message = f"{child.name} is conditional twice for the same value of {parent.name}{shown}"
+            yield Problem(child.path, message, "give each value of the parent to one of the two")
 
 
 def condition_spec(document: Document, context: Context) -> Iterator[Problem]:

@@ -10,7 +10,7 @@ from typing import Any
 from vertexrig.errors import ConfigError, VertexrigError
 from vertexrig.local.study import sampling, stopping
 from vertexrig.spec.objective import Objective
-from vertexrig.spec.space import Parameter, Space
+from vertexrig.spec.space import ParameterValue, Space
 from vertexrig.spec.trial import Measurement, Trial, TrialState
 
 _REDRAWS, _REDRAWS_LISTABLE = 10, 3
@@ -68,7 +68,7 @@ class StudyEngine:
     def _stopping_config(self) -> Mapping[str, Any]:
         return self.spec.get("studyStoppingConfig") or {}
 
-    def suggest(self, trial_id: str) -> list[Parameter]:
+    def suggest(self, trial_id: str) -> list[ParameterValue]:
         """Make trial `trial_id`, ACTIVE from now on, and return its parameters `[{"parameterId": …, "value": …}]`.
 
         Asked again for the same trial, it returns the same parameters. Values are float for DOUBLE and DISCRETE, int
@@ -154,7 +154,7 @@ class StudyEngine:
     def _made(self) -> set[tuple[tuple[str, Any], ...]]:
         return {_combination(trial.parameters) for trial in self.trials.values()}
 
-    def _next(self, trial_id: str) -> list[Parameter]:
+    def _next(self, trial_id: str) -> list[ParameterValue]:
         made, size = self._made(), self.space.size
         if self.algorithm == "GRID_SEARCH":
             grid = map(self.space.combination, range(size or 0))
@@ -175,7 +175,7 @@ class StudyEngine:
             return random.Random(sampling.subseed(self.seed, trial_id, "left")).choice(left)
         return parameters
 
-    def _draw(self, seed: int) -> list[Parameter]:
+    def _draw(self, seed: int) -> list[ParameterValue]:
         if self.algorithm == "RANDOM_SEARCH":
             return sampling.suggest_random(self.space, seed)
         sampling.warm_up()
