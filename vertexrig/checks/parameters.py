@@ -6,14 +6,14 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from vertexrig.checks._space import OVERVIEW_DOC, REST_STUDY, Parameter, parameters, refused, top_parameters
+from vertexrig.checks._space import OVERVIEW_DOC, REST_STUDY, refused
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import WALKTHROUGH, join
 from vertexrig.errors import ConfigError
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
 from vertexrig.spec.domain import CONDITION_OF, EPSILON, LOG, REVERSE_LOG
-from vertexrig.spec.parameters import clashes, everywhere
+from vertexrig.spec.parameters import Parameter, clashes
 from vertexrig.spec.space import Space
 
 _MOST_DISCRETE = 1000
@@ -30,7 +30,7 @@ def present(document: Document, context: Context) -> Iterator[Problem]:
 
 def ids(document: Document, context: Context) -> Iterator[Problem]:
     """Every parameter has an id without white space."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         path = f"{parameter.path}.parameterId"
         if not parameter.id:
             if parameter.data and not refused(document, path):
@@ -52,14 +52,13 @@ def unique(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def _clashes(document: Document) -> Iterator[tuple[Parameter, Parameter]]:
-    top = top_parameters(document)
-    found = clashes(top)
-    return ((parameter, found[parameter.path]) for parameter in everywhere(top) if parameter.path in found)
+    found = clashes(document.parameters)
+    return ((parameter, found[parameter.path]) for parameter in document.parameters if parameter.path in found)
 
 
 def value_spec(document: Document, context: Context) -> Iterator[Problem]:
     """Every parameter has one value spec."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         if not parameter.kind and parameter.data and not refused(document, parameter.path):
             message = f"{parameter.name} has no value spec: one of {_SPECS} belongs here"
             yield Problem(parameter.path, message, "add the one that fits")
@@ -67,7 +66,7 @@ def value_spec(document: Document, context: Context) -> Iterator[Problem]:
 
 def bounds(document: Document, context: Context) -> Iterator[Problem]:
     """A DOUBLE or INTEGER parameter has both bounds, the smaller first."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         if parameter.kind not in {"DOUBLE", "INTEGER"} or refused(document, parameter.spec_path):
             continue
         low, high = parameter.bounds
@@ -87,7 +86,7 @@ def bounds(document: Document, context: Context) -> Iterator[Problem]:
 def several_values(document: Document, context: Context) -> Iterator[Problem]:
     """Every parameter has more than one value to try."""
     grid = (document.study or {}).get("algorithm") == "GRID_SEARCH"
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         if parameter.domain is not None and parameter.domain.count == 1 and not refused(document, parameter.spec_path):
             # In a grid one value is the plain way to hold a parameter where it is.
             severity = Severity.INFO if grid else None
@@ -97,7 +96,7 @@ def several_values(document: Document, context: Context) -> Iterator[Problem]:
 
 def discrete(document: Document, context: Context) -> Iterator[Problem]:
     """A DISCRETE parameter lists values, in increasing order, at least 1e-10 apart, at most 1,000."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         path = f"{parameter.spec_path}.values"
         if parameter.kind != "DISCRETE" or refused(document, parameter.spec_path):
             continue
@@ -122,7 +121,7 @@ def discrete_boolean(document: Document, context: Context) -> Iterator[Problem]:
     seen = set()
     for found in document.findings:
         path, marker, _ = found.path.partition(".discreteValueSpec.values[")
-        if found.id == "wrong-type" and marker and "is a boolean" in found.message and path not in seen:
+        if found.id == "wrong-type" and marker and found.value_type is bool and path not in seen:
             seen.add(path)
             fix = 'write categoricalValueSpec: {values: ["false", "true"]} and parse the text in the trainer'
             yield Problem(f"{path}.discreteValueSpec", "discrete values are numbers: true and false do not fit", fix)
@@ -130,7 +129,7 @@ def discrete_boolean(document: Document, context: Context) -> Iterator[Problem]:
 
 def categorical(document: Document, context: Context) -> Iterator[Problem]:
     """A CATEGORICAL parameter lists its values, each once."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         path = f"{parameter.spec_path}.values"
         if parameter.kind != "CATEGORICAL" or refused(document, parameter.spec_path):
             continue
@@ -145,7 +144,7 @@ def categorical(document: Document, context: Context) -> Iterator[Problem]:
 
 def default_value(document: Document, context: Context) -> Iterator[Problem]:
     """No parameter has a default value: only the Vizier service takes one."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         if "defaultValue" in parameter.spec:
             path = f"{parameter.spec_path}.defaultValue"
             message = f"{parameter.name} has a defaultValue, which hyperparameter tuning jobs do not support"
@@ -154,7 +153,7 @@ def default_value(document: Document, context: Context) -> Iterator[Problem]:
 
 def scale_categorical(document: Document, context: Context) -> Iterator[Problem]:
     """A CATEGORICAL parameter has no scale."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         if parameter.kind == "CATEGORICAL" and parameter.scale:
             message = f"{parameter.name} is CATEGORICAL: texts have no scale such as {parameter.scale}"
             yield Problem(f"{parameter.path}.scaleType", message, "remove scaleType")
@@ -162,7 +161,7 @@ def scale_categorical(document: Document, context: Context) -> Iterator[Problem]
 
 def scale_positive(document: Document, context: Context) -> Iterator[Problem]:
     """A parameter on a logarithmic scale is strictly positive in its whole range."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         if parameter.scale not in {LOG, REVERSE_LOG} or parameter.kind == "CATEGORICAL":
             continue
         low, _ = parameter.bounds
@@ -174,7 +173,7 @@ def scale_positive(document: Document, context: Context) -> Iterator[Problem]:
 
 def scale_set(document: Document, context: Context) -> Iterator[Problem]:
     """A DOUBLE or INTEGER parameter says how it is scaled."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         if (
             parameter.kind not in {"DOUBLE", "INTEGER"}
             or parameter.scale
@@ -192,7 +191,7 @@ def grid_double(document: Document, context: Context) -> Iterator[Problem]:
     """A grid search has no DOUBLE parameter."""
     if (document.study or {}).get("algorithm") != "GRID_SEARCH":
         return
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         if parameter.kind == "DOUBLE":
             message = f"{parameter.name} is DOUBLE: GRID_SEARCH takes INTEGER, CATEGORICAL and DISCRETE parameters only"
             yield Problem(
@@ -223,7 +222,7 @@ def grid_size(document: Document, context: Context) -> Iterator[Problem]:
 
 def condition_parent(document: Document, context: Context) -> Iterator[Problem]:
     """A condition is written for its parent's kind, and a DOUBLE parameter has no conditions."""
-    for child in parameters(document):
+    for child in document.parameters:
         condition, parent = child.condition, child.parent
         if condition is None or parent is None or not parent.kind:
             continue
@@ -237,7 +236,7 @@ def condition_parent(document: Document, context: Context) -> Iterator[Problem]:
 
 def condition_values(document: Document, context: Context) -> Iterator[Problem]:
     """A condition names values that the parent can take."""
-    for child in parameters(document):
+    for child in document.parameters:
         condition, parent = child.condition, child.parent
         if condition is None or parent is None or parent.kind == "DOUBLE" or refused(document, condition.path):
             continue
@@ -265,7 +264,7 @@ def condition_overlap(document: Document, context: Context) -> Iterator[Problem]
 
 def condition_spec(document: Document, context: Context) -> Iterator[Problem]:
     """Every condition has a parameter to make active."""
-    for child in parameters(document):
+    for child in document.parameters:
         if child.condition is not None and not child.data and not refused(document, child.condition.path):
             yield Problem(
                 child.condition.path, "the condition has no parameterSpec", "add the parameter it makes active"

@@ -8,7 +8,6 @@ from typing import Any
 
 from vertexrig.checks import parameters
 from vertexrig.checks._space import OVERVIEW_DOC, REST_JOB, REST_STUDY, refused
-from vertexrig.checks._space import parameters as all_parameters
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import GCLOUD, REST, SDK, TUNING_DOC, join
 from vertexrig.errors import did_you_mean
@@ -120,7 +119,7 @@ def _count(document: Document, name: str, what: str) -> Iterator[Problem]:
 def trials_enough(document: Document, context: Context) -> Iterator[Problem]:
     """There are ten trials for each parameter, as the docs recommend."""
     study, most = document.study or {}, document.data.get("maxTrialCount")
-    count = len({parameter.id for parameter in all_parameters(document)})
+    count = len({parameter.id for parameter in document.parameters})
     if study.get("algorithm") == "GRID_SEARCH" or most is None or most < 1:
         return  # a grid has a size of its own
     if most < _TRIALS_PER_PARAMETER * count:
@@ -206,7 +205,7 @@ def convex_stopping(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(
             f"{path}.minStepCount", message, f"write {most // 10}, a tenth of maxStepCount, as is the default"
         )
-    name, ids = spec.get("learningRateParameterName", ""), {parameter.id for parameter in all_parameters(document)}
+    name, ids = spec.get("learningRateParameterName", ""), {parameter.id for parameter in document.parameters}
     if name and name not in ids:
         message = f"{name!r} is not a parameter of this study. {did_you_mean(name, ids)}"
         yield Problem(f"{path}.learningRateParameterName", message, "name a parameterId, or leave it out")

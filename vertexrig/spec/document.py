@@ -18,6 +18,7 @@ from vertexrig.errors import nearest
 from vertexrig.finding import Finding, Severity
 from vertexrig.spec import descriptors, placeholders, strict
 from vertexrig.spec.foreign import looks_like
+from vertexrig.spec.parameters import Parameter, everywhere, top
 from vertexrig.spec.strict import READING_RULES, ReadingRule
 from vertexrig.text import kind_of
 
@@ -152,6 +153,11 @@ class Document:
     @property
     def study(self) -> dict[str, Any] | None:
         return None if self.kind == "CustomJobSpec" else self.data.get("studySpec", {})
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Every parameter of the study, in the order of the file, conditional ones after their parent."""
+        return tuple(everywhere(top((self.study or {}).get("parameters", ()))))
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:

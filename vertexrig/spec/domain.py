@@ -10,20 +10,20 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any, Literal
 
-Kind = Literal["DOUBLE", "INTEGER", "CATEGORICAL", "DISCRETE"]
+ValueKind = Literal["DOUBLE", "INTEGER", "CATEGORICAL", "DISCRETE"]
 Value = float | int | str
 
 EPSILON = 1e-10
 """Numbers nearer to each other than this are one value (DiscreteValueCondition, REST DiscreteValueSpec)."""
 LOG, REVERSE_LOG = "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"
-KINDS: dict[str, Kind] = {
+VALUE_SPECS: dict[str, ValueKind] = {
     "doubleValueSpec": "DOUBLE",
     "integerValueSpec": "INTEGER",
     "categoricalValueSpec": "CATEGORICAL",
     "discreteValueSpec": "DISCRETE",
 }
 """The kind that each value spec makes."""
-CONDITIONS: dict[str, Kind] = {
+CONDITIONS: dict[str, ValueKind] = {
     "parentDiscreteValues": "DISCRETE",
     "parentIntValues": "INTEGER",
     "parentCategoricalValues": "CATEGORICAL",
@@ -32,7 +32,7 @@ CONDITIONS: dict[str, Kind] = {
 CONDITION_OF = {kind: name for name, kind in CONDITIONS.items()}
 
 
-def typed(kind: Kind, value: Any) -> Value:
+def typed(kind: ValueKind, value: Any) -> Value:
     """`value` in the Python type of a kind: float, int or str."""
     return {"INTEGER": int, "CATEGORICAL": str}.get(kind, float)(value)  # type: ignore[no-any-return]
 
@@ -49,7 +49,7 @@ class Domain:
         values: The values of a CATEGORICAL or DISCRETE, without repeats.
     """
 
-    kind: Kind
+    kind: ValueKind
     scale: str = ""
     low: float = 0.0
     high: float = 0.0

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from vertexrig.spec.domain import CONDITIONS, KINDS, Domain, Kind, typed
+from vertexrig.spec.domain import CONDITIONS, VALUE_SPECS, Domain, ValueKind, typed
 
 
 @dataclass(frozen=True)
@@ -29,7 +29,7 @@ class Condition:
     values: tuple[Any, ...]
 
     @property
-    def kind(self) -> Kind | None:
+    def kind(self) -> ValueKind | None:
         """The kind of parent it is written for; None without a condition."""
         return CONDITIONS.get(self.field)
 
@@ -59,20 +59,20 @@ class Parameter:
         """What messages call it."""
         return repr(self.id) if self.id else "the parameter"
 
-    @property
+    @cached_property
     def spec_fields(self) -> list[str]:
         """The value specs that are written: one, unless it is wrong."""
-        return [name for name in KINDS if name in self.data]
+        return [name for name in VALUE_SPECS if name in self.data]
 
     @property
     def spec_field(self) -> str:
         """`doubleValueSpec` and so on; "" when none of the four is there."""
         return next(iter(self.spec_fields), "")
 
-    @property
-    def kind(self) -> Kind | None:
+    @cached_property
+    def kind(self) -> ValueKind | None:
         """Its kind, None when no value spec is there."""
-        return KINDS.get(self.spec_field)
+        return VALUE_SPECS.get(self.spec_field)
 
     @property
     def spec(self) -> Mapping[str, Any]:
@@ -164,6 +164,9 @@ def clashes(parameters: Sequence[Parameter]) -> dict[str, Parameter]:
     """The parameters whose id another one has that can be active in the same trial: by path, with the earlier one.
 
     The work grows with the size of the study, not with the pairs of its parameters.
+
+    Args:
+        parameters: Every parameter of a study, as `everywhere` lists them.
     """
     found: dict[str, Parameter] = {}
     under: dict[str, dict[str, list[Parameter]]] = {}  # by path: a parameter and all under it, by id
@@ -176,7 +179,7 @@ def clashes(parameters: Sequence[Parameter]) -> dict[str, Parameter]:
                     for one in same:
                         found.setdefault(one.path, first)
 
-    for parameter in reversed(list(everywhere(parameters))):
+    for parameter in reversed(parameters):
         own = {parameter.id: parameter} if parameter.id else {}
         for group in parameter.together():
             compare(group, dict(own))
@@ -185,5 +188,5 @@ def clashes(parameters: Sequence[Parameter]) -> dict[str, Parameter]:
             for name, same in under.pop(child.path).items():
                 below.setdefault(name, []).extend(same)
         under[parameter.path] = below
-    compare(parameters, {})
+    compare((parameter for parameter in parameters if parameter.parent is None), {})
     return found

@@ -12,7 +12,7 @@ from typing import Any
 
 from vertexrig.errors import ConfigError
 from vertexrig.spec import parameters as written
-from vertexrig.spec.domain import CONDITION_OF, KINDS, LOG, REVERSE_LOG, Domain, Value, typed
+from vertexrig.spec.domain import CONDITION_OF, LOG, REVERSE_LOG, VALUE_SPECS, Domain, Value, typed
 
 ParameterValue = dict[str, Any]
 """`{"parameterId": …, "value": …}`, as Vertex lists a trial's parameters."""
@@ -80,7 +80,7 @@ class Space:
             raise ConfigError("studySpec.parameters is empty; a study needs at least one parameter")
         top = written.top(parameters)
         self.dimensions = tuple(_dimension(parameter, "") for parameter in top)
-        found = written.clashes(top)
+        found = written.clashes(tuple(written.everywhere(top)))
         if found:
             raise ConfigError(
                 f"studySpec.parameters: {min(one.id for one in found.values())!r} can be active twice at once; "
@@ -172,7 +172,9 @@ def _dimension(parameter: written.Parameter, parent: str) -> Dimension:
         raise ConfigError(f"{path}.parameterId is missing; it becomes the flag the trainer gets")
     fields = parameter.spec_fields
     if len(fields) != 1:
-        raise ConfigError(f"{path} ({name}): exactly one of {', '.join(KINDS)} is needed, {len(fields)} are there")
+        raise ConfigError(
+            f"{path} ({name}): exactly one of {', '.join(VALUE_SPECS)} is needed, {len(fields)} are there"
+        )
     domain = parameter.domain
     if domain is None:
         raise ConfigError(_no_values(parameter))

@@ -23,6 +23,9 @@ _GCLOUD = "gcloud 528.0.0, run offline 2026-11-20"
 _OURS = "a file is text in UTF-8, as gcloud 528.0.0 reads it, 2026-11-20"
 _GCLOUD_RUN = "gcloud 528.0.0, run against a local endpoint 2026-11-21"
 _SCHEMA = "google-cloud-aiplatform 2.7.0 messages, 2026-11-20"
+_PROTOBUF = "protobuf 7.36.2 json_format.ParseDict, its default max_recursion_depth, 2026-11-21"
+MOST_DEPTH = 100
+"""How deep protobuf's JSON reader follows messages inside messages."""
 
 
 @dataclass(frozen=True)
@@ -45,6 +48,7 @@ READING_RULES = (
     ReadingRule("unknown-field", Severity.ERROR, "Every key is a field of the API.", _SCHEMA),
     ReadingRule("unknown-enum-value", Severity.ERROR, "Every enum value is one the API has.", _SCHEMA),
     ReadingRule("wrong-type", Severity.ERROR, "Every value has its field's type.", _SCHEMA),
+    ReadingRule("nested-too-deep", Severity.ERROR, f"Messages are nested at most {MOST_DEPTH} deep.", _PROTOBUF),
     ReadingRule("one-of", Severity.ERROR, "At most one of the alternatives of a union is set.", _SCHEMA),
     ReadingRule("quoted-number", Severity.WARNING, "A number is written without quotes.", _GCLOUD_RUN),
     ReadingRule("snake-case-key", Severity.WARNING, "Keys are written in camelCase.", _GCLOUD_RUN),
@@ -91,8 +95,11 @@ def finding(
     file: str = "",
     line: int | None = None,
     severity: Severity | None = None,
+    value_type: type | None = None,
 ) -> Finding:
-    return Finding(rule, severity or _SEVERITY[rule], path, message, fix, _SOURCE[rule], file, line)
+    return Finding(
+        rule, severity or _SEVERITY[rule], path, message, fix, _SOURCE[rule], file, line, value_type=value_type
+    )
 
 
 def stem(name: str) -> str:
@@ -155,6 +162,7 @@ class Walk:
         self.placeholders: dict[str, list[str]] = {}
         self.lines: dict[str, int] = {}
         self.canonical: dict[yamltext.RawPath, str] = {}
+        self.depth = 0
 
     def report(
         self,
@@ -164,9 +172,12 @@ class Walk:
         message: str,
         fix: str = "",
         severity: Severity | None = None,
+        value_type: type | None = None,
     ) -> None:
         line = self.reading.lines.get(raw)
-        self.findings.append(finding(rule, path, message, fix, file=self.file, line=line, severity=severity))
+        self.findings.append(
+            finding(rule, path, message, fix, file=self.file, line=line, severity=severity, value_type=value_type)
+        )
 
     def unfilled(self, value: Any, path: str, *, enum: bool = False) -> str:
         """The text of a value that is a placeholder, which is kept in mind; "" for any other value."""
@@ -191,6 +202,17 @@ class Walk:
             self.findings.append(noted)
 
     def message(self, data: Any, schema: Message, raw: yamltext.RawPath, path: str) -> dict[str, Any]:
+        if self.depth == MOST_DEPTH:
+            text = f"{schema.name} is more than {MOST_DEPTH} messages deep, which no reader of the service follows"
+            self.report("nested-too-deep", raw, path, text, "use fewer levels of conditional parameters")
+            return {}
+        self.depth += 1
+        try:
+            return self.fields(data, schema, raw, path)
+        finally:
+            self.depth -= 1
+
+    def fields(self, data: Any, schema: Message, raw: yamltext.RawPath, path: str) -> dict[str, Any]:
         line = self.reading.lines.get(raw)
         if line is not None:
             self.lines[path] = line
@@ -312,7 +334,7 @@ class Walk:
     def wrong(self, value: Any, wanted: str, raw: yamltext.RawPath, path: str, fix: str = "") -> Any:
         if not self.unfilled(value, path):
             text = f"{quoted(value)} is {kind_of(value)}; {wanted} belongs here"
-            self.report("wrong-type", raw, path, text, fix)
+            self.report("wrong-type", raw, path, text, fix, value_type=type(value))
         return _DROP
 
     def text(self, value: Any, raw: yamltext.RawPath, path: str) -> Any:

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+from vertexrig.catalog import load
 from vertexrig.errors import VertexrigError
 from vertexrig.local.http import ApiError, not_found
 from vertexrig.local.jobs import resources, validation
@@ -40,6 +41,7 @@ class Jobs:
         store: Where jobs are kept.
         sink: Takes their output.
         on_result: Called with the name of a job that has run to its end and how it went, in the job's thread.
+        check: The checks that a new job has to pass; None leaves them out.
     """
 
     def __init__(
@@ -48,7 +50,9 @@ class Jobs:
         store: ResourceStore,
         sink: Sink,
         on_result: Callable[[str, JobResult], None] | None = None,
+        check: validation.Check | None = None,
     ) -> None:
+        self.check = check
         self.settings, self.store, self.sink, self.on_result = settings, store, sink, on_result
         self.queue = Queue(settings.slots, self._run)
         self._controls: dict[str, Control] = {}
@@ -65,7 +69,7 @@ class Jobs:
     def create(self, parent: str, body: Mapping[str, Any]) -> Json:
         """Accept a CustomJob, or raise the service's 400 (or 429, by a fault on demand)."""
         region = parent.rpartition("/")[2]
-        outer, job = validation.custom_job(body, region, checks=self.settings.checks)
+        outer, job = validation.custom_job(body, region, self.check)
         refuse_for_quota(self.settings, job, region)
         return self.add(parent, outer, job)
 
@@ -293,19 +297,10 @@ def refuse_for_quota(settings: Settings, job: Mapping[str, Any], region: str) ->
     """Raise the service's 429 if a fault on demand says that there is no quota for a job."""
     found = settings.strike("quota", job, region)
     if found:
-        metric = f"custom_model_training_{quota_name(found)}"
-        message = f"The following quota metrics exceed quota limits: aiplatform.googleapis.com/{metric}"
+        catalog = load()
+        metric = catalog.quota_metric(found) or catalog.limits.text("quota.prefix") + "cpus"
+        message = f"The following quota metrics exceed quota limits: {metric}"
         raise ApiError(429, message, status="RESOURCE_EXHAUSTED", reason="rateLimitExceeded")
-
-
-def quota_name(name: str) -> str:
-    """How quota metrics name a machine or accelerator: `nvidia_l4_gpus`, `tpu_v3`, `cpus`."""
-    from vertexrig.catalog import load
-
-    accelerator = load().accelerators.get(name)
-    if accelerator is not None:
-        return accelerator.quota or name.lower()
-    return "cpus"
 
 
 def _cancelling(body: Json) -> bool:

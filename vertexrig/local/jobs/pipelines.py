@@ -54,7 +54,7 @@ class Pipelines:
         if not isinstance(labels, dict) or not (model is None or isinstance(model, dict)):
             raise invalid("Invalid value at 'training_pipeline': labels and model_to_upload are messages.")
         region = parent.rpartition("/")[2]
-        job = validation.training_inputs(fields.get("trainingTaskInputs"), region, checks=self.jobs.settings.checks)
+        job = validation.training_inputs(fields.get("trainingTaskInputs"), region, self.jobs.check)
         refuse_for_quota(self.jobs.settings, job, region)
         pipeline = resources.new_name(parent, PIPELINES)
         made = resources.new_body(pipeline, "PIPELINE_STATE_PENDING", fields)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -107,38 +107,41 @@ class Studies:
 
     def create(self, parent: str, body: Mapping[str, Any]) -> Json:
         """Accept a HyperparameterTuningJob, or raise the service's 400."""
-        settings, region = self.jobs.settings, parent.rpartition("/")[2]
-        data = validation.tuning_job(body, region, checks=settings.checks)
-        return self.add(parent, data)
+        return self.add(parent, validation.tuning_job(body, parent.rpartition("/")[2], self.jobs.check))
 
     def add(self, parent: str, data: Mapping[str, Any]) -> Json:
         """Keep a tuning job, canonical and checked, and start it; 400 for a study that cannot be searched."""
-        settings, region = self.jobs.settings, parent.rpartition("/")[2]
+        region = parent.rpartition("/")[2]
         if not data.get("trialJobSpec") or not data.get("studySpec"):
             raise validation.found_errors(
                 [("study_spec" if data.get("trialJobSpec") else "trial_job_spec", "It is required.")]
             )
-        self._try(data)
-        refuse_for_quota(settings, data["trialJobSpec"], region)
-        name = resources.new_name(parent, TUNING_JOBS)
-        made = resources.new_body(name, PENDING, resources.rest_form("HyperparameterTuningJob", data))
-        self.store.add(TUNING_JOBS, parent, name, made, {"spec": dict(data)})
-        self._start(name)
-        return made
-
-    def _try(self, data: Mapping[str, Any]) -> None:
-        """Refuse what the engine cannot search."""
-        counts = (int(data.get("maxTrialCount", 0)), int(data.get("parallelTrialCount", 0)))
-        names = ("max_trial_count", "parallel_trial_count")
-        wrong = [(name, "It must be at least 1.") for name, count in zip(names, counts, strict=True) if count < 1]
+        counts = (("max_trial_count", "maxTrialCount"), ("parallel_trial_count", "parallelTrialCount"))
+        wrong = [(path, "It must be at least 1.") for path, name in counts if int(data.get(name, 0)) < 1]
         if wrong:
             raise validation.found_errors(wrong)
+        name = resources.new_name(parent, TUNING_JOBS)
+        made = resources.new_body(name, PENDING, resources.rest_form("HyperparameterTuningJob", data))
+        engine = self._searchable(data, made)
+        refuse_for_quota(self.jobs.settings, data["trialJobSpec"], region)
+        self.store.add(TUNING_JOBS, parent, name, made, {"spec": dict(data)})
+        self._start(name, engine)
+        return made
+
+    def _searchable(self, data: Mapping[str, Any], body: Json) -> StudyEngine:
+        """The engine of a new study; 400 for what it cannot search."""
         try:
-            StudyEngine(data["studySpec"], seed=self.jobs.settings.seed)
+            return self._engine(data, body, ())
         except VertexrigError as error:
             raise validation.found_errors([("study_spec", str(error))]) from None
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             raise validation.found_errors([("study_spec", f"It cannot be searched: {error}")]) from None
+
+    def _engine(self, data: Mapping[str, Any], body: Json, trials: Iterable[Json]) -> StudyEngine:
+        settings, created = self.jobs.settings, seconds_since_1970(body["createTime"])
+        return StudyEngine(
+            data["studySpec"], seed=settings.seed, strict=settings.strict, trials=trials, created=created
+        )
 
     def get(self, name: str) -> Json:
         """A tuning job's body with its trials, or 404."""
@@ -216,19 +219,20 @@ class Studies:
         if wake is not None:
             wake.set()
 
-    def _start(self, name: str) -> None:
+    def _start(self, name: str, engine: StudyEngine | None = None) -> None:
         with self._lock:
             if self._closing:
                 return
             self._wakes[name] = threading.Event()
             thread = self._threads[name] = threading.Thread(
-                target=self._work, args=(name,), name=f"study {name}", daemon=True
+                target=self._work, args=(name, engine), name=f"study {name}", daemon=True
             )
         thread.start()
 
-    def _work(self, name: str) -> None:
+    def _work(self, name: str, engine: StudyEngine | None) -> None:
         try:
-            while not self._tried(name):
+            while not self._tried(name, engine):
+                engine = None  # it may hold what was not stored
                 time.sleep(1.0)
         except Exception as error:  # a mistake of ours must not leave a study running for ever
             self._move(
@@ -243,23 +247,19 @@ class Studies:
                 for table in (self._runs, self._threads, self._wakes):
                     table.pop(name, None)
 
-    def _tried(self, name: str) -> bool:
+    def _tried(self, name: str, engine: StudyEngine | None) -> bool:
         """Run a study to its end; False if the disk was full, after which it goes on from what is stored."""
         try:
-            self._study(name)
+            self._study(name, engine)
         except (sqlite3.Error, OSError):
             return self._closing
         return True
 
-    def _study(self, name: str) -> None:
+    def _study(self, name: str, engine: StudyEngine | None) -> None:
         stored = self._stored(name)
         data, wake = stored.hidden["spec"], self._wakes[name]
         trials = _Told(self.store.trials(name), self.on_trial)
-        settings = self.jobs.settings
-        created = seconds_since_1970(stored.body["createTime"])
-        engine = StudyEngine(
-            data["studySpec"], seed=settings.seed, strict=settings.strict, trials=trials.load(), created=created
-        )
+        engine = engine or self._engine(data, stored.body, trials.load())
         run = self._runs[name] = StudyRun(
             engine, _Executor(self.jobs, stored), trials, name=name,
             max_trial_count=int(data["maxTrialCount"]), parallel_trial_count=int(data["parallelTrialCount"]),
