@@ -2,10 +2,17 @@
 
 from __future__ import annotations
 
+import cProfile
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vertexrig import spec
+from vertexrig.catalog import load
+from vertexrig.checks.model import Context
+from vertexrig.checks.parameters import RULES
 from vertexrig.errors import ConfigError
 from vertexrig.local.study import Space
 from vertexrig.spec.domain import Domain
@@ -151,3 +158,33 @@ def test_one_id_may_stand_under_conditions_that_exclude_each_other() -> None:
             Space([{**parent, "conditionalParameterSpecs": wrong}])
     with pytest.raises(ConfigError, match="'lr' can be active twice"):
         Space([LR, LR])
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions `work` calls."""
+    profile = cProfile.Profile()
+    profile.runcall(work)
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_the_work_grows_with_the_number_of_parameters(same: bool) -> None:
+    """Twice as many parameters cost about twice as many calls to check and to search, not four times as many."""
+
+    def study(count: int) -> dict:
+        flat = [{**UNITS, "parameterId": f"p{i}"} for i in range(count)]
+        values = [str(i) for i in range(count)]
+        branches = [child([value], "x") for value in values]  # one id under conditions that exclude each other
+        parent = {"parameterId": "p", "categoricalValueSpec": {"values": values}}
+        parameters = [{**parent, "conditionalParameterSpecs": branches}] if same else flat
+        return {"studySpec": {"parameters": parameters, "algorithm": "GRID_SEARCH", "metrics": [{"metricId": "a"}]}}
+
+    def read(data: dict) -> None:
+        document = spec.from_data(data, kind="HyperparameterTuningJob")
+        found = [problem for rule in RULES for problem in rule.run(document, Context(load()))]
+        assert not [problem for problem in found if problem.path.endswith("parameterId")]
+        Space((document.study or {})["parameters"])
+
+    read(study(2))
+    few, many = (calls(lambda count=count: read(study(count))) for count in (200, 400))
+    assert many < 2.2 * few
