@@ -184,7 +184,7 @@ def test_trials_are_listed_as_the_api_lists_them() -> None:
     engine.suggest("1")
     engine.observe("1", [Measurement(3, 1.25, {"loss": 0.5})])
     trial = engine.complete("1")
-    trial.custom_job, trial.web_access_uris = "projects/1/locations/r/customJobs/2", {"workerpool0-0": "https://x"}
+    trial.custom_job = "projects/1/locations/r/customJobs/2"
     listed = trial.to_dict()
     listed["startTime"] = listed["endTime"] = "2026-01-31T12:00:00.123456Z"
     job = messages.to_message("HyperparameterTuningJob", {"trials": [listed]})

@@ -98,7 +98,6 @@ class Studies:
         self.jobs, self.store, self.on_trial = jobs, jobs.store, on_trial
         self._runs: dict[str, StudyRun] = {}
         self._threads: dict[str, threading.Thread] = {}
-        self._wakes: dict[str, threading.Event] = {}
         self._lock = threading.Lock()
         self._closing = False
         jobs.listen(self._changed)
@@ -162,7 +161,6 @@ class Studies:
         run = self._runs.get(name)
         if run is not None:
             run.cancel()
-            self._wake(name)
 
     def delete(self, name: str) -> None:
         """Forget a tuning job that has ended; its custom jobs stay."""
@@ -193,8 +191,8 @@ class Studies:
         with self._lock:
             self._closing = True
             threads = list(self._threads.values())
-        for name in list(self._wakes):
-            self._wake(name)
+        for run in list(self._runs.values()):
+            run.notify()
         for thread in threads:
             thread.join(10)
 
@@ -210,20 +208,14 @@ class Studies:
         """A custom job changed; wake its study if a trial has ended."""
         if state in ENDED:
             stored = self.store.get(name)
-            study = str(stored.hidden.get("study", "")) if stored else ""
-            if study:
-                self._wake(study)
-
-    def _wake(self, name: str) -> None:
-        wake = self._wakes.get(name)
-        if wake is not None:
-            wake.set()
+            run = self._runs.get(str(stored.hidden.get("study", ""))) if stored else None
+            if run is not None:
+                run.notify()
 
     def _start(self, name: str, engine: StudyEngine | None = None) -> None:
         with self._lock:
             if self._closing:
                 return
-            self._wakes[name] = threading.Event()
             thread = self._threads[name] = threading.Thread(
                 target=self._work, args=(name, engine), name=f"study {name}", daemon=True
             )
@@ -244,7 +236,7 @@ class Studies:
                 raise
         finally:
             with self._lock:
-                for table in (self._runs, self._threads, self._wakes):
+                for table in (self._runs, self._threads):
                     table.pop(name, None)
 
     def _tried(self, name: str, engine: StudyEngine | None) -> bool:
@@ -257,7 +249,7 @@ class Studies:
 
     def _study(self, name: str, engine: StudyEngine | None) -> None:
         stored = self._stored(name)
-        data, wake = stored.hidden["spec"], self._wakes[name]
+        data = stored.hidden["spec"]
         trials = _Told(self.store.trials(name), self.on_trial)
         engine = engine or self._engine(data, stored.body, trials.load())
         run = self._runs[name] = StudyRun(
@@ -269,15 +261,12 @@ class Studies:
             run.cancel()
         else:
             self._move(name, RUNNING)
-        while not run.step():
-            wake.wait(_LOOK_EVERY)
-            wake.clear()
-            if self._closing:
-                return
-        assert run.result is not None
-        code = {FAILED: rules.INTERNAL, CANCELLED: rules.CANCELLED}.get(run.result.state)
-        message = "CANCELED" if run.result.state == CANCELLED else run.result.message
-        self._move(name, run.result.state, {"code": code, "message": message} if code else None)
+        result = run.run(interval=_LOOK_EVERY, closing=lambda: self._closing)
+        if result is None:
+            return  # the server closes
+        code = {FAILED: rules.INTERNAL, CANCELLED: rules.CANCELLED}.get(result.state)
+        message = "CANCELED" if result.state == CANCELLED else result.message
+        self._move(name, result.state, {"code": code, "message": message} if code else None)
 
     def _move(self, name: str, state: str, error: Mapping[str, Any] | None = None) -> None:
         def edit(body: Json, _: Json) -> bool:

@@ -13,7 +13,8 @@ from urllib.parse import quote
 
 from vertexrig import times
 from vertexrig.local.http import Json
-from vertexrig.local.logs.query import SEVERITIES, Node, bounds, matches
+from vertexrig.local.filters import Node
+from vertexrig.local.logs.query import SEVERITIES, bounds, matches
 from vertexrig.local.sqlite import Database
 
 SCHEMA = """
