@@ -127,7 +127,7 @@ def test_metrics_that_cannot_be_optimised_are_refused() -> None:
     for metrics, says in (
         ([], "no metric"),
         ([safety], "only safety"),
-        ([{"metricId": "a"}, {"metricId": "a"}], "stands twice"),
+        ([{"metricId": "a"}, {"metricId": "a"}], "used twice"),
     ):
         with pytest.raises(ConfigError, match=says):
             StudyEngine({"metrics": metrics, "parameters": [X]})

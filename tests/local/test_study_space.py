@@ -14,8 +14,8 @@ from vertexrig.catalog import load
 from vertexrig.checks.model import Context
 from vertexrig.checks.parameters import RULES
 from vertexrig.errors import ConfigError
-from vertexrig.local.study import Space
 from vertexrig.spec.domain import Domain
+from vertexrig.spec.space import Space
 
 
 def space(*specs: dict) -> Space:
@@ -44,20 +44,6 @@ def test_command_line_sends_what_vertex_sends() -> None:
         {"parameterId": "optimizer", "value": "adam"},
     ]
     assert space(LR, UNITS, OPTIMIZER).command_line(given_) == ["--lr=0.01", "--units=128.0", "--optimizer=adam"]
-
-
-def test_command_line_can_send_whole_discrete_values_without_a_point() -> None:
-    """Without the strict mode 128.0 is sent as 128, and 0.9 as it is."""
-    rows = [
-        {"parameterId": "units", "value": 128.0},
-        {"parameterId": "optimizer", "value": "sgd"},
-        {"parameterId": "momentum", "value": 0.9},
-    ]
-    assert space(UNITS, OPTIMIZER).command_line(rows, strict=False) == [
-        "--units=128",
-        "--optimizer=sgd",
-        "--momentum=0.9",
-    ]
 
 
 def test_command_line_refuses_values_from_another_space() -> None:

@@ -9,7 +9,8 @@ from typing import Any
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vertexrig.local.study import Measurement, Space, StudyEngine, StudyExhausted
+from vertexrig.local.study import Measurement, StudyEngine, StudyExhausted
+from vertexrig.spec.space import Space
 
 SCALES = ["", "UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"]
 

@@ -12,7 +12,7 @@ OVERVIEW_DOC = "hyperparameter-tuning-overview page (copy of 2026-08-22)"
 
 
 def refused(document: Document, path: str) -> bool:
-    """Whether the strict reading refused `path`, what is around it, or something in it: no rule says it again then."""
+    """Whether the strict reading refused `path`, what is around it, or something in it: no rule reports it again then."""
     if told(document, path):
         return True
     inside = (f"{path}.", f"{path}[")

@@ -172,7 +172,7 @@ def scale_positive(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def scale_set(document: Document, context: Context) -> Iterator[Problem]:
-    """A DOUBLE or INTEGER parameter says how it is scaled."""
+    """A DOUBLE or INTEGER parameter has a scaleType."""
     for parameter in document.parameters:
         if (
             parameter.kind not in {"DOUBLE", "INTEGER"}
@@ -317,7 +317,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("scale-categorical", _E, "CATEGORICAL parameters have no scaleType.", REST_STUDY, scale_categorical),
     Rule("scale-positive", _E, "Logarithmic scales have strictly positive ranges.", OVERVIEW_DOC, scale_positive),
-    Rule("scale-missing", _I, "DOUBLE and INTEGER parameters say their scaleType.", OVERVIEW_DOC, scale_set),
+    Rule("scale-missing", _I, "DOUBLE and INTEGER parameters have a scaleType.", OVERVIEW_DOC, scale_set),
     Rule("grid-double", _E, "A grid search has no DOUBLE parameter.", OVERVIEW_DOC, grid_double),
     Rule("grid-size", _W, "A grid search has as many trials as its grid has points.", OVERVIEW_DOC, grid_size),
     Rule(

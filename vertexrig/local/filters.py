@@ -1,7 +1,7 @@
 """The one parser of list filters and of the Logging query language: text to a tree of comparisons.
 
-Both are dialects of AIP-160: NOT binds tightest, then OR, then AND, which may be left out. What a comparison means is
-for the caller to say.
+Both are dialects of AIP-160: NOT binds tightest, then OR, then AND, which may be left out. What a comparison means
+is up to the caller.
 """
 
 from __future__ import annotations

@@ -143,7 +143,7 @@ class Space:
         _decode(self.dimensions, index, chosen)
         return self.walk(lambda dimension: chosen[dimension.key])
 
-    def command_line(self, parameters: Iterable[Mapping[str, Any]], *, strict: bool = True) -> list[str]:
+    def command_line(self, parameters: Iterable[Mapping[str, Any]]) -> list[str]:
         """The arguments a trial's trainer gets, after its own: `--learning_rate=0.01`, in the order listed.
 
         The spelling `--name=value` and DISCRETE values as "128.0" are what users of the service report
@@ -152,18 +152,11 @@ class Space:
 
         Args:
             parameters: A trial's parameters, as Vertex lists them.
-            strict: Send DISCRETE values as floats ("128.0"); otherwise whole ones as "128".
         """
         placed = self.read(parameters)
         if placed is None:
             raise ConfigError(f"the parameters {list(parameters)!r} are not in this study's space")
-        return [f"--{dimension.id}={_text(dimension, value, strict)}" for dimension, value in placed.values()]
-
-
-def _text(dimension: Dimension, value: Value, strict: bool) -> str:
-    if dimension.kind == "DISCRETE" and not strict and float(value).is_integer():
-        return str(int(value))
-    return str(value) if isinstance(value, (str, int)) else repr(value)
+        return [f"--{dimension.id}={value}" for dimension, value in placed.values()]
 
 
 def _dimension(parameter: written.Parameter, parent: str) -> Dimension:

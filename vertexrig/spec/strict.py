@@ -43,7 +43,7 @@ READING_RULES = (
     ReadingRule("file-unreadable", Severity.ERROR, "The file can be read.", _OURS),
     ReadingRule("not-vertex", Severity.ERROR, "The file is a job spec of Vertex AI.", _SCHEMA),
     ReadingRule("placeholder", Severity.ERROR, "No value is still to be filled in.", _GCLOUD),
-    ReadingRule("yaml-duplicate-key", Severity.ERROR, "No key stands twice in one mapping.", _GCLOUD),
+    ReadingRule("yaml-duplicate-key", Severity.ERROR, "No key is written twice in one mapping.", _GCLOUD),
     ReadingRule("yaml-two-readings", Severity.WARNING, "Every scalar means the same to all YAML readers.", _GCLOUD),
     ReadingRule("unknown-field", Severity.ERROR, "Every key is a field of the API.", _SCHEMA),
     ReadingRule("unknown-enum-value", Severity.ERROR, "Every enum value is one the API has.", _SCHEMA),
@@ -73,7 +73,7 @@ _OUTPUT_ONLY = {
     "name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "trials", "satisfiesPzs",
     "satisfiesPzi",
 }  # fmt: skip
-# what stands around a CustomJobSpec, as gcloud takes it
+# fields around a CustomJobSpec, as gcloud takes it
 _FLAGS = {
     "displayName": "--display-name", "display_name": "--display-name", "labels": "--labels", "region": "--region",
     "project": "--project", "encryptionSpec": "--kms-key", "encryption_spec": "--kms-key",
@@ -253,7 +253,7 @@ class Walk:
         flag = _FLAGS.get(key) if schema.name == "CustomJobSpec" else None
         if flag:
             text, fix = (
-                f"{text} It stands around the job spec: gcloud takes it as {flag}.",
+                f"{text} It belongs around the job spec: gcloud takes it as {flag}.",
                 f"remove it, and add {flag}",
             )
         elif not places or len(places) > 3:
@@ -293,7 +293,7 @@ class Walk:
                 "not-a-list",
                 raw,
                 path,
-                f"{kind_of(value)} stands where a list belongs: gcloud makes a list of it, the SDK and REST refuse it",
+                f"{kind_of(value)} is written where a list belongs: gcloud makes a list of it, the SDK and REST refuse it",
                 "write it as a list, one item after a dash",
             )
             items = [self.single(value, field_, raw, f"{path}[0]")]

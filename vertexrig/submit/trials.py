@@ -1,4 +1,4 @@
-"""What a finished study says: its best trials, and a table of all.
+"""The outcome of a finished study: its best trials, and a table of all.
 
 Pure functions on a HyperparameterTuningJob as a dict: REST's camelCase, or the SDK's `to_dict()` with snake_case keys
 and numbers for enums. A trial counts only if it succeeded with a finite value of every metric; what is None, nan or
@@ -32,7 +32,7 @@ class TrialResult:
     Args:
         id: Its id, "1", "2", …
         state: Trial.State, by name.
-        parameters: Values by parameterId: int, float or str as the study's types say.
+        parameters: Values by parameterId: int, float or str after the study's types.
         metrics: Finite values of the final measurement by metricId.
         seconds: From start to end; None if it has not ended.
         reason: Why it is infeasible.
@@ -103,7 +103,7 @@ def table(job: Mapping[str, Any]) -> list[dict[str, Any]]:
 def columns(rows: Sequence[Mapping[str, Any]]) -> tuple[list[str], list[list[Any]]]:
     """Headings and cells of rows of trials: each parameter and metric is a column.
 
-    One whose name is taken keeps a column of its own: `parameters.state`, `metrics.seconds`.
+    Of several with one name each keeps its group: `parameters.state`, `metrics.seconds`.
     """
     flat = [[cell for name, value in row.items() for cell in _cells(name, value)] for row in rows]
     names = [name for _, name, _ in flat[0]] if flat else []

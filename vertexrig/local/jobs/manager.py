@@ -156,7 +156,7 @@ class Jobs:
                 self._end(stored.name, FAILED, JobError(rules.INTERNAL, message))
             else:
                 if state == RUNNING:
-                    self._say(
+                    self._log(
                         stored.name,
                         "The local Vertex was stopped while the job ran; its replicas start again.",
                         "WARNING",
@@ -195,9 +195,9 @@ class Jobs:
             self._controls[name] = control
         try:
             self._run_with(name, control)
-        except Exception as error:  # a mistake of ours must not leave a job running for ever
+        except Exception as error:  # a defect here must not leave a job running
             message = f"Internal error occurred for the current attempt: {error}"
-            self._end_surely(name, JobError(rules.INTERNAL, message))
+            self._fail_when_possible(name, JobError(rules.INTERNAL, message))
             if not isinstance(error, (VertexrigError, OSError, sqlite3.Error)):
                 raise
         finally:
@@ -212,9 +212,9 @@ class Jobs:
         if stored.body["state"] == CANCELLING:
             control.cancel()
         region, job = resources.location_of(name), stored.hidden["spec"]
-        if self.settings.strike("stockout", job, region):
+        if self.settings.fault("stockout", job, region):
             message = rules.stockout_message(region)
-            self._say(name, message, "ERROR")
+            self._log(name, message, "ERROR")
             self._end(name, FAILED, JobError(rules.RESOURCE_EXHAUSTED, message))
             return
         options = replace(
@@ -238,7 +238,7 @@ class Jobs:
             return resources.move(body, state, running=RUNNING, ended=False)
 
         self.store.change(name, edit)
-        self._tell(name, state)
+        self._report(name, state)
 
     def _end(self, name: str, state: str, error: JobError | None) -> None:
         status = {"code": error.code, "message": error.message} if error else None
@@ -247,9 +247,9 @@ class Jobs:
             return body["state"] in ENDED or resources.move(body, state, running=RUNNING, ended=True, error=status)
 
         self.store.change(name, edit)
-        self._tell(name, state)
+        self._report(name, state)
 
-    def _end_surely(self, name: str, error: JobError) -> None:
+    def _fail_when_possible(self, name: str, error: JobError) -> None:
         """Let a job fail, also when the disk is full: then as soon as there is room."""
         while True:
             try:
@@ -259,11 +259,11 @@ class Jobs:
                     return None  # the next server takes the job up
                 time.sleep(1.0)
 
-    def _tell(self, name: str, state: str) -> None:
+    def _report(self, name: str, state: str) -> None:
         for listener in self._listeners:
             listener(name, state)
 
-    def _say(self, name: str, text: str, severity: str) -> None:
+    def _log(self, name: str, text: str, severity: str) -> None:
         self.sink.write(name, [Line(time.time(), SERVICE, severity, text)])
 
 
@@ -294,8 +294,8 @@ class _Batch:
 
 
 def refuse_for_quota(settings: Settings, job: Mapping[str, Any], region: str) -> None:
-    """Raise the service's 429 if a fault on demand says that there is no quota for a job."""
-    found = settings.strike("quota", job, region)
+    """Raise the service's 429 if a fault on demand leaves no quota for a job."""
+    found = settings.fault("quota", job, region)
     if found:
         catalog = load()
         metric = catalog.quota_metric(found) or catalog.limits.text("quota.prefix") + "cpus"

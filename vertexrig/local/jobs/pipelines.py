@@ -1,6 +1,6 @@
 """Training pipelines with a custom task, as the SDK's CustomTrainingJob and CustomPythonPackageTrainingJob make them.
 
-A pipeline runs one custom job; when that succeeds and a model is to be uploaded, a Model resource stands for what lies
+A pipeline runs one custom job; when that succeeds and a model is to be uploaded, a Model resource is made of what lies
 in the job's model directory. Datasets and AutoML are not served.
 """
 

@@ -23,7 +23,7 @@ from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING,
 from vertexrig.times import seconds_since_1970
 
 _LOOK_EVERY = 0.2
-"""Seconds between two looks at the metric files; the end of a trial is told at once."""
+"""Seconds between two looks at the metric files; the end of a trial is noticed at once."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class _Executor:
 
 
 @dataclass(frozen=True)
-class _Told:
-    """A store of trials (`vertexrig.local.study.Store`) that tells of each change."""
+class _ReportedTrials:
+    """A store of trials (`vertexrig.local.study.Store`) that reports each change."""
 
     trials: Trials
     on_trial: Callable[[Json], None] | None
@@ -137,10 +137,8 @@ class Studies:
             raise validation.found_errors([("study_spec", f"It cannot be searched: {error}")]) from None
 
     def _engine(self, data: Mapping[str, Any], body: Json, trials: Iterable[Json]) -> StudyEngine:
-        settings, created = self.jobs.settings, seconds_since_1970(body["createTime"])
-        return StudyEngine(
-            data["studySpec"], seed=settings.seed, strict=settings.strict, trials=trials, created=created
-        )
+        created = seconds_since_1970(body["createTime"])
+        return StudyEngine(data["studySpec"], seed=self.jobs.settings.seed, trials=trials, created=created)
 
     def get(self, name: str) -> Json:
         """A tuning job's body with its trials, or 404."""
@@ -187,7 +185,7 @@ class Studies:
             self._start(stored.name)
 
     def close(self) -> None:
-        """Break off; the next server goes on. Call it before `Jobs.close`."""
+        """Stop working; the next server goes on. Call it before `Jobs.close`."""
         with self._lock:
             self._closing = True
             threads = list(self._threads.values())
@@ -226,7 +224,7 @@ class Studies:
             while not self._tried(name, engine):
                 engine = None  # it may hold what was not stored
                 time.sleep(1.0)
-        except Exception as error:  # a mistake of ours must not leave a study running for ever
+        except Exception as error:  # a defect here must not leave a study running
             self._move(
                 name,
                 FAILED,
@@ -250,7 +248,7 @@ class Studies:
     def _study(self, name: str, engine: StudyEngine | None) -> None:
         stored = self._stored(name)
         data = stored.hidden["spec"]
-        trials = _Told(self.store.trials(name), self.on_trial)
+        trials = _ReportedTrials(self.store.trials(name), self.on_trial)
         engine = engine or self._engine(data, stored.body, trials.load())
         run = self._runs[name] = StudyRun(
             engine, _Executor(self.jobs, stored), trials, name=name,

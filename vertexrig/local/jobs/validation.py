@@ -1,4 +1,4 @@
-"""Requests read strictly and checked, and what is wrong with them said the way the service says it.
+"""Requests read strictly and checked, and what is wrong with them in the service's form.
 
 Unknown fields and wrong values get the message every Google API gives for its JSON; what the checks find gets the
 training service's own list: `List of found errors:\\t1.Field: job_spec.worker_pool_specs[0]...; Message: ...\\t`.

@@ -29,7 +29,6 @@ class StudyEngine:
     Args:
         spec: `studySpec`, canonical camelCase (`spec.Document.study`).
         seed: The same seed and the same measurements give the same trials.
-        strict: Send DISCRETE values to the trainer as Vertex does by all reports, "128.0"; otherwise whole ones as "128".
         trials: Trials already made, as `Trial.record` or a REST listing gives them, in the order they were made.
         created: When the study was created, seconds since 1970; now by default. Runtime limits count from it.
         clock: Seconds since 1970.
@@ -43,12 +42,11 @@ class StudyEngine:
         spec: Mapping[str, Any],
         *,
         seed: int = 0,
-        strict: bool = True,
         trials: Iterable[Mapping[str, Any]] = (),
         created: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.spec, self.seed, self.strict, self.clock = spec, seed, strict, clock
+        self.spec, self.seed, self.clock = spec, seed, clock
         self.space = Space(spec.get("parameters", ()))
         self.objective = Objective(spec)
         self.algorithm = str(spec.get("algorithm", "ALGORITHM_UNSPECIFIED"))
@@ -90,7 +88,7 @@ class StudyEngine:
 
     def command_line(self, parameters: Iterable[Mapping[str, Any]]) -> list[str]:
         """The parameters as arguments of the trainer; see `Space.command_line`."""
-        return self.space.command_line(parameters, strict=self.strict)
+        return self.space.command_line(parameters)
 
     def observe(self, trial_id: str, measurements: Iterable[Measurement]) -> bool:
         """Take in measurements of a running trial; True if any was new."""

@@ -130,10 +130,10 @@ class StudyRun:
 
         Args:
             interval: Seconds between two looks; `notify` makes the next one come at once.
-            closing: Whether to break off; another run goes on from the store.
+            closing: Whether to stop early; another run goes on from the store.
 
         Returns:
-            How the job ended; None if it was broken off.
+            How the job ended; None if it was stopped early.
         """
         while not self.step():
             self._wake.wait(interval)

@@ -50,7 +50,7 @@ def subseed(seed: int, *parts: object) -> int:
 def suggest_tpe(space: Space, past: Iterable[Past], signs: Sequence[int], seed: int) -> list[ParameterValue]:
     """A Bayesian suggestion (tree-structured Parzen estimator) that also counts trials still running.
 
-    Running trials stand in as bad ones (constant liar), so parallel trials do not crowd; infeasible and unsafe trials
+    Running trials count as bad ones (constant liar), so parallel trials do not crowd; infeasible and unsafe trials
     count as worse than every other. Until ten trials have ended, suggestions are random.
     """
     past = list(past)
@@ -130,7 +130,7 @@ def _real(dimension: Dimension) -> bool:
 
 
 def _whole(dimension: Dimension) -> tuple[int, int, bool]:
-    """Bounds of the whole number that stands for the value, and whether it is searched on a log scale.
+    """Bounds of the whole number that encodes the value, and whether it is searched on a log scale.
 
     A DISCRETE is searched by rank, in ascending order, so every value is as likely as the next.
     """
