@@ -13,7 +13,9 @@ from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.jobs.studies import Studies
-from vertexrig.local.runner import Control, JobResult, Line, new_job_id
+from vertexrig.local.runner.lines import Line
+from vertexrig.local.runner.options import Control, new_job_id
+from vertexrig.local.runner.result import JobResult
 
 _LOOK_EVERY = 0.1
 

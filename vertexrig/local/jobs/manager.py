@@ -18,10 +18,11 @@ from vertexrig.local.jobs.queue import Queue
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, Json
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
-from vertexrig.local.runner import Control, JobError, JobResult, Line, run_job
 from vertexrig.local.runner import policy as rules
-from vertexrig.local.runner.lines import SERVICE
-from vertexrig.local.runner.run import job_folder
+from vertexrig.local.runner.lines import SERVICE, Line
+from vertexrig.local.runner.options import Control
+from vertexrig.local.runner.result import JobError, JobResult
+from vertexrig.local.runner.run import job_folder, run_job
 from vertexrig.spec.document import Document
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING
 
@@ -70,8 +71,17 @@ class Jobs:
         """Accept a CustomJob, or raise the service's 400 (or 429, by a fault on demand)."""
         region = parent.rpartition("/")[2]
         outer, job = validation.custom_job(body, region, self.check)
-        refuse_for_quota(self.settings, job, region)
+        self.refuse_for_quota(job, region)
         return self.add(parent, outer, job)
+
+    def refuse_for_quota(self, job: Mapping[str, Any], region: str) -> None:
+        """Raise the service's 429 if a fault on demand leaves no quota for a job."""
+        found = self.settings.fault("quota", job, region)
+        if found:
+            catalog = load()
+            metric = catalog.quota_metric(found) or catalog.limits.text("quota.prefix") + "cpus"
+            message = f"The following quota metrics exceed quota limits: {metric}"
+            raise ApiError(429, message, status="RESOURCE_EXHAUSTED", reason="rateLimitExceeded")
 
     def add(
         self,
@@ -291,16 +301,6 @@ class _Batch:
 
     def __exit__(self, *_: object) -> None:
         self.flush()
-
-
-def refuse_for_quota(settings: Settings, job: Mapping[str, Any], region: str) -> None:
-    """Raise the service's 429 if a fault on demand leaves no quota for a job."""
-    found = settings.fault("quota", job, region)
-    if found:
-        catalog = load()
-        metric = catalog.quota_metric(found) or catalog.limits.text("quota.prefix") + "cpus"
-        message = f"The following quota metrics exceed quota limits: {metric}"
-        raise ApiError(429, message, status="RESOURCE_EXHAUSTED", reason="rateLimitExceeded")
 
 
 def _cancelling(body: Json) -> bool:

@@ -11,7 +11,7 @@ from typing import Any
 
 from vertexrig.local.http import ApiError, invalid, not_found
 from vertexrig.local.jobs import resources, validation
-from vertexrig.local.jobs.manager import Jobs, refuse_for_quota
+from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import MODELS, PIPELINES, Json
 from vertexrig.local.runner.environment import local_path
 from vertexrig.spec.states import ENDED, SUCCEEDED, of_pipeline
@@ -55,7 +55,7 @@ class Pipelines:
             raise invalid("Invalid value at 'training_pipeline': labels and model_to_upload are messages.")
         region = parent.rpartition("/")[2]
         job = validation.training_inputs(fields.get("trainingTaskInputs"), region, self.jobs.check)
-        refuse_for_quota(self.jobs.settings, job, region)
+        self.jobs.refuse_for_quota(job, region)
         pipeline = resources.new_name(parent, PIPELINES)
         made = resources.new_body(pipeline, "PIPELINE_STATE_PENDING", fields)
         with self.store.database.transaction():

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vertexrig.errors import UsageError
-from vertexrig.local.runner import RunOptions
+from vertexrig.local.runner.options import RunOptions
 from vertexrig.spec.document import Document
 
 FAULT_KINDS = ("stockout", "quota")

@@ -13,7 +13,7 @@ from typing import Any
 from vertexrig.errors import VertexrigError
 from vertexrig.local.http import ApiError, not_found
 from vertexrig.local.jobs import resources, validation
-from vertexrig.local.jobs.manager import Jobs, refuse_for_quota
+from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import TUNING_JOBS, Json
 from vertexrig.local.jobs.store import StoredResource, Trials
 from vertexrig.local.runner import policy as rules
@@ -122,7 +122,7 @@ class Studies:
         name = resources.new_name(parent, TUNING_JOBS)
         made = resources.new_body(name, PENDING, resources.rest_form("HyperparameterTuningJob", data))
         engine = self._searchable(data, made)
-        refuse_for_quota(self.jobs.settings, data["trialJobSpec"], region)
+        self.jobs.refuse_for_quota(data["trialJobSpec"], region)
         self.store.add(TUNING_JOBS, parent, name, made, {"spec": dict(data)})
         self._start(name, engine)
         return made
