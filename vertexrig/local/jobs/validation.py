@@ -6,7 +6,6 @@ training service's own list: `List of found errors:\\t1.Field: job_spec.worker_p
 
 from __future__ import annotations
 
-import json
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -110,7 +109,7 @@ def _outer(body: Mapping[str, Any], kind: str, path: str, skip: tuple[str, ...])
     names = {name: field.json_name for name, field in descriptors.message(kind).by_name.items()}
     unknown = [key for key in body if key not in names]
     if unknown:
-        raise _json_errors([f"Unknown name \"{key}\" at '{path}': Cannot find field." for key in unknown], path)
+        raise _json_errors([_unknown(key, path) for key in unknown], path)
     own = {
         names[key]: value for key, value in body.items() if names[key] not in _OUTPUT_ONLY and names[key] not in skip
     }
@@ -151,22 +150,22 @@ def _outer_problems(outer: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "labels", _LABELS
 
 
-def _json_message(finding: Finding, json_path: str) -> str:
+def _unknown(name: str, where: str) -> tuple[str, str]:
+    return "Invalid JSON payload received. ", f"Unknown name \"{name}\" at '{where}': Cannot find field."
+
+
+def _json_message(finding: Finding, json_path: str) -> tuple[str, str]:
+    """What the service's message begins with, and what it shares with the violation's description."""
     path = snake(finding.path)
     holder, _, _ = path.rpartition(".")
     if finding.id == "unknown-field":
-        name = finding.path.rpartition(".")[2]
-        where = f"{json_path}.{holder}" if holder else json_path
-        return f"Unknown name \"{name}\" at '{where}': Cannot find field."
+        return _unknown(finding.path.rpartition(".")[2], f"{json_path}.{holder}" if holder else json_path)
     if finding.id == "one-of":
-        return f"Invalid value at '{json_path}.{holder}' (oneof), {finding.message}"
-    return f"Invalid value at '{json_path}.{path}': {finding.message}"
+        return "", f"Invalid value at '{json_path}.{holder}' (oneof), {finding.message}"
+    return "", f"Invalid value at '{json_path}.{path}': {finding.message}"
 
 
-def _json_errors(texts: list[str], field: str) -> ApiError:
-    message = "\n".join(
-        f"Invalid JSON payload received. {text}" if text.startswith("Unknown") else text for text in texts
-    )
-    violations = [{"field": field, "description": text} for text in texts]
+def _json_errors(texts: list[tuple[str, str]], field: str) -> ApiError:
+    violations = [{"field": field, "description": text} for _, text in texts]
     details = [{"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}]
-    return ApiError(400, message, details=json.loads(json.dumps(details)))
+    return ApiError(400, "\n".join(map("".join, texts)), details=details)
