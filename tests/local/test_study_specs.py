@@ -6,6 +6,7 @@ import itertools
 import math
 from typing import Any
 
+import optuna  # noqa: F401 - hypothesis looks at numpy, which a thread of the engine would still be importing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
