@@ -69,9 +69,9 @@ _UNSIGNED = {4, 6, 7, 13}
 
 
 # what only the service writes: never what a misspelt key was meant to be
-_OUTPUT_ONLY = {
-    "name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "trials", "satisfiesPzs",
-    "satisfiesPzi",
+OUTPUT_ONLY = {
+    "name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "trials", "webAccessUris",
+    "satisfiesPzs", "satisfiesPzi",
 }  # fmt: skip
 # fields around a CustomJobSpec, as gcloud takes it
 _FLAGS = {
@@ -111,7 +111,7 @@ def stem(name: str) -> str:
 @cache
 def _writable(schema: Message) -> tuple[str, ...]:
     """The JSON names that a user may write, for suggestions."""
-    return tuple(name for name in schema.json_names if name not in _OUTPUT_ONLY)
+    return tuple(name for name in schema.json_names if name not in OUTPUT_ONLY)
 
 
 @cache

@@ -18,11 +18,11 @@ from vertexrig.spec.domain import Value
 from vertexrig.spec.names import camel_keys
 from vertexrig.spec.objective import Objective
 from vertexrig.spec.space import Space
-from vertexrig.spec.trial import Measurement
+from vertexrig.spec.trial import Measurement, TrialState
 from vertexrig.times import seconds_since_1970
 
-# Trial.State in google-cloud-aiplatform 2.7.0, read 2026-11-20
-_STATES = ("STATE_UNSPECIFIED", "REQUESTED", "ACTIVE", "STOPPING", "SUCCEEDED", "INFEASIBLE")
+# the numbers by which the SDK writes Trial.State
+_STATES = ("STATE_UNSPECIFIED", *(state.value for state in TrialState))
 
 
 @dataclass(frozen=True)

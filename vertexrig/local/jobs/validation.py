@@ -15,17 +15,13 @@ from vertexrig.finding import Finding, Severity
 from vertexrig.local.http import ApiError, invalid
 from vertexrig.spec import descriptors, labels, messages
 from vertexrig.spec.names import snake
-from vertexrig.spec.strict import MOST_DEPTH
+from vertexrig.spec.strict import MOST_DEPTH, OUTPUT_ONLY
 
 Json = dict[str, Any]
 Check = Callable[[spec.Document, str], Iterable[Finding]]
 """What the checks find in a document for a region; given by the server, which knows the checks."""
 
 _JSON_RULES = {"unknown-field", "unknown-enum-value", "wrong-type", "one-of", "legacy-ai-platform"}
-_OUTPUT_ONLY = {
-    "name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "webAccessUris", "trials",
-    "satisfiesPzs", "satisfiesPzi",
-}  # fmt: skip
 _LABELS = (
     "There can be no more than 64 labels attached to a single resource. Label keys and values can only contain "
     "lowercase letters, numbers, dashes and underscores. Label keys must start with a letter or number, must be less "
@@ -67,7 +63,7 @@ def tuning_job(body: Mapping[str, Any], region: str, check: Check | None = None)
         ApiError: 400, in the service's words.
     """
     outer = _outer(body, "HyperparameterTuningJob", "hyperparameter_tuning_job", skip=("studySpec", "trialJobSpec"))
-    sent = {key: value for key, value in body.items() if key not in _OUTPUT_ONLY}
+    sent = {key: value for key, value in body.items() if key not in OUTPUT_ONLY}
     document = spec.from_data(whole_numbers(sent), kind="HyperparameterTuningJob")
     _refuse(document, "", "hyperparameter_tuning_job", region, check, outer)
     return document.data
@@ -110,9 +106,7 @@ def _outer(body: Mapping[str, Any], kind: str, path: str, skip: tuple[str, ...])
     unknown = [key for key in body if key not in names]
     if unknown:
         raise _json_errors([_unknown(key, path) for key in unknown], path)
-    own = {
-        names[key]: value for key, value in body.items() if names[key] not in _OUTPUT_ONLY and names[key] not in skip
-    }
+    own = {names[key]: value for key, value in body.items() if names[key] not in OUTPUT_ONLY and names[key] not in skip}
     try:
         message = messages.to_message(kind, own)
     except (json_format.ParseError, ValueError, TypeError) as error:

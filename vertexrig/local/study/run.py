@@ -247,7 +247,7 @@ class StudyRun:
     def _unmeasured(self, stopped: bool, file: MetricFile | None) -> str:
         """Why a trial has no measurement, in words for its user."""
         if stopped and self._ending is not None:
-            end = "failed" if self._ending.state == "JOB_STATE_FAILED" else "was over"
+            end = "failed" if self._ending.state == states.FAILED else "was over"
             return f"The trial was stopped before its first measurement, because the study {end}."
         if stopped:
             return "The trial was stopped before its first measurement."
