@@ -73,7 +73,9 @@ def test_gcloud_takes_the_printed_command(
     file = tmp_path / f"{name}.yaml"
     done = vertexrig("render", name, "-o", str(file), "--file", str(REPOSITORY / "vertexrig.yaml"), cwd=tmp_path)
     assert done.returncode == 0, done.stderr
-    sent = subprocess.run(shlex.split(done.stdout.splitlines()[-1]), env=environment, capture_output=True, text=True, timeout=300)
+    sent = subprocess.run(
+        shlex.split(done.stdout.splitlines()[-1]), env=environment, capture_output=True, text=True, timeout=300
+    )
     assert sent.returncode == 0, sent.stderr
     ((path, body),) = endpoint[1]
     kind = "hyperparameterTuningJobs" if name in ("sweep", "grid") else "customJobs"

@@ -1,4 +1,4 @@
-"""Reading finished studies: the best trials, the table, follow-up grids and narrowed ranges."""
+"""Reading finished studies: the best trials and the table."""
 
 from __future__ import annotations
 
@@ -6,12 +6,6 @@ import json
 import math
 from typing import Any
 
-import pytest
-from hypothesis import given, settings
-from hypothesis import strategies as st
-
-from vertexrig.errors import UsageError
-from vertexrig.local.study import Measurement, Space, StudyEngine
 from vertexrig.submit import trials
 
 L2 = {"parameterId": "l2", "doubleValueSpec": {"minValue": 0, "maxValue": 0.2}, "scaleType": "UNIT_LINEAR_SCALE"}
@@ -151,118 +145,3 @@ def test_parameters_keep_their_own_columns() -> None:
         "trial": "1", "state": "SUCCEEDED", "parameters.state": 0.1, "parameters.note": 0.2, "parameters.trial": 0.3,
         "parameters.accuracy": 0.4, "metrics.accuracy": 0.9, "seconds": 90.5, "note": "best",
     }  # fmt: skip
-
-
-def test_follow_up_grid_around_the_best_values() -> None:
-    """3 x 3 x 5 values make the 45 combinations of a hand-made follow-up, with their count."""
-    study = job([L2, BATCH, HIDDEN], [({"l2": 0.02, "batch_size": 128, "num_hidden": 50}, 0.9)])
-    follow = trials.follow_up_grid(study, points={"num_hidden": 5})
-    spec = follow["studySpec"]
-    assert follow["maxTrialCount"] == 45 and spec["algorithm"] == "GRID_SEARCH"
-    l2, batch, hidden = spec["parameters"]
-    assert l2["discreteValueSpec"]["values"] == [0.0, 0.02, 0.05]
-    assert batch["discreteValueSpec"]["values"] == [32.0, 64.0, 128.0]
-    assert hidden["categoricalValueSpec"]["values"] == ["38", "44", "50", "56", "62"]
-    assert StudyEngine(spec).space.size == 45
-
-
-def test_follow_up_grid_sends_whole_numbers_as_before() -> None:
-    """An INTEGER never turns into 50.0: neighbours stay an INTEGER, and others are sent as the same text."""
-    study = job([HIDDEN], [({"num_hidden": 2}, 0.9)])
-    near = trials.follow_up_grid(study, width=0.01)["studySpec"]["parameters"][0]
-    assert near["integerValueSpec"] == {"minValue": 1, "maxValue": 3}
-    far = trials.follow_up_grid(study)["studySpec"]
-    engine = StudyEngine(far)
-    assert engine.command_line(engine.suggest("1")) == ["--num_hidden=2"]
-
-
-def test_follow_up_grid_keeps_the_branch_of_the_best_trial() -> None:
-    """Conditional parameters of the best trial become plain ones, and their parent stays."""
-    study = job([OPTIMIZER], [({"optimizer": "adam"}, 0.5), ({"optimizer": "sgd", "momentum": 0.9}, 0.8)])
-    optimizer, momentum = trials.follow_up_grid(study)["studySpec"]["parameters"]
-    assert optimizer["categoricalValueSpec"]["values"] == ["sgd"]
-    assert 0.9 in momentum["discreteValueSpec"]["values"] and len(momentum["discreteValueSpec"]["values"]) == 3
-    other = trials.follow_up_grid(study, trial="1")["studySpec"]["parameters"]
-    assert [row["parameterId"] for row in other] == ["optimizer"]
-
-
-@pytest.mark.parametrize(
-    ("more", "says"),
-    [
-        ({"points": {"bach_size": 3}}, "Did you mean 'batch_size'"),
-        ({"points": 0}, "least is 1"),
-        ({"width": 0.0}, "above 0"),
-        ({"trial": "77"}, "no trial '77'"),
-        ({"trial": ""}, "none of the 1 trials"),
-    ],
-)
-def test_follow_up_grid_says_what_is_wrong(more: dict, says: str) -> None:
-    """A wrong name, count, width or trial, and a study in which no trial counts."""
-    rows = ROWS[:1] if more != {"trial": ""} else ROWS[1:2]
-    with pytest.raises(UsageError, match=says):
-        trials.follow_up_grid(job([L2, BATCH], rows), **more)
-    with pytest.raises(UsageError, match="name one"):
-        trials.follow_up_grid(two_goals((0.9, 2.0), (0.8, 1.0)))
-
-
-def test_narrow_keeps_where_the_best_trials_lie() -> None:
-    """Ranges shrink to the best trials and a margin, on the parameter's own scale; conditions follow."""
-    rows = [
-        ({"lr": 0.01, "batch_size": 32, "optimizer": "sgd", "momentum": 0.8}, 0.9),
-        ({"lr": 0.1, "batch_size": 32, "optimizer": "sgd", "momentum": 0.9}, 0.8),
-        ({"lr": 0.0001, "batch_size": 128, "optimizer": "adam"}, 0.1),
-    ]
-    spec = trials.narrow(job([LR, BATCH, OPTIMIZER], rows), top=2, margin=0.0)["studySpec"]
-    lr, batch, optimizer = spec["parameters"]
-    assert lr["doubleValueSpec"] == {"minValue": pytest.approx(0.01), "maxValue": pytest.approx(0.1)}
-    assert lr["scaleType"] == "UNIT_LOG_SCALE"
-    assert batch["discreteValueSpec"]["values"] == [32.0]
-    assert optimizer["categoricalValueSpec"]["values"] == ["sgd"]
-    child = optimizer["conditionalParameterSpecs"][0]["parameterSpec"]["doubleValueSpec"]
-    assert child == {"minValue": pytest.approx(0.8), "maxValue": pytest.approx(0.9)}
-    only_adam = trials.narrow(job([OPTIMIZER], [({"optimizer": "adam"}, 0.9)]))["studySpec"]["parameters"][0]
-    assert "conditionalParameterSpecs" not in only_adam
-    wider = trials.narrow(job([LR], [({"lr": 0.01}, 0.9)]), margin=0.1)["studySpec"]["parameters"][0]
-    assert wider["doubleValueSpec"] == {"minValue": pytest.approx(10**-2.4), "maxValue": pytest.approx(10**-1.6)}
-    with pytest.raises(UsageError, match="out of memory"):
-        trials.narrow(job([L2, BATCH], ROWS[1:2]))
-
-
-@settings(max_examples=60, deadline=None)
-@given(
-    st.lists(st.sampled_from([L2, LR, BATCH, HIDDEN, OPTIMIZER]), min_size=1, max_size=5, unique_by=lambda row: row["parameterId"]),
-    st.integers(0, 1000), st.integers(1, 7), st.floats(0.001, 1.0),
-)  # fmt: skip
-def test_follow_ups_lie_within_the_study_and_hold_its_best(
-    parameters: list[dict], seed: int, points: int, width: float
-) -> None:
-    """For any study: grid and narrowed ranges are valid, inside the old space, and contain the best trial."""
-    engine = StudyEngine(
-        {"metrics": [{"metricId": "accuracy"}], "parameters": parameters, "algorithm": "RANDOM_SEARCH"}, seed=seed
-    )
-    for i in range(1, 6):
-        engine.suggest(str(i))
-        engine.complete(str(i), Measurement(1, 1.0, {"accuracy": float((seed * i) % 7)}))
-    study = {"studySpec": engine.spec, "trials": [trial.to_dict() for trial in engine.trials.values()]}
-    (winner,) = trials.best(study)
-    follow = trials.follow_up_grid(study, points=points, width=width)
-    grid = StudyEngine(follow["studySpec"]).space
-    assert grid.size == follow["maxTrialCount"] >= 1
-    sent = [
-        dict(flag.lstrip("-").split("=") for flag in grid.command_line(grid.combination(i)))
-        for i in range(min(grid.size, 500))
-    ]
-    for combination in sent:
-        rows = [
-            {"parameterId": name, "value": text if name == "optimizer" else float(text)}
-            for name, text in combination.items()
-        ]
-        assert engine.space.read(rows) is not None
-    if grid.size <= 500:
-        best = {name: value if isinstance(value, str) else float(value) for name, value in winner.parameters.items()}
-        assert best in [
-            {name: text if name == "optimizer" else float(text) for name, text in row.items()} for row in sent
-        ]
-    narrowed = Space(trials.narrow(study, top=2)["studySpec"]["parameters"])
-    rows = [{"parameterId": name, "value": value} for name, value in winner.parameters.items()]
-    assert narrowed.read(rows) is not None

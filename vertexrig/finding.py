@@ -30,6 +30,7 @@ class Finding:
         line: The line of `path` in that file, counted from 1; None if the place has no line.
         given: The `KEY=VALUE` of the command line that the value comes from, "" if it comes from the file.
         more_paths: Other places where the same is wrong, after `folded`.
+        value_type: The Python type of the value, for `wrong-type`; None for other rules.
     """
 
     id: str
@@ -42,6 +43,7 @@ class Finding:
     line: int | None = None
     given: str = ""
     more_paths: tuple[str, ...] = ()
+    value_type: type | None = None
 
     @property
     def paths(self) -> tuple[str, ...]:

@@ -36,6 +36,11 @@ def test_labels_become_findings_of_their_rule() -> None:
     assert found.source and found.line is None and found.file == ""
 
 
+def test_capitals_of_any_alphabet_are_no_labels() -> None:
+    """A capital beyond A to Z is found too, and its small letter is the fix."""
+    assert [problem.fix for problem in check_labels({"k": "École"})] == ["write école"]
+
+
 @given(st.dictionaries(st.text(max_size=70), st.text(max_size=70), max_size=4))
 def test_a_fix_for_a_label_is_a_label(labels: dict[str, str]) -> None:
     """Whatever the labels, the check ends, and what it tells to write is itself allowed."""

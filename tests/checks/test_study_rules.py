@@ -12,7 +12,6 @@ from rule_cases import GONE, STUDY, Case, changed, document, found
 
 from vertexrig import spec
 from vertexrig.checks import study
-from vertexrig.checks._space import parameters
 
 P = "studySpec.parameters"
 DOUBLE = {"minValue": 0.0, "maxValue": 1.0}
@@ -241,7 +240,7 @@ def test_nested_children_are_parameters_too() -> None:
         {"parameterId": "inner", "discreteValueSpec": {"values": [1, 2]}}, on([3], kind="parentDiscreteValues")
     )
     outer = document(STUDY, {f"{P}[1]": conditional(OPTIMIZER, on(["sgd"], inner))})
-    assert [item.id for item in parameters(outer)] == ["learning_rate", "optimizer", "inner", "momentum"]
+    assert [item.id for item in outer.parameters] == ["learning_rate", "optimizer", "inner", "momentum"]
     path = f"{P}[1].conditionalParameterSpecs[0].parameterSpec.conditionalParameterSpecs[0]"
     assert found(study.RULES, outer)["condition-values"][0][1] == f"{path}.parentDiscreteValues.values[0]"
 

@@ -75,3 +75,9 @@ def test_any_text_is_a_filter_or_a_400(text: str) -> None:
         assert error.code == 400 and error.message.startswith("Invalid filter")
     else:
         assert isinstance(found, bool)
+
+
+def test_a_group_of_values_is_read_in_lists_too() -> None:
+    """Lists and log entries share the grammar, with its groups of values."""
+    assert parse("state=(JOB_STATE_RUNNING OR JOB_STATE_FAILED)")(BODY) is True
+    assert parse("display_name='my job' -labels.team=(a OR b)")(BODY) is True

@@ -15,6 +15,7 @@ from jobkit import Api, job, pool, sdist
 
 from vertexrig.local import server
 from vertexrig.local.http import ApiError
+from vertexrig.local.jobs import studies
 from vertexrig.local.jobs.inprocess import run_study
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import Control, Line, RunOptions
@@ -128,3 +129,41 @@ def test_cancel_a_study_in_this_process(tmp_path: Path) -> None:
     done = run_study(body, settings=settings, on_line=line, control=control)
     assert done["state"] == "JOB_STATE_CANCELLED" and {trial["state"] for trial in done["trials"]} == {"INFEASIBLE"}
     control.close()
+
+
+def nested(depth: int) -> dict[str, Any]:
+    """A study whose parameters are conditional on one another, `depth` deep."""
+    spec: dict[str, Any] = {"parameterId": "p0", "categoricalValueSpec": {"values": ["a", "b"]}}
+    for index in range(1, depth):
+        child = {"parentCategoricalValues": {"values": ["a"]}, "parameterSpec": spec}
+        spec = {**spec, "parameterId": f"p{index}", "conditionalParameterSpecs": [child]}
+    return {**STUDY, "parameters": [spec]}
+
+
+@pytest.mark.parametrize(
+    ("depth", "says"), [(60, "more than 100 messages deep"), (120, "nested too deeply"), (300, "nested too deeply")]
+)
+def test_conditions_nested_too_deep_are_a_bad_request(tmp_path: Path, depth: int, says: str) -> None:
+    """As many levels of conditions as protobuf reads are accepted, more are a 400."""
+    with server.running(Settings(tmp_path, slots=1, run=RunOptions(grace=0.1))) as here:
+        body = tuning("pass", trials=1, parallel=1, studySpec=nested(depth))
+        answer = Api(here.url).call("POST", "hyperparameterTuningJobs", json=body)
+        assert answer.status_code == 400 and says in answer.json()["error"]["message"]
+        body["studySpec"] = nested(49)  # HyperparameterTuningJob, StudySpec, and two messages for each level
+        assert Api(here.url).call("POST", "hyperparameterTuningJobs", json=body).status_code == 200
+
+
+def test_a_created_study_builds_one_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The engine that accepts a study also runs it."""
+    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    built = []
+
+    class Counted(studies.StudyEngine):
+        def __init__(self, *args: Any, **fields: Any) -> None:
+            built.append(self)
+            super().__init__(*args, **fields)
+
+    monkeypatch.setattr(studies, "StudyEngine", Counted)
+    settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5))
+    done = run_study(tuning("1 / 0", trials=1, parallel=1), settings=settings)
+    assert len(done["trials"]) == 1 and len(built) == 1

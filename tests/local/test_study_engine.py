@@ -127,7 +127,7 @@ def test_metrics_that_cannot_be_optimised_are_refused() -> None:
     for metrics, says in (
         ([], "no metric"),
         ([safety], "only safety"),
-        ([{"metricId": "a"}, {"metricId": "a"}], "stands twice"),
+        ([{"metricId": "a"}, {"metricId": "a"}], "used twice"),
     ):
         with pytest.raises(ConfigError, match=says):
             StudyEngine({"metrics": metrics, "parameters": [X]})
@@ -184,7 +184,7 @@ def test_trials_are_listed_as_the_api_lists_them() -> None:
     engine.suggest("1")
     engine.observe("1", [Measurement(3, 1.25, {"loss": 0.5})])
     trial = engine.complete("1")
-    trial.custom_job, trial.web_access_uris = "projects/1/locations/r/customJobs/2", {"workerpool0-0": "https://x"}
+    trial.custom_job = "projects/1/locations/r/customJobs/2"
     listed = trial.to_dict()
     listed["startTime"] = listed["endTime"] = "2026-01-31T12:00:00.123456Z"
     job = messages.to_message("HyperparameterTuningJob", {"trials": [listed]})
@@ -322,7 +322,7 @@ def test_study_stopping_by_time() -> None:
 def test_optuna_is_not_loaded_before_the_first_suggestion() -> None:
     """Importing the study engine, and reading a grid, leaves Optuna out."""
     code = (
-        "import sys; from vertexrig.local.study import Engine; import vertexrig.submit.trials;"
-        f"e = Engine({study(UNITS, algorithm='GRID_SEARCH')!r}); e.suggest('1'); sys.exit('optuna' in sys.modules)"
+        "import sys; from vertexrig.local.study import StudyEngine; import vertexrig.submit.trials;"
+        f"e = StudyEngine({study(UNITS, algorithm='GRID_SEARCH')!r}); e.suggest('1'); sys.exit('optuna' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

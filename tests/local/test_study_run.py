@@ -277,7 +277,7 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 import test_study_run as t
-from vertexrig.local.study import Engine, StudyRun
+from vertexrig.local.study import StudyEngine as Engine, StudyRun
 folder = Path({folder!r})
 class Noted(t.Processes):
     def start(self, trial, args):

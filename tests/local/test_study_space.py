@@ -2,12 +2,20 @@
 
 from __future__ import annotations
 
+import cProfile
+from collections.abc import Callable
+
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from vertexrig import spec
+from vertexrig.catalog import load
+from vertexrig.checks.model import Context
+from vertexrig.checks.parameters import RULES
 from vertexrig.errors import ConfigError
-from vertexrig.local.study import Dimension, Space
+from vertexrig.spec.domain import Domain
+from vertexrig.spec.space import Space
 
 
 def space(*specs: dict) -> Space:
@@ -36,20 +44,6 @@ def test_command_line_sends_what_vertex_sends() -> None:
         {"parameterId": "optimizer", "value": "adam"},
     ]
     assert space(LR, UNITS, OPTIMIZER).command_line(given_) == ["--lr=0.01", "--units=128.0", "--optimizer=adam"]
-
-
-def test_command_line_can_send_whole_discrete_values_without_a_point() -> None:
-    """Without the strict mode 128.0 is sent as 128, and 0.9 as it is."""
-    rows = [
-        {"parameterId": "units", "value": 128.0},
-        {"parameterId": "optimizer", "value": "sgd"},
-        {"parameterId": "momentum", "value": 0.9},
-    ]
-    assert space(UNITS, OPTIMIZER).command_line(rows, strict=False) == [
-        "--units=128",
-        "--optimizer=sgd",
-        "--momentum=0.9",
-    ]
 
 
 def test_command_line_refuses_values_from_another_space() -> None:
@@ -87,7 +81,7 @@ def test_grid_of_a_huge_integer_with_a_condition_is_not_enumerated() -> None:
 @pytest.mark.parametrize("scale", ["", "UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"])
 def test_scales_go_there_and_back(scale: str) -> None:
     """from_unit undoes to_unit, and the ends of the scale are the bounds."""
-    dimension = Dimension("x", "x", "DOUBLE", scale, 0.001, 10.0)
+    dimension = Domain("DOUBLE", scale, 0.001, 10.0)
     assert dimension.from_unit(0.0) == pytest.approx(0.001) and dimension.from_unit(1.0) == pytest.approx(10.0)
     for unit in (0.1, 0.5, 0.9):
         assert dimension.to_unit(dimension.from_unit(unit)) == pytest.approx(unit)
@@ -95,8 +89,8 @@ def test_scales_go_there_and_back(scale: str) -> None:
 
 def test_log_scales_spread_the_right_end() -> None:
     """The log scale spends half its length below the geometric mean, the reverse one mirrors that."""
-    log = Dimension("x", "x", "DOUBLE", "UNIT_LOG_SCALE", 1.0, 100.0)
-    reverse = Dimension("x", "x", "DOUBLE", "UNIT_REVERSE_LOG_SCALE", 1.0, 100.0)
+    log = Domain("DOUBLE", "UNIT_LOG_SCALE", 1.0, 100.0)
+    reverse = Domain("DOUBLE", "UNIT_REVERSE_LOG_SCALE", 1.0, 100.0)
     assert log.from_unit(0.5) == pytest.approx(10.0)
     assert reverse.from_unit(0.5) == pytest.approx(91.0)
 
@@ -110,7 +104,7 @@ def test_any_range_of_floats_holds_its_values(one: float, other: float, unit: fl
     low, high = sorted((one, other))
     if scale and low <= 0:
         low, high = 1e-300, max(high, 1.0)
-    dimension = Dimension("x", "x", "DOUBLE", scale, low, high)
+    dimension = Domain("DOUBLE", scale, low, high)
     value = dimension.from_unit(unit)
     assert low <= value <= high
     assert 0.0 <= dimension.to_unit(value) <= 1.0
@@ -150,3 +144,33 @@ def test_one_id_may_stand_under_conditions_that_exclude_each_other() -> None:
             Space([{**parent, "conditionalParameterSpecs": wrong}])
     with pytest.raises(ConfigError, match="'lr' can be active twice"):
         Space([LR, LR])
+
+
+def calls(work: Callable[[], object]) -> int:
+    """How many functions `work` calls."""
+    profile = cProfile.Profile()
+    profile.runcall(work)
+    return sum(entry.callcount for entry in profile.getstats())
+
+
+@pytest.mark.parametrize("same", [False, True])
+def test_the_work_grows_with_the_number_of_parameters(same: bool) -> None:
+    """Twice as many parameters cost about twice as many calls to check and to search, not four times as many."""
+
+    def study(count: int) -> dict:
+        flat = [{**UNITS, "parameterId": f"p{i}"} for i in range(count)]
+        values = [str(i) for i in range(count)]
+        branches = [child([value], "x") for value in values]  # one id under conditions that exclude each other
+        parent = {"parameterId": "p", "categoricalValueSpec": {"values": values}}
+        parameters = [{**parent, "conditionalParameterSpecs": branches}] if same else flat
+        return {"studySpec": {"parameters": parameters, "algorithm": "GRID_SEARCH", "metrics": [{"metricId": "a"}]}}
+
+    def read(data: dict) -> None:
+        document = spec.from_data(data, kind="HyperparameterTuningJob")
+        found = [problem for rule in RULES for problem in rule.run(document, Context(load()))]
+        assert not [problem for problem in found if problem.path.endswith("parameterId")]
+        Space((document.study or {})["parameters"])
+
+    read(study(2))
+    few, many = (calls(lambda count=count: read(study(count))) for count in (200, 400))
+    assert many < 2.2 * few

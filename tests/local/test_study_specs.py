@@ -6,10 +6,12 @@ import itertools
 import math
 from typing import Any
 
+import optuna  # noqa: F401 - hypothesis looks at numpy, which a thread of the engine would still be importing
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vertexrig.local.study import Measurement, Space, StudyEngine, StudyExhausted
+from vertexrig.local.study import Measurement, StudyEngine, StudyExhausted
+from vertexrig.spec.space import Space
 
 SCALES = ["", "UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"]
 

@@ -12,6 +12,7 @@ from vertexrig.package.source import program
 from vertexrig.package.source.choose import chosen
 from vertexrig.package.source.model import Flag, SourceProblem, TrainerSource
 from vertexrig.spec.document import Document, Pool
+from vertexrig.spec.pools import named_reduction_server
 
 _NEGATIVE = re.compile(r"-[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 _SHELL = re.compile(r"(^|/)(ba|da|z)?sh$")
@@ -42,13 +43,8 @@ def trainer_pools(document: Document, trainer: TrainerSource) -> list[Pool]:
     return [pool for pool in pools if pool.container is None or pool.image == pools[0].image]
 
 
-def is_reduction_server(pool: Pool) -> bool:
-    """Whether a pool runs Google's Reduction Server image rather than the trainer."""
-    return "reductionserver" in pool.image.replace("_", "").replace("-", "").casefold()
-
-
 def _runs(pool: Pool, trainer: TrainerSource) -> bool:
-    if is_reduction_server(pool):
+    if named_reduction_server(pool):
         return False
     if pool.python is not None:
         return not pool.module or not trainer.module or pool.module == trainer.module

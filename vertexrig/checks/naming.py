@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator, Mapping
 
 from vertexrig.catalog import Catalog, load
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import GCLOUD, REST, SERVER, join
 from vertexrig.finding import Severity
+from vertexrig.spec import labels as label_rules
 from vertexrig.spec.document import Document
 
 
@@ -28,12 +28,6 @@ def check_display_name(name: str, catalog: Catalog | None = None, path: str = "d
     return []
 
 
-def _text_problem(text: str, form: str, longest: int, most_bytes: int) -> str:
-    if len(text) > longest or len(text.encode("utf-8", "surrogatepass")) > most_bytes:
-        return f"it has more than {longest} characters or {most_bytes} bytes"
-    return "" if re.fullmatch(form, text) else "only lowercase letters, digits, - and _ may stand in it"
-
-
 def check_labels(labels: Mapping[str, str], catalog: Catalog | None = None, path: str = "labels") -> list[Problem]:
     """What is wrong with a job's labels (rule `labels`).
 
@@ -43,22 +37,10 @@ def check_labels(labels: Mapping[str, str], catalog: Catalog | None = None, path
         path: The path to report; a key's own follows after a dot.
     """
     limits = (catalog or load()).limits
-    most, longest, most_bytes = (limits.integer(f"labels.{name}") for name in ("max", "max_chars", "max_bytes"))
-    problems = []
-    if len(labels) > most:
-        problems.append(Problem(path, f"there are {len(labels)} labels; {most} is the most", "remove some"))
-    for key, value in labels.items():
-        if not key or not key[0].isalnum():
-            text = f"the key {key[:80]!r} of a label must start with a letter or digit"
-            problems.append(Problem(f"{path}.{key}", text))
-            continue
-        for what, text, form in (("key", key, "labels.key_pattern"), ("value", value, "labels.value_pattern")):
-            wrong = _text_problem(text, limits.text(form), longest, most_bytes)
-            if wrong:
-                lower = re.sub(r"[^\w-]", "-", text.lower())[:longest]
-                fix = f"write {lower}" if not _text_problem(lower, limits.text(form), longest, most_bytes) else ""
-                problems.append(Problem(f"{path}.{key}", f"{text[:80]!r} is not the {what} of a label: {wrong}", fix))
-    return problems
+    return [
+        Problem(path if found.key is None else f"{path}.{found.key}", found.message, found.fix)
+        for found in label_rules.problems(labels, limits)
+    ]
 
 
 def _top(document: Document, key: str) -> object:

@@ -6,20 +6,15 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from vertexrig.checks._space import (
-    CONDITION_OF,
-    EPSILON,
-    OVERVIEW_DOC,
-    REST_STUDY,
-    Parameter,
-    parameters,
-    refused,
-    top_parameters,
-)  # fmt: skip
+from vertexrig.checks._space import OVERVIEW_DOC, REST_STUDY, refused
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import WALKTHROUGH, join
+from vertexrig.errors import ConfigError
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
+from vertexrig.spec.domain import CONDITION_OF, EPSILON, LOG, REVERSE_LOG
+from vertexrig.spec.parameters import Parameter, clashes
+from vertexrig.spec.space import Space
 
 _MOST_DISCRETE = 1000
 _WIDE = 1000  # a range over three powers of ten is nearly always meant logarithmically
@@ -35,7 +30,7 @@ def present(document: Document, context: Context) -> Iterator[Problem]:
 
 def ids(document: Document, context: Context) -> Iterator[Problem]:
     """Every parameter has an id without white space."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         path = f"{parameter.path}.parameterId"
         if not parameter.id:
             if parameter.data and not refused(document, path):
@@ -47,25 +42,23 @@ def ids(document: Document, context: Context) -> Iterator[Problem]:
 
 def unique(document: Document, context: Context) -> Iterator[Problem]:
     """No two parameters that can be active together have the same id."""
-    seen: dict[str, list[Parameter]] = {}
-    for parameter in parameters(document):
-        if not parameter.id:
-            continue
-        for other in seen.setdefault(parameter.id, []):
-            siblings = parameter.parent is not None and parameter.parent is other.parent
-            if not siblings and not parameter.excludes(other):  # siblings are condition-overlap's
-                yield Problem(
-                    f"{parameter.path}.parameterId",
-                    f"{parameter.id!r} is already the id of {other.path}; ids are unique",
-                    "rename one of them, or merge them",
-                )
-                break
-        seen[parameter.id].append(parameter)
+    for parameter, other in _clashes(document):
+        if parameter.parent is None or parameter.parent is not other.parent:  # siblings are condition-overlap's
+            yield Problem(
+                f"{parameter.path}.parameterId",
+                f"{parameter.id!r} is already the id of {other.path}; ids are unique",
+                "rename one of them, or merge them",
+            )
+
+
+def _clashes(document: Document) -> Iterator[tuple[Parameter, Parameter]]:
+    found = clashes(document.parameters)
+    return ((parameter, found[parameter.path]) for parameter in document.parameters if parameter.path in found)
 
 
 def value_spec(document: Document, context: Context) -> Iterator[Problem]:
     """Every parameter has one value spec."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         if not parameter.kind and parameter.data and not refused(document, parameter.path):
             message = f"{parameter.name} has no value spec: one of {_SPECS} belongs here"
             yield Problem(parameter.path, message, "add the one that fits")
@@ -73,7 +66,7 @@ def value_spec(document: Document, context: Context) -> Iterator[Problem]:
 
 def bounds(document: Document, context: Context) -> Iterator[Problem]:
     """A DOUBLE or INTEGER parameter has both bounds, the smaller first."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         if parameter.kind not in {"DOUBLE", "INTEGER"} or refused(document, parameter.spec_path):
             continue
         low, high = parameter.bounds
@@ -93,13 +86,8 @@ def bounds(document: Document, context: Context) -> Iterator[Problem]:
 def several_values(document: Document, context: Context) -> Iterator[Problem]:
     """Every parameter has more than one value to try."""
     grid = (document.study or {}).get("algorithm") == "GRID_SEARCH"
-    for parameter in parameters(document):
-        if parameter.kind == "DOUBLE":
-            low, high = parameter.bounds
-            one = low is not None and low == high
-        else:
-            one = parameter.size() == 1
-        if one and not refused(document, parameter.spec_path):
+    for parameter in document.parameters:
+        if parameter.domain is not None and parameter.domain.count == 1 and not refused(document, parameter.spec_path):
             # In a grid one value is the plain way to hold a parameter where it is.
             severity = Severity.INFO if grid else None
             message = f"{parameter.name} can take one value only: there is nothing to tune"
@@ -108,7 +96,7 @@ def several_values(document: Document, context: Context) -> Iterator[Problem]:
 
 def discrete(document: Document, context: Context) -> Iterator[Problem]:
     """A DISCRETE parameter lists values, in increasing order, at least 1e-10 apart, at most 1,000."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         path = f"{parameter.spec_path}.values"
         if parameter.kind != "DISCRETE" or refused(document, parameter.spec_path):
             continue
@@ -133,7 +121,7 @@ def discrete_boolean(document: Document, context: Context) -> Iterator[Problem]:
     seen = set()
     for found in document.findings:
         path, marker, _ = found.path.partition(".discreteValueSpec.values[")
-        if found.id == "wrong-type" and marker and "is a boolean" in found.message and path not in seen:
+        if found.id == "wrong-type" and marker and found.value_type is bool and path not in seen:
             seen.add(path)
             fix = 'write categoricalValueSpec: {values: ["false", "true"]} and parse the text in the trainer'
             yield Problem(f"{path}.discreteValueSpec", "discrete values are numbers: true and false do not fit", fix)
@@ -141,7 +129,7 @@ def discrete_boolean(document: Document, context: Context) -> Iterator[Problem]:
 
 def categorical(document: Document, context: Context) -> Iterator[Problem]:
     """A CATEGORICAL parameter lists its values, each once."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         path = f"{parameter.spec_path}.values"
         if parameter.kind != "CATEGORICAL" or refused(document, parameter.spec_path):
             continue
@@ -156,7 +144,7 @@ def categorical(document: Document, context: Context) -> Iterator[Problem]:
 
 def default_value(document: Document, context: Context) -> Iterator[Problem]:
     """No parameter has a default value: only the Vizier service takes one."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         if "defaultValue" in parameter.spec:
             path = f"{parameter.spec_path}.defaultValue"
             message = f"{parameter.name} has a defaultValue, which hyperparameter tuning jobs do not support"
@@ -165,7 +153,7 @@ def default_value(document: Document, context: Context) -> Iterator[Problem]:
 
 def scale_categorical(document: Document, context: Context) -> Iterator[Problem]:
     """A CATEGORICAL parameter has no scale."""
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         if parameter.kind == "CATEGORICAL" and parameter.scale:
             message = f"{parameter.name} is CATEGORICAL: texts have no scale such as {parameter.scale}"
             yield Problem(f"{parameter.path}.scaleType", message, "remove scaleType")
@@ -173,8 +161,8 @@ def scale_categorical(document: Document, context: Context) -> Iterator[Problem]
 
 def scale_positive(document: Document, context: Context) -> Iterator[Problem]:
     """A parameter on a logarithmic scale is strictly positive in its whole range."""
-    for parameter in parameters(document):
-        if parameter.scale not in {"UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"} or parameter.kind == "CATEGORICAL":
+    for parameter in document.parameters:
+        if parameter.scale not in {LOG, REVERSE_LOG} or parameter.kind == "CATEGORICAL":
             continue
         low, _ = parameter.bounds
         if low is not None and low <= 0:
@@ -184,8 +172,8 @@ def scale_positive(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def scale_set(document: Document, context: Context) -> Iterator[Problem]:
-    """A DOUBLE or INTEGER parameter says how it is scaled."""
-    for parameter in parameters(document):
+    """A DOUBLE or INTEGER parameter has a scaleType."""
+    for parameter in document.parameters:
         if (
             parameter.kind not in {"DOUBLE", "INTEGER"}
             or parameter.scale
@@ -203,7 +191,7 @@ def grid_double(document: Document, context: Context) -> Iterator[Problem]:
     """A grid search has no DOUBLE parameter."""
     if (document.study or {}).get("algorithm") != "GRID_SEARCH":
         return
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         if parameter.kind == "DOUBLE":
             message = f"{parameter.name} is DOUBLE: GRID_SEARCH takes INTEGER, CATEGORICAL and DISCRETE parameters only"
             yield Problem(
@@ -216,12 +204,12 @@ def grid_size(document: Document, context: Context) -> Iterator[Problem]:
     study, most = document.study or {}, document.data.get("maxTrialCount")
     if study.get("algorithm") != "GRID_SEARCH" or not most or most < 0:
         return
-    points = 1
-    for parameter in top_parameters(document):
-        count = parameter.combinations()
-        if count is None:
-            return  # what makes it uncountable is another rule's finding
-        points *= count
+    try:
+        points = Space(study.get("parameters", ())).size
+    except ConfigError:
+        points = None
+    if points is None:
+        return  # what makes it uncountable is another rule's finding
     if points == most or refused(document, "studySpec.parameters"):
         return
     shown = f"{points:,}" if points < 10**15 else "more than 10^15"
@@ -234,56 +222,49 @@ def grid_size(document: Document, context: Context) -> Iterator[Problem]:
 
 def condition_parent(document: Document, context: Context) -> Iterator[Problem]:
     """A condition is written for its parent's kind, and a DOUBLE parameter has no conditions."""
-    for child in parameters(document):
+    for child in document.parameters:
         condition, parent = child.condition, child.parent
         if condition is None or parent is None or not parent.kind:
             continue
         if parent.kind == "DOUBLE":
             message = f"{parent.name} is DOUBLE and cannot be a parent: parents are DISCRETE, INTEGER or CATEGORICAL"
             yield Problem(condition.path, message, "make the parent discrete, or the child unconditional")
-        elif condition.field and condition.kind != parent.kind:
+        elif condition.kind and condition.kind != parent.kind:
             message = f"{condition.field} is for {condition.kind} parents, and {parent.name} is {parent.kind}"
             yield Problem(f"{condition.path}.{condition.field}", message, f"write {CONDITION_OF[parent.kind]}")
 
 
 def condition_values(document: Document, context: Context) -> Iterator[Problem]:
     """A condition names values that the parent can take."""
-    for child in parameters(document):
+    for child in document.parameters:
         condition, parent = child.condition, child.parent
         if condition is None or parent is None or parent.kind == "DOUBLE" or refused(document, condition.path):
             continue
         if not condition.values:
             what = f"{condition.field} lists no values" if condition.field else "there is no condition"
-            fix = f"write {CONDITION_OF.get(parent.kind, 'parentCategoricalValues')}: {{values: [...]}}"
+            fix = f"write {CONDITION_OF.get(parent.kind or 'CATEGORICAL')}: {{values: [...]}}"
             yield Problem(condition.path, f"{what}: {child.name} would never be active", fix)
         elif condition.kind == parent.kind and not refused(document, parent.spec_path):
             for index, value in enumerate(condition.values):
-                if not parent.has(value):
+                if parent.domain is not None and not parent.domain.holds(value):
                     path = f"{condition.path}.{condition.field}.values[{index}]"
                     yield Problem(path, f"{parent.name} never is {value!r}; it is {_space(parent)}", "use one of those")
 
 
 def condition_overlap(document: Document, context: Context) -> Iterator[Problem]:
     """Conditional parameters of the same name have conditions that never hold together."""
-    for parent in parameters(document):
-        seen: dict[str, list[Parameter]] = {}
-        for child in parent.children:
-            if not child.id:
-                continue
-            values = set(child.condition.values if child.condition else ())
-            for other in seen.setdefault(child.id, []):
-                both = values & set(other.condition.values if other.condition else ())
-                if both:
-                    shown = _listed(sorted(both, key=str))
-                    message = f"{child.name} is conditional twice for the same value of {parent.name}: {shown}"
-                    yield Problem(child.path, message, "give each value of the parent to one of the two")
-                    break
-            seen[child.id].append(child)
+    for child, other in _clashes(document):
+        parent = child.parent
+        if parent is not None and parent is other.parent and child.condition and other.condition:
+            both = set(child.condition.values) & set(other.condition.values)
+            shown = f": {_listed(sorted(both, key=str))}" if both else ""
+            message = f"{child.name} is conditional twice for the same value of {parent.name}{shown}"
+            yield Problem(child.path, message, "give each value of the parent to one of the two")
 
 
 def condition_spec(document: Document, context: Context) -> Iterator[Problem]:
     """Every condition has a parameter to make active."""
-    for child in parameters(document):
+    for child in document.parameters:
         if child.condition is not None and not child.data and not refused(document, child.condition.path):
             yield Problem(
                 child.condition.path, "the condition has no parameterSpec", "add the parameter it makes active"
@@ -336,7 +317,7 @@ RULES: tuple[Rule, ...] = (
     ),
     Rule("scale-categorical", _E, "CATEGORICAL parameters have no scaleType.", REST_STUDY, scale_categorical),
     Rule("scale-positive", _E, "Logarithmic scales have strictly positive ranges.", OVERVIEW_DOC, scale_positive),
-    Rule("scale-missing", _I, "DOUBLE and INTEGER parameters say their scaleType.", OVERVIEW_DOC, scale_set),
+    Rule("scale-missing", _I, "DOUBLE and INTEGER parameters have a scaleType.", OVERVIEW_DOC, scale_set),
     Rule("grid-double", _E, "A grid search has no DOUBLE parameter.", OVERVIEW_DOC, grid_double),
     Rule("grid-size", _W, "A grid search has as many trials as its grid has points.", OVERVIEW_DOC, grid_size),
     Rule(

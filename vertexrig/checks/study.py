@@ -1,4 +1,4 @@
-"""Studies: metrics, trial counts, stopping. The parameters have a module of their own, joined in here."""
+"""Studies: metrics, trial counts, stopping. The rules of `parameters` are joined in here."""
 
 from __future__ import annotations
 
@@ -8,7 +8,6 @@ from typing import Any
 
 from vertexrig.checks import parameters
 from vertexrig.checks._space import OVERVIEW_DOC, REST_JOB, REST_STUDY, refused
-from vertexrig.checks._space import parameters as all_parameters
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import GCLOUD, REST, SDK, TUNING_DOC, join
 from vertexrig.errors import did_you_mean
@@ -53,7 +52,7 @@ def metric_ids(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def metric_goal(document: Document, context: Context) -> Iterator[Problem]:
-    """Every metric says whether it is maximised or minimised."""
+    """Every metric has a goal."""
     for path, metric in _metrics(document):
         path = f"{path}.goal"
         if metric.get("goal", "GOAL_TYPE_UNSPECIFIED") == "GOAL_TYPE_UNSPECIFIED" and not refused(document, path):
@@ -71,7 +70,7 @@ def several_objectives(document: Document, context: Context) -> Iterator[Problem
 
 
 def safety(document: Document, context: Context) -> Iterator[Problem]:
-    """A safety metric stands beside an objective, and its fraction is between 0 and 1."""
+    """A study with a safety metric has an objective too, and its fraction is between 0 and 1."""
     safe = [(path, metric) for path, metric in _metrics(document) if "safetyConfig" in metric]
     if safe and not _objectives(document):
         message = "every metric is a safety metric (safetyConfig): a study needs an objective besides"
@@ -92,12 +91,12 @@ def observation_noise(document: Document, context: Context) -> Iterator[Problem]
 
 
 def trial_count(document: Document, context: Context) -> Iterator[Problem]:
-    """The study says how many trials it runs."""
+    """The study has a maxTrialCount."""
     yield from _count(document, "maxTrialCount", "the number of trials")
 
 
 def parallel_count(document: Document, context: Context) -> Iterator[Problem]:
-    """The study says how many trials run at a time, not more than all of them."""
+    """The study has a parallelTrialCount, not above maxTrialCount."""
     yield from _count(document, "parallelTrialCount", "the number of trials at a time")
     most, parallel = document.data.get("maxTrialCount"), document.data.get("parallelTrialCount")
     if document.study is not None and most and parallel and parallel > most > 0:
@@ -120,9 +119,9 @@ def _count(document: Document, name: str, what: str) -> Iterator[Problem]:
 def trials_enough(document: Document, context: Context) -> Iterator[Problem]:
     """There are ten trials for each parameter, as the docs recommend."""
     study, most = document.study or {}, document.data.get("maxTrialCount")
-    count = len({parameter.id for parameter in all_parameters(document)})
+    count = len({parameter.id for parameter in document.parameters})
     if study.get("algorithm") == "GRID_SEARCH" or most is None or most < 1:
-        return  # a grid has a size of its own
+        return  # its size follows from the values
     if most < _TRIALS_PER_PARAMETER * count:
         message = (
             f"{most:,} trial{'s' * (most != 1)} for {count:,} parameter{'s' * (count != 1)}; "
@@ -161,7 +160,7 @@ def failed_count(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def first_failure(document: Document, context: Context) -> Iterator[Problem]:
-    """The study says how many failed trials end it."""
+    """The study has a maxFailedTrialCount."""
     unset = document.data.get("maxFailedTrialCount", 0) == 0 and not refused(document, "maxFailedTrialCount")
     if document.study is not None and unset and document.data.get("maxTrialCount", 0) > 1:
         message = (
@@ -206,7 +205,7 @@ def convex_stopping(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(
             f"{path}.minStepCount", message, f"write {most // 10}, a tenth of maxStepCount, as is the default"
         )
-    name, ids = spec.get("learningRateParameterName", ""), {parameter.id for parameter in all_parameters(document)}
+    name, ids = spec.get("learningRateParameterName", ""), {parameter.id for parameter in document.parameters}
     if name and name not in ids:
         message = f"{name!r} is not a parameter of this study. {did_you_mean(name, ids)}"
         yield Problem(f"{path}.learningRateParameterName", message, "name a parameterId, or leave it out")
@@ -266,7 +265,7 @@ def stopping_single(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def measurement_selection(document: Document, context: Context) -> Iterator[Problem]:
-    """A study with early stopping says which of a trial's measurements counts."""
+    """A study with early stopping has a measurementSelectionType."""
     study = document.study or {}
     unset = study.get("measurementSelectionType", "MEASUREMENT_SELECTION_TYPE_UNSPECIFIED").endswith("UNSPECIFIED")
     if (
@@ -296,7 +295,7 @@ _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 RULES: tuple[Rule, ...] = (
     Rule("metric-missing", _E, "A study has at least one metric.", REST_STUDY, metrics_present),
     Rule("metric-id", _E, "Every metric has an id without white space, used once.", REST_STUDY, metric_ids),
-    Rule("metric-goal", _E, "Every metric says MAXIMIZE or MINIMIZE.", REST_STUDY, metric_goal),
+    Rule("metric-goal", _E, "Every metric has the goal MAXIMIZE or MINIMIZE.", REST_STUDY, metric_goal),
     Rule(
         "several-objectives",
         _I,
@@ -307,7 +306,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "safety-metric",
         _E,
-        "A safety metric stands beside an objective; its fraction is from 0 to 1.",
+        "A study with a safety metric has an objective too; its fraction is from 0 to 1.",
         REST_STUDY,
         safety,
     ),
@@ -335,7 +334,7 @@ RULES: tuple[Rule, ...] = (
         parallel_blind,
     ),
     Rule("max-failed-trial-count", _E, "maxFailedTrialCount is between 0 and maxTrialCount.", TUNING_DOC, failed_count),
-    Rule("first-failure", _I, "The study says how many failed trials end it.", TUNING_DOC, first_failure),
+    Rule("first-failure", _I, "The study has a maxFailedTrialCount.", TUNING_DOC, first_failure),
     Rule("trial-timeout", _W, "Each trial has a time limit.", join(TUNING_DOC, REST), trial_timeout),
     Rule("early-stopping", _I, "Early stopping has measurements made during each trial.", REST_STUDY, early_stopping),
     Rule("convex-stopping", _E, "convexAutomatedStoppingSpec fits itself and the study.", REST_STUDY, convex_stopping),
@@ -357,7 +356,7 @@ RULES: tuple[Rule, ...] = (
     Rule(
         "measurement-selection",
         _I,
-        "A study with early stopping says which measurement of a trial counts.",
+        "A study with early stopping has a measurementSelectionType.",
         SDK,
         measurement_selection,
     ),

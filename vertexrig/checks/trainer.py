@@ -18,13 +18,13 @@ from vertexrig.checks._arguments import (
     passed,
     trainer_pools,
 )
-from vertexrig.checks._space import Parameter, parameters
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import DISTRIBUTED, PACKAGE_DOC, REST, TUNING_DOC, join
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Severity
 from vertexrig.package.source.model import DEFAULT_METRIC, Flag, TrainerSource
 from vertexrig.spec.document import Document
+from vertexrig.spec.parameters import Parameter
 
 _ARGPARSE = join("Python's argparse, run 2026-11-20", TUNING_DOC)
 _FLOATS = "kuds/mesozoic-labs pulls 127 and 197, python-aiplatform issue 866 (read 2026-11-20)"
@@ -53,7 +53,7 @@ def _all_passed(document: Document, trainer: TrainerSource) -> Iterator[Passed]:
 def _tuned(document: Document, trainer: TrainerSource) -> Iterator[tuple[Parameter, Flag]]:
     """The study's parameters with the flag of the trainer that takes each one."""
     if trainer_pools(document, trainer):
-        for parameter in parameters(document):
+        for parameter in document.parameters:
             flag = trainer.flag(f"--{parameter.id}") if parameter.id else None
             if flag is not None:
                 yield parameter, flag
@@ -128,7 +128,7 @@ def parameter_known(document: Document, context: Context) -> Iterator[Problem]:
     trainer = context.trainer
     if trainer is None or not trainer.flags_complete or not trainer_pools(document, trainer):
         return
-    for parameter in parameters(document):
+    for parameter in document.parameters:
         if parameter.id and trainer.flag(f"--{parameter.id}") is None:
             yield _unknown(trainer, f"{parameter.path}.parameterId", f"--{parameter.id}", "the tuned parameter")
 
@@ -156,8 +156,8 @@ def required_passed(document: Document, context: Context) -> Iterator[Problem]:
     trainer = context.trainer
     if trainer is None:
         return
-    always = {parameter.id for parameter in parameters(document) if parameter.parent is None}
-    sometimes = {parameter.id for parameter in parameters(document)} - always
+    always = {parameter.id for parameter in document.parameters if parameter.parent is None}
+    sometimes = {parameter.id for parameter in document.parameters} - always
     yield from _once(_missing(document, trainer, always, sometimes))
 
 
@@ -353,7 +353,7 @@ def _number(text: str) -> str:
 def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
     """No parameter of the study is also in args."""
     trainer = context.trainer
-    ids = {parameter.id: parameter for parameter in parameters(document) if parameter.id}
+    ids = {parameter.id: parameter for parameter in document.parameters if parameter.id}
     if not ids:
         return
     seen = set()

@@ -25,8 +25,10 @@ from typing import IO, Any
 from vertexrig import __version__
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.files import write_text
+from vertexrig.finding import Finding
 from vertexrig.local.jobs.settings import Fault, Settings
 from vertexrig.local.runner import LocalImage, RunOptions
+from vertexrig.spec.document import Document
 
 HOST = "127.0.0.1"
 DEFAULT_PORT = 8642
@@ -92,6 +94,13 @@ def _job_env(here: RunningServer, run: RunOptions) -> dict[str, str]:
     return {name: variables[name] for name in names}
 
 
+def _check(document: Document, region: str) -> list[Finding]:
+    from vertexrig.catalog import load
+    from vertexrig.checks import Context, check
+
+    return check(document, Context(load(), region=region))
+
+
 class Local:
     """All parts of a local Vertex, wired together.
 
@@ -117,7 +126,7 @@ class Local:
         self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
         self.extras = parts.Extras(settings.root, settings.run.project, at_least_twice=settings.at_least_twice)
-        self.jobs = Jobs(settings, self.store, self.extras.sink)
+        self.jobs = Jobs(settings, self.store, self.extras.sink, check=_check if settings.checks else None)
         self.studies = Studies(self.jobs)
         self.pipelines = Pipelines(self.jobs)
         self.stopping = threading.Event()

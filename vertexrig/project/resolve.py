@@ -29,7 +29,6 @@ _MACHINE_COMPANIONS = (
     "reservation_affinity",
 )
 _INHERITED = ("boot_disk_type", "boot_disk_size_gb", "image", "container")
-REDUCTION_SERVER_MACHINE = "n1-highcpu-16"
 
 
 @dataclass(frozen=True)
@@ -229,8 +228,10 @@ class _Resolver:
         job = self.job
         values: dict[str, Any] = {}
         if role == "reduction_server":
-            uri = f"{self.catalog.host_for_region(self.loaded.project.region)}/{self._reduction_server_path()}"
-            values["machine_type"] = given.machine_type or REDUCTION_SERVER_MACHINE
+            limits = self.catalog.limits
+            host = self.catalog.host_for_region(self.loaded.project.region)
+            uri = f"{host}/{limits.names('reduction_server.images')[0]}"
+            values["machine_type"] = given.machine_type or limits.text("reduction_server.machine")
             values["container"] = given.container or model.Container(image_uri=uri)
             values["args"] = given.args or ()
             return replace(given, **values)
@@ -244,9 +245,6 @@ class _Resolver:
         values["env"] = {**job.env, **given.env}
         values["args"] = job.args if given.args is None else given.args
         return replace(given, **values)
-
-    def _reduction_server_path(self) -> str:
-        return self.catalog.limits.names("reduction_server.images")[0]
 
     def pool(self, role: str, machine: model.Job | model.Role) -> PoolView:
         python, image_uri, tf_version = self.image(role, machine)

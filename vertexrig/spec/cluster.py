@@ -71,7 +71,7 @@ def cloud_address(token: str = "0123456789") -> Address:
 
 
 def role(pool: int) -> str:
-    """The role of worker pool `pool`; pools past the fourth have none of their own and keep their pool's name."""
+    """The role of worker pool `pool`; a pool past the fourth has none and keeps its pool's name."""
     return ROLES[pool] if pool < len(ROLES) else f"workerpool{pool}"
 
 
@@ -131,7 +131,7 @@ def tf_config(
 
 
 def output_directories(job: Mapping[str, Any], trial: str = "") -> dict[str, str]:
-    """AIP_MODEL_DIR and its kin as gs:// URIs with a trailing slash; none without a `baseOutputDirectory`."""
+    """AIP_MODEL_DIR, AIP_CHECKPOINT_DIR and AIP_TENSORBOARD_LOG_DIR as gs:// URIs with a trailing slash; none without a `baseOutputDirectory`."""
     base = str((job.get("baseOutputDirectory") or {}).get("outputUriPrefix", ""))
     if not base:
         return {}

@@ -1,7 +1,7 @@
 """Job specs, read strictly: YAML or JSON to canonical data in the shape of Google's own messages.
 
 The schema is google-cloud-aiplatform's (`vertexrig.spec.descriptors`). `gcloud ai custom-jobs create --config` sends unknown
-keys and enum values to the service as they stand, so this is the first reader that refuses them. What gcloud accepts
+keys and enum values to the service unchanged, so this is the first reader that refuses them. What gcloud accepts
 and the service or SDK does not (a mapping where a list belongs) is accepted with a warning.
 """
 
@@ -18,6 +18,7 @@ from vertexrig.errors import nearest
 from vertexrig.finding import Finding, Severity
 from vertexrig.spec import descriptors, placeholders, strict
 from vertexrig.spec.foreign import looks_like
+from vertexrig.spec.parameters import Parameter, everywhere, top
 from vertexrig.spec.strict import READING_RULES, ReadingRule
 from vertexrig.text import kind_of
 
@@ -120,7 +121,7 @@ class Document:
     """A job spec as read.
 
     Args:
-        kind: Which of the two resources it was taken for.
+        kind: Which of the two resources it is read as.
         data: Canonical data: camelCase keys, enums as names, integers as int; what was refused is left out.
         findings: What the strict reading refused or warns about.
         file: The file's name as the user gave it, "" if it did not come from one.
@@ -152,6 +153,11 @@ class Document:
     @property
     def study(self) -> dict[str, Any] | None:
         return None if self.kind == "CustomJobSpec" else self.data.get("studySpec", {})
+
+    @cached_property
+    def parameters(self) -> tuple[Parameter, ...]:
+        """Every parameter of the study, in the order of the file, conditional ones after their parent."""
+        return tuple(everywhere(top((self.study or {}).get("parameters", ()))))
 
     @cached_property
     def pools(self) -> tuple[Pool, ...]:
@@ -223,7 +229,7 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, te
             "legacy-ai-platform",
             (legacy[0],),
             legacy[0],
-            f"{legacy[0]!r} belongs to AI Platform Training, which is retired; gcloud sends it to Vertex AI as it stands",
+            f"{legacy[0]!r} belongs to AI Platform Training, which is retired; gcloud sends it to Vertex AI unchanged",
             "write workerPoolSpecs (custom job) or studySpec and trialJobSpec (tuning job)",
         )
         return Document(taken, {}, tuple(walk.findings), file, walk.lines)
@@ -234,7 +240,7 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, te
             (inner,),
             inner,
             f"the file is a CustomJob; gcloud --config takes a CustomJobSpec and would send it as {inner}.{inner}",
-            f"move what stands under {inner} to the top; give displayName and labels to gcloud as flags",
+            f"move what is under {inner} to the top; give displayName and labels to gcloud as flags",
         )
         data, prefix = data[inner], (inner,)
     canonical = walk.message(data, root, prefix, "")
@@ -306,7 +312,7 @@ def _concerns(data: Mapping[str, Any], kind: Kind | None) -> bool:
 
 
 def _not_vertex(data: Mapping[str, Any]) -> tuple[str, str]:
-    """What to say of a file that is no job spec, and what to do with it."""
+    """The message for a file that is not a job spec, and what to do with it."""
     what, fix = looks_like(data)
     keys = ", ".join(str(key) for key in list(data)[:5]) + (", …" if len(data) > 5 else "")
     seen = f"it looks like {what}" if what else f"none of its keys belongs to one: {keys}"
@@ -322,6 +328,6 @@ def _sniff(data: Mapping[str, Any]) -> Kind:
         return "HyperparameterTuningJob"
     if "workerPoolSpecs" in data or "jobSpec" in data:
         return "CustomJobSpec"
-    # A file with a typo in its first key still says by its other keys what it is.
+    # A file with a typo in its first key is still known by its other keys.
     near = [nearest(str(key), study) for key in data]
     return "HyperparameterTuningJob" if any(near) else "CustomJobSpec"

@@ -1,11 +1,11 @@
-"""YAML files that are for something else than a training job, told by their first keys."""
+"""YAML files that are for something else than a training job, known by their first keys."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from typing import Any
 
-# what it looks like, the keys that all stand in it, and what to do; the first row that fits counts
+# what it looks like, the keys that it has, and what to do; the first row that fits counts
 _KNOWN: tuple[tuple[str, frozenset[str], str], ...] = tuple(
     (name, frozenset(keys.split()), fix)
     for name, keys, fix in (
@@ -19,7 +19,7 @@ _KNOWN: tuple[tuple[str, frozenset[str], str], ...] = tuple(
         ("a Cloud Batch job", "taskGroups", "give it to gcloud batch jobs submit --config"),
         ("a persistent resource of Vertex AI", "resourcePools", "give it to gcloud ai persistent-resources create"),
         ("a training pipeline of Vertex AI", "trainingTaskDefinition",
-         "check what stands under trainingTaskInputs, the job spec"),
+         "check what is under trainingTaskInputs, the job spec"),
         ("a Hydra config", "defaults", ""),
         ("a Hydra config", "hydra", ""),
         ("a conda environment", "name dependencies", ""),

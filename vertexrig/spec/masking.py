@@ -20,7 +20,7 @@ _WORD = r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)"
 _NAME = re.compile(rf"(?:.*_)?{_WORD}", re.IGNORECASE)
 _FLAG_NAME = re.compile(rf"--?(?:[A-Za-z0-9]+[-_])*{_WORD.replace('_?', '[-_]?')}", re.IGNORECASE)
 
-# What may stand under such a name without being the secret itself.
+# Values under such a name that are not the secret itself.
 _REFERENCE = re.compile(
     r"projects/[^/]+/secrets/.*|(?:sm|gcp-sm|secretmanager|berglas|vault)://.*|(?:gs://|/|\./|~/).*|\$\(.*|<.*>|\[.*\]"
     r"|[-+0-9.eE]+|true|false|none|null|yes|no|on|off|dryrun|disabled|offline",
@@ -81,7 +81,7 @@ def masked(text: str, secrets: frozenset[str] = frozenset()) -> str:
 
 
 def _named(text: str) -> set[str]:
-    """The values that stand under a secret's name in a text."""
+    """The values under a secret's name in a text."""
     found = set()
     for place in _PLACES:
         for match in place.finditer(text):

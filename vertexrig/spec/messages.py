@@ -1,6 +1,6 @@
 """Google's own messages as protobuf classes, made from the shipped descriptors (`vertexrig.spec.descriptors`).
 
-They live in a descriptor pool of their own: a program that also loads google-cloud-aiplatform, in whatever version, meets
+They are in a separate descriptor pool: a program that also loads google-cloud-aiplatform, in whatever version, meets
 no second definition of a name. `pool()` has the services too, with the request and answer of each method. Rendering and
 checking need none of this; the local Vertex does, and it brings protobuf.
 """

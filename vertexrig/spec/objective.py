@@ -47,7 +47,7 @@ class Objective:
             raise ConfigError(f"studySpec.metrics has {kind}; a study needs at least one to optimise")
         ids = [metric.id for metric in self.metrics]
         if len(set(ids)) < len(ids):
-            raise ConfigError(f"studySpec.metrics: metricId {max(ids, key=ids.count)!r} stands twice")
+            raise ConfigError(f"studySpec.metrics: metricId {max(ids, key=ids.count)!r} is used twice")
         self.best_of = spec.get("measurementSelectionType") == "BEST_MEASUREMENT"
 
     @property
@@ -59,7 +59,7 @@ class Objective:
         """The final measurement, None if a metric to optimise was never reported.
 
         LAST_MEASUREMENT takes the last one reported (by elapsed time, so a trainer that was restarted, or reports its
-        final value without a step, is taken at its last word). BEST_MEASUREMENT takes the best value of a single
+        final value without a step, counts with that). BEST_MEASUREMENT takes the best value of a single
         objective; with several it means the last, since none is best. A metric that the chosen measurement lacks
         comes from the latest one that has it.
         """

@@ -1,6 +1,6 @@
 """Places in a job spec that are still to be filled in: `${NAME}`, `{{ name }}`, `<name>`, `PROJECT_ID`, `your-bucket`.
 
-A file that holds them is a template. What stands in such a place is no value yet, so it is never held against a type,
+A file that holds them is a template. What is in such a place is not a value yet, so it is never held against a type,
 an enum or the form of a name; the file is said to need rendering first.
 """
 
@@ -47,7 +47,7 @@ _HIDDEN = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
 
 
 def marks(text: str, path: str, *, enum: bool = False) -> list[str]:
-    """The placeholders in a text that stands at `path` of a job spec; an enum's values are in capitals themselves."""
+    """The placeholders in the text at `path` of a job spec; an enum's values are in capitals themselves."""
     if "\n" in text and _PROGRAM.search(path):
         return []  # a script: its braces and dollars are its own
     found = [one for one in _SURE.findall(text) if one.strip("<>[]").casefold() not in _TOKENS]

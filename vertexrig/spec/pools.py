@@ -48,6 +48,11 @@ def has_gpu(pool: Pool, catalog: Catalog) -> bool:
     return machine is not None and machine.accelerator_required and not tpu_name(pool, catalog)
 
 
+def named_reduction_server(pool: Pool) -> bool:
+    """Whether the pool's image is called a Reduction Server, Google's own (`Catalog.is_reduction_server`) or another."""
+    return "reductionserver" in pool.image.replace("_", "").replace("-", "").casefold()
+
+
 def strategy(document: Document) -> str:
     """The scheduling strategy as the service takes it: the deprecated names under their new ones."""
     written = str(job_part(document, "scheduling").get("strategy", ""))
@@ -56,7 +61,7 @@ def strategy(document: Document) -> str:
 
 
 def parallel_trials(document: Document) -> int:
-    """How many trials run at once: 1 for a job that is no study."""
+    """How many trials run at once: 1 for a job that is not a study."""
     if document.kind == "CustomJobSpec":
         return 1
     parallel, most = int(document.data.get("parallelTrialCount", 1)), int(document.data.get("maxTrialCount", 0))

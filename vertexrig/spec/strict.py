@@ -23,6 +23,9 @@ _GCLOUD = "gcloud 528.0.0, run offline 2026-11-20"
 _OURS = "a file is text in UTF-8, as gcloud 528.0.0 reads it, 2026-11-20"
 _GCLOUD_RUN = "gcloud 528.0.0, run against a local endpoint 2026-11-21"
 _SCHEMA = "google-cloud-aiplatform 2.7.0 messages, 2026-11-20"
+_PROTOBUF = "protobuf 7.36.2 json_format.ParseDict, its default max_recursion_depth, 2026-11-21"
+MOST_DEPTH = 100
+"""How deep protobuf's JSON reader follows messages inside messages."""
 
 
 @dataclass(frozen=True)
@@ -40,11 +43,12 @@ READING_RULES = (
     ReadingRule("file-unreadable", Severity.ERROR, "The file can be read.", _OURS),
     ReadingRule("not-vertex", Severity.ERROR, "The file is a job spec of Vertex AI.", _SCHEMA),
     ReadingRule("placeholder", Severity.ERROR, "No value is still to be filled in.", _GCLOUD),
-    ReadingRule("yaml-duplicate-key", Severity.ERROR, "No key stands twice in one mapping.", _GCLOUD),
+    ReadingRule("yaml-duplicate-key", Severity.ERROR, "No key is written twice in one mapping.", _GCLOUD),
     ReadingRule("yaml-two-readings", Severity.WARNING, "Every scalar means the same to all YAML readers.", _GCLOUD),
     ReadingRule("unknown-field", Severity.ERROR, "Every key is a field of the API.", _SCHEMA),
     ReadingRule("unknown-enum-value", Severity.ERROR, "Every enum value is one the API has.", _SCHEMA),
     ReadingRule("wrong-type", Severity.ERROR, "Every value has its field's type.", _SCHEMA),
+    ReadingRule("nested-too-deep", Severity.ERROR, f"Messages are nested at most {MOST_DEPTH} deep.", _PROTOBUF),
     ReadingRule("one-of", Severity.ERROR, "At most one of the alternatives of a union is set.", _SCHEMA),
     ReadingRule("quoted-number", Severity.WARNING, "A number is written without quotes.", _GCLOUD_RUN),
     ReadingRule("snake-case-key", Severity.WARNING, "Keys are written in camelCase.", _GCLOUD_RUN),
@@ -65,11 +69,11 @@ _UNSIGNED = {4, 6, 7, 13}
 
 
 # what only the service writes: never what a misspelt key was meant to be
-_OUTPUT_ONLY = {
-    "name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "trials", "satisfiesPzs",
-    "satisfiesPzi",
+OUTPUT_ONLY = {
+    "name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "trials", "webAccessUris",
+    "satisfiesPzs", "satisfiesPzi",
 }  # fmt: skip
-# what stands around a CustomJobSpec, as gcloud takes it
+# fields around a CustomJobSpec, as gcloud takes it
 _FLAGS = {
     "displayName": "--display-name", "display_name": "--display-name", "labels": "--labels", "region": "--region",
     "project": "--project", "encryptionSpec": "--kms-key", "encryption_spec": "--kms-key",
@@ -91,8 +95,11 @@ def finding(
     file: str = "",
     line: int | None = None,
     severity: Severity | None = None,
+    value_type: type | None = None,
 ) -> Finding:
-    return Finding(rule, severity or _SEVERITY[rule], path, message, fix, _SOURCE[rule], file, line)
+    return Finding(
+        rule, severity or _SEVERITY[rule], path, message, fix, _SOURCE[rule], file, line, value_type=value_type
+    )
 
 
 def stem(name: str) -> str:
@@ -104,7 +111,7 @@ def stem(name: str) -> str:
 @cache
 def _writable(schema: Message) -> tuple[str, ...]:
     """The JSON names that a user may write, for suggestions."""
-    return tuple(name for name in schema.json_names if name not in _OUTPUT_ONLY)
+    return tuple(name for name in schema.json_names if name not in OUTPUT_ONLY)
 
 
 @cache
@@ -155,6 +162,7 @@ class Walk:
         self.placeholders: dict[str, list[str]] = {}
         self.lines: dict[str, int] = {}
         self.canonical: dict[yamltext.RawPath, str] = {}
+        self.depth = 0
 
     def report(
         self,
@@ -164,9 +172,12 @@ class Walk:
         message: str,
         fix: str = "",
         severity: Severity | None = None,
+        value_type: type | None = None,
     ) -> None:
         line = self.reading.lines.get(raw)
-        self.findings.append(finding(rule, path, message, fix, file=self.file, line=line, severity=severity))
+        self.findings.append(
+            finding(rule, path, message, fix, file=self.file, line=line, severity=severity, value_type=value_type)
+        )
 
     def unfilled(self, value: Any, path: str, *, enum: bool = False) -> str:
         """The text of a value that is a placeholder, which is kept in mind; "" for any other value."""
@@ -191,6 +202,17 @@ class Walk:
             self.findings.append(noted)
 
     def message(self, data: Any, schema: Message, raw: yamltext.RawPath, path: str) -> dict[str, Any]:
+        if self.depth == MOST_DEPTH:
+            text = f"{schema.name} is more than {MOST_DEPTH} messages deep, which no reader of the service follows"
+            self.report("nested-too-deep", raw, path, text, "use fewer levels of conditional parameters")
+            return {}
+        self.depth += 1
+        try:
+            return self.fields(data, schema, raw, path)
+        finally:
+            self.depth -= 1
+
+    def fields(self, data: Any, schema: Message, raw: yamltext.RawPath, path: str) -> dict[str, Any]:
         line = self.reading.lines.get(raw)
         if line is not None:
             self.lines[path] = line
@@ -231,7 +253,7 @@ class Walk:
         flag = _FLAGS.get(key) if schema.name == "CustomJobSpec" else None
         if flag:
             text, fix = (
-                f"{text} It stands around the job spec: gcloud takes it as {flag}.",
+                f"{text} It belongs around the job spec: gcloud takes it as {flag}.",
                 f"remove it, and add {flag}",
             )
         elif not places or len(places) > 3:
@@ -271,7 +293,7 @@ class Walk:
                 "not-a-list",
                 raw,
                 path,
-                f"{kind_of(value)} stands where a list belongs: gcloud makes a list of it, the SDK and REST refuse it",
+                f"{kind_of(value)} is written where a list belongs: gcloud makes a list of it, the SDK and REST refuse it",
                 "write it as a list, one item after a dash",
             )
             items = [self.single(value, field_, raw, f"{path}[0]")]
@@ -312,7 +334,7 @@ class Walk:
     def wrong(self, value: Any, wanted: str, raw: yamltext.RawPath, path: str, fix: str = "") -> Any:
         if not self.unfilled(value, path):
             text = f"{quoted(value)} is {kind_of(value)}; {wanted} belongs here"
-            self.report("wrong-type", raw, path, text, fix)
+            self.report("wrong-type", raw, path, text, fix, value_type=type(value))
         return _DROP
 
     def text(self, value: Any, raw: yamltext.RawPath, path: str) -> Any:

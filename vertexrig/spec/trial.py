@@ -80,9 +80,7 @@ class Trial:
         start_time: RFC 3339, when it became ACTIVE.
         end_time: RFC 3339, when it became SUCCEEDED or INFEASIBLE.
         infeasible_reason: Why it is INFEASIBLE.
-        client_id: Who asked for it.
         custom_job: Resource name of its CustomJob.
-        web_access_uris: By node name.
         name: Resource name of the trial.
         failed: Its job failed (unlike a trial that ended well without a measurement); not part of the API.
     """
@@ -95,9 +93,7 @@ class Trial:
     start_time: str = ""
     end_time: str = ""
     infeasible_reason: str = ""
-    client_id: str = ""
     custom_job: str = ""
-    web_access_uris: dict[str, str] = field(default_factory=dict)
     name: str = ""
     failed: bool = False
 
@@ -148,10 +144,8 @@ class Trial:
             "measurements": [own.to_dict() for own in self.measurements],
             "startTime": self.start_time,
             "endTime": self.end_time,
-            "clientId": self.client_id,
             "infeasibleReason": self.infeasible_reason,
             "customJob": self.custom_job,
-            "webAccessUris": dict(self.web_access_uris),
         }
         return {key: value for key, value in fields.items() if value}
 
@@ -172,9 +166,7 @@ class Trial:
             start_time=str(data.get("startTime", "")),
             end_time=str(data.get("endTime", "")),
             infeasible_reason=str(data.get("infeasibleReason", "")),
-            client_id=str(data.get("clientId", "")),
             custom_job=str(data.get("customJob", "")),
-            web_access_uris=dict(data.get("webAccessUris", {})),
             name=str(data.get("name", "")),
             failed=bool(data.get("failed", False)),
         )

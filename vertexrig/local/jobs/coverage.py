@@ -25,14 +25,14 @@ COVERAGE: tuple[Coverage, ...] = (
     Coverage(
         "WorkerPoolSpec.pythonPackageSpec",
         "approximated",
-        "Packages are installed as the executor does; a Python of this machine stands in for the image's.",
+        "Packages are installed as the executor does; a Python of this machine replaces the image's.",
     ),
     Coverage(
         "WorkerPoolSpec.containerSpec",
         "approximated",
         "Run by Docker where an engine answers, else from the folder the image is mapped to, else refused.",
     ),
-    Coverage("WorkerPoolSpec.machineSpec", "approximated", "Virtual CPU devices stand in for accelerators."),
+    Coverage("WorkerPoolSpec.machineSpec", "approximated", "Virtual CPU devices replace accelerators."),
     Coverage("WorkerPoolSpec.replicaCount", "served"),
     Coverage("WorkerPoolSpec.diskSpec", "not served", _KEPT),
     Coverage("WorkerPoolSpec.nfsMounts", "not served", "Kept and shown; nothing is mounted."),

@@ -1,8 +1,7 @@
 """List filters: `state="JOB_STATE_FAILED" AND (labels.team=vision OR NOT display_name:"old-*")`.
 
 The fields and operators are those the list methods of jobs document (display_name: = != :, state: = !=, create_time:
-all comparisons, labels: `labels.key=value`, `labels.key:value`, `labels.key:*`); the grammar is AIP-160's, where OR
-binds closer than AND.
+all comparisons, labels: `labels.key=value`, `labels.key:value`, `labels.key:*`).
 """
 
 from __future__ import annotations
@@ -15,19 +14,20 @@ from typing import Any
 
 from vertexrig import times
 from vertexrig.errors import did_you_mean
+from vertexrig.local import filters
+from vertexrig.local.filters import All, Any_, Not
 from vertexrig.local.http import invalid
 
 Predicate = Callable[[Mapping[str, Any]], bool]
 
-_TOKEN = re.compile(
-    r"""\s*(?:
-    (?P<paren>[()])
-  | (?P<op><=|>=|!=|=|<|>|:)
-  | (?P<quoted>"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*')
-  | (?P<minus>-(?=[A-Za-z(]))
-  | (?P<word>[^\s()<>=!:"']+)
-    )""",
-    re.VERBOSE,
+_LANGUAGE = filters.Dialect(
+    "Invalid filter",
+    length=10_000,
+    depth=40,
+    text=False,
+    space=re.compile(r"\s*"),
+    quoted=re.compile(r"""\"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""),
+    bare=re.compile(r"[^\s()<>=!\"']+"),
 )
 _FIELDS = {
     "display_name": "displayName", "displayName": "displayName", "state": "state", "create_time": "createTime",
@@ -35,8 +35,6 @@ _FIELDS = {
     "name": "name",
 }  # fmt: skip
 _TIMES = {"createTime", "updateTime", "startTime", "endTime"}
-_MOST_DEPTH = 40
-_LONGEST = 10_000
 
 
 def parse(text: str) -> Predicate:
@@ -45,86 +43,17 @@ def parse(text: str) -> Predicate:
     Raises:
         ApiError: 400, for anything that is not a filter.
     """
-    if len(text) > _LONGEST:
-        raise invalid(f"Invalid filter: it has {len(text)} characters, and {_LONGEST} are allowed.")
-    parser = _Parser(_tokens(text), text)
-    if not parser.tokens:
-        return lambda _: True
-    found = parser.expression(0)
-    if parser.tokens:
-        raise parser.wrong()
-    return found
+    return _predicate(filters.parse(text, _LANGUAGE))
 
 
-def _tokens(text: str) -> list[tuple[str, str]]:
-    tokens, at = [], 0
-    while text[at:].strip():
-        match = _TOKEN.match(text, at)
-        if match is None:
-            raise invalid(f"Invalid filter: unexpected {text[at:].strip()[:20]!r} in {text[:200]!r}.")
-        kind = str(match.lastgroup)
-        value = match.group(kind)
-        tokens.append((kind, re.sub(r"\\(.)", r"\1", value[1:-1]) if kind == "quoted" else value))
-        at = match.end()
-    return tokens[::-1]
-
-
-class _Parser:
-    def __init__(self, tokens: list[tuple[str, str]], text: str) -> None:
-        self.tokens, self.text = tokens, text
-
-    def wrong(self) -> Exception:
-        where = f"unexpected {self.tokens[-1][1][:40]!r}" if self.tokens else "it ends too early"
-        return invalid(f"Invalid filter: {where} in {self.text[:200]!r}.")
-
-    def word(self, *words: str) -> bool:
-        """Take the next token if it is one of these words."""
-        if self.tokens and self.tokens[-1][0] in ("word", "minus", "paren") and self.tokens[-1][1] in words:
-            self.tokens.pop()
-            return True
-        return False
-
-    def expression(self, depth: int) -> Predicate:
-        if depth > _MOST_DEPTH:
-            raise invalid("Invalid filter: it is nested too deeply.")
-        parts = [self.factor(depth)]
-        while self.tokens and self.tokens[-1] != ("paren", ")"):
-            self.word("AND")  # written or not
-            parts.append(self.factor(depth))
-        return parts[0] if len(parts) == 1 else lambda body: all(part(body) for part in parts)
-
-    def factor(self, depth: int) -> Predicate:
-        parts = [self.term(depth)]
-        while self.word("OR"):
-            parts.append(self.term(depth))
-        return parts[0] if len(parts) == 1 else lambda body: any(part(body) for part in parts)
-
-    def term(self, depth: int) -> Predicate:
-        if self.word("NOT", "-"):
-            inner = self.term(depth + 1) if depth < _MOST_DEPTH else self.expression(depth + 1)
-            return lambda body: not inner(body)
-        if self.word("("):
-            found = self.expression(depth + 1)
-            if not self.word(")"):
-                raise self.wrong()
-            return found
-        return self.restriction()
-
-    def restriction(self) -> Predicate:
-        if not self.tokens or self.tokens[-1][0] != "word":
-            raise self.wrong()
-        field = self.tokens.pop()[1]
-        if not self.tokens or self.tokens[-1][0] != "op":
-            raise self.wrong()
-        operator = self.tokens.pop()[1]
-        negative = self.tokens and self.tokens[-1][0] == "minus" and self.tokens.pop()
-        if not self.tokens or self.tokens[-1][0] not in ("word", "quoted"):
-            raise self.wrong()
-        value = ("-" if negative else "") + self.tokens.pop()[1]
-        while self.tokens and field not in ("labels",) and self.tokens[-1] == ("op", ":") and operator != ":":
-            self.tokens.pop()  # an unquoted time: 2026-01-01T00:00:00Z
-            value += ":" + (self.tokens.pop()[1] if self.tokens else "")
-        return _restriction(field, operator, value)
+def _predicate(node: filters.Node) -> Predicate:
+    if isinstance(node, Not):
+        inner = _predicate(node.part)
+        return lambda body: not inner(body)
+    if isinstance(node, (All, Any_)):
+        parts, join = [_predicate(part) for part in node.parts], all if isinstance(node, All) else any
+        return lambda body: join(part(body) for part in parts)
+    return _restriction(".".join(node.path), node.operator, node.value)
 
 
 def _restriction(field: str, operator: str, value: str) -> Predicate:

@@ -13,13 +13,15 @@ from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.jobs.studies import Studies
-from vertexrig.local.runner import Control, JobResult, Line, new_job_id
+from vertexrig.local.runner.lines import Line
+from vertexrig.local.runner.options import Control, new_job_id
+from vertexrig.local.runner.result import JobResult
 
 _LOOK_EVERY = 0.1
 
 
-class _Teller:
-    """A sink that hands each line on, with the trial's job that said it."""
+class _LineSink:
+    """A sink that hands each line on, with the trial's job that wrote it."""
 
     def __init__(self, on_line: Callable[[str, Line], None] | None) -> None:
         self.on_line = on_line
@@ -56,9 +58,9 @@ def run_study(
     """
     key = new_job_id()
     root = settings.root.absolute()
-    place = root / "rehearsals" / key  # apart from a server's store, which would take these jobs for its own
+    place = root / "rehearsals" / key  # apart from a server's store, which would take these jobs up
     store = ResourceStore(place)
-    jobs = Jobs(replace(settings, root=root), store, _Teller(on_line), on_result)
+    jobs = Jobs(replace(settings, root=root), store, _LineSink(on_line), on_result)
     studies = Studies(jobs, on_trial)
     parent = resources.parent_name(settings.run.project, settings.run.region)
     own = control or Control()

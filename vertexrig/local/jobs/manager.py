@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import replace
 from typing import Any, Protocol
 
+from vertexrig.catalog import load
 from vertexrig.errors import VertexrigError
 from vertexrig.local.http import ApiError, not_found
 from vertexrig.local.jobs import resources, validation
@@ -17,10 +18,11 @@ from vertexrig.local.jobs.queue import Queue
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, Json
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
-from vertexrig.local.runner import Control, JobError, JobResult, Line, run_job
 from vertexrig.local.runner import policy as rules
-from vertexrig.local.runner.lines import SERVICE
-from vertexrig.local.runner.run import job_folder
+from vertexrig.local.runner.lines import SERVICE, Line
+from vertexrig.local.runner.options import Control
+from vertexrig.local.runner.result import JobError, JobResult
+from vertexrig.local.runner.run import job_folder, run_job
 from vertexrig.spec.document import Document
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING
 
@@ -40,6 +42,7 @@ class Jobs:
         store: Where jobs are kept.
         sink: Takes their output.
         on_result: Called with the name of a job that has run to its end and how it went, in the job's thread.
+        check: The checks that a new job has to pass; None leaves them out.
     """
 
     def __init__(
@@ -48,7 +51,9 @@ class Jobs:
         store: ResourceStore,
         sink: Sink,
         on_result: Callable[[str, JobResult], None] | None = None,
+        check: validation.Check | None = None,
     ) -> None:
+        self.check = check
         self.settings, self.store, self.sink, self.on_result = settings, store, sink, on_result
         self.queue = Queue(settings.slots, self._run)
         self._controls: dict[str, Control] = {}
@@ -65,9 +70,18 @@ class Jobs:
     def create(self, parent: str, body: Mapping[str, Any]) -> Json:
         """Accept a CustomJob, or raise the service's 400 (or 429, by a fault on demand)."""
         region = parent.rpartition("/")[2]
-        outer, job = validation.custom_job(body, region, checks=self.settings.checks)
-        refuse_for_quota(self.settings, job, region)
+        outer, job = validation.custom_job(body, region, self.check)
+        self.refuse_for_quota(job, region)
         return self.add(parent, outer, job)
+
+    def refuse_for_quota(self, job: Mapping[str, Any], region: str) -> None:
+        """Raise the service's 429 if a fault on demand leaves no quota for a job."""
+        found = self.settings.fault("quota", job, region)
+        if found:
+            catalog = load()
+            metric = catalog.quota_metric(found) or catalog.limits.text("quota.prefix") + "cpus"
+            message = f"The following quota metrics exceed quota limits: {metric}"
+            raise ApiError(429, message, status="RESOURCE_EXHAUSTED", reason="rateLimitExceeded")
 
     def add(
         self,
@@ -152,7 +166,7 @@ class Jobs:
                 self._end(stored.name, FAILED, JobError(rules.INTERNAL, message))
             else:
                 if state == RUNNING:
-                    self._say(
+                    self._log(
                         stored.name,
                         "The local Vertex was stopped while the job ran; its replicas start again.",
                         "WARNING",
@@ -191,9 +205,9 @@ class Jobs:
             self._controls[name] = control
         try:
             self._run_with(name, control)
-        except Exception as error:  # a mistake of ours must not leave a job running for ever
+        except Exception as error:  # a defect here must not leave a job running
             message = f"Internal error occurred for the current attempt: {error}"
-            self._end_surely(name, JobError(rules.INTERNAL, message))
+            self._fail_when_possible(name, JobError(rules.INTERNAL, message))
             if not isinstance(error, (VertexrigError, OSError, sqlite3.Error)):
                 raise
         finally:
@@ -208,9 +222,9 @@ class Jobs:
         if stored.body["state"] == CANCELLING:
             control.cancel()
         region, job = resources.location_of(name), stored.hidden["spec"]
-        if self.settings.strike("stockout", job, region):
+        if self.settings.fault("stockout", job, region):
             message = rules.stockout_message(region)
-            self._say(name, message, "ERROR")
+            self._log(name, message, "ERROR")
             self._end(name, FAILED, JobError(rules.RESOURCE_EXHAUSTED, message))
             return
         options = replace(
@@ -234,7 +248,7 @@ class Jobs:
             return resources.move(body, state, running=RUNNING, ended=False)
 
         self.store.change(name, edit)
-        self._tell(name, state)
+        self._report(name, state)
 
     def _end(self, name: str, state: str, error: JobError | None) -> None:
         status = {"code": error.code, "message": error.message} if error else None
@@ -243,9 +257,9 @@ class Jobs:
             return body["state"] in ENDED or resources.move(body, state, running=RUNNING, ended=True, error=status)
 
         self.store.change(name, edit)
-        self._tell(name, state)
+        self._report(name, state)
 
-    def _end_surely(self, name: str, error: JobError) -> None:
+    def _fail_when_possible(self, name: str, error: JobError) -> None:
         """Let a job fail, also when the disk is full: then as soon as there is room."""
         while True:
             try:
@@ -255,11 +269,11 @@ class Jobs:
                     return None  # the next server takes the job up
                 time.sleep(1.0)
 
-    def _tell(self, name: str, state: str) -> None:
+    def _report(self, name: str, state: str) -> None:
         for listener in self._listeners:
             listener(name, state)
 
-    def _say(self, name: str, text: str, severity: str) -> None:
+    def _log(self, name: str, text: str, severity: str) -> None:
         self.sink.write(name, [Line(time.time(), SERVICE, severity, text)])
 
 
@@ -287,25 +301,6 @@ class _Batch:
 
     def __exit__(self, *_: object) -> None:
         self.flush()
-
-
-def refuse_for_quota(settings: Settings, job: Mapping[str, Any], region: str) -> None:
-    """Raise the service's 429 if a fault on demand says that there is no quota for a job."""
-    found = settings.strike("quota", job, region)
-    if found:
-        metric = f"custom_model_training_{quota_name(found)}"
-        message = f"The following quota metrics exceed quota limits: aiplatform.googleapis.com/{metric}"
-        raise ApiError(429, message, status="RESOURCE_EXHAUSTED", reason="rateLimitExceeded")
-
-
-def quota_name(name: str) -> str:
-    """How quota metrics name a machine or accelerator: `nvidia_l4_gpus`, `tpu_v3`, `cpus`."""
-    from vertexrig.catalog import load
-
-    accelerator = load().accelerators.get(name)
-    if accelerator is not None:
-        return accelerator.quota or name.lower()
-    return "cpus"
 
 
 def _cancelling(body: Json) -> bool:

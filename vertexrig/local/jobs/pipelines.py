@@ -1,6 +1,6 @@
 """Training pipelines with a custom task, as the SDK's CustomTrainingJob and CustomPythonPackageTrainingJob make them.
 
-A pipeline runs one custom job; when that succeeds and a model is to be uploaded, a Model resource stands for what lies
+A pipeline runs one custom job; when that succeeds and a model is to be uploaded, a Model resource is made of what lies
 in the job's model directory. Datasets and AutoML are not served.
 """
 
@@ -11,7 +11,7 @@ from typing import Any
 
 from vertexrig.local.http import ApiError, invalid, not_found
 from vertexrig.local.jobs import resources, validation
-from vertexrig.local.jobs.manager import Jobs, refuse_for_quota
+from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import MODELS, PIPELINES, Json
 from vertexrig.local.runner.environment import local_path
 from vertexrig.spec.states import ENDED, SUCCEEDED, of_pipeline
@@ -54,8 +54,8 @@ class Pipelines:
         if not isinstance(labels, dict) or not (model is None or isinstance(model, dict)):
             raise invalid("Invalid value at 'training_pipeline': labels and model_to_upload are messages.")
         region = parent.rpartition("/")[2]
-        job = validation.training_inputs(fields.get("trainingTaskInputs"), region, checks=self.jobs.settings.checks)
-        refuse_for_quota(self.jobs.settings, job, region)
+        job = validation.training_inputs(fields.get("trainingTaskInputs"), region, self.jobs.check)
+        self.jobs.refuse_for_quota(job, region)
         pipeline = resources.new_name(parent, PIPELINES)
         made = resources.new_body(pipeline, "PIPELINE_STATE_PENDING", fields)
         with self.store.database.transaction():

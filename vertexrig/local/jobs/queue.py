@@ -12,7 +12,7 @@ class Queue:
 
     Args:
         slots: Replicas that run at a time.
-        run: Runs a job, by name, to its end; called in a thread of its own.
+        run: Runs a job, by name, to its end; called in a new thread.
     """
 
     def __init__(self, slots: int, run: Callable[[str], None]) -> None:

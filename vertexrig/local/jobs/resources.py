@@ -9,7 +9,7 @@ from typing import Any
 
 from vertexrig import times
 from vertexrig.local.http import invalid
-from vertexrig.local.runner import new_job_id
+from vertexrig.local.runner.options import new_job_id
 from vertexrig.spec import messages
 
 Json = dict[str, Any]
@@ -36,12 +36,12 @@ def parent_name(project: str, location: str) -> str:
     """`projects/NUMBER/locations/LOCATION`.
 
     Raises:
-        ApiError: 400, for what is no project or location.
+        ApiError: 400, for what is not a project or location.
     """
     if not _PROJECT.fullmatch(project):
-        raise invalid(f"Invalid resource name: {project[:80]!r} is no project id.")
+        raise invalid(f"Invalid resource name: {project[:80]!r} is not a project id.")
     if not _LOCATION.fullmatch(location):
-        raise invalid(f"Invalid resource name: {location[:80]!r} is no location.")
+        raise invalid(f"Invalid resource name: {location[:80]!r} is not a location.")
     return f"projects/{project_number(project)}/locations/{location}"
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any
 
 from vertexrig.errors import UsageError
-from vertexrig.local.runner import RunOptions
+from vertexrig.local.runner.options import RunOptions
 from vertexrig.spec.document import Document
 
 FAULT_KINDS = ("stockout", "quota")
@@ -23,7 +23,7 @@ class Fault:
     Args:
         kind: `stockout` (the job is accepted, waits and fails) or `quota` (creating it is refused).
         pattern: Of the accelerator or machine type, or of the region, such as `NVIDIA_L4`, `a2-*`, `europe-*`.
-        times: How many jobs it strikes, -1 for all.
+        times: How many jobs it makes fail, -1 for all.
     """
 
     kind: str
@@ -43,8 +43,8 @@ class Fault:
             raise UsageError(f"fault {text!r} is not KIND[:PATTERN[:TIMES]] with KIND one of {', '.join(FAULT_KINDS)}")
         return cls(kind, pattern or "*", int(times) if times else -1)
 
-    def strikes(self, job: Mapping[str, Any], region: str) -> str:
-        """What of a job the rule fits (a machine, accelerator or region), "" if it does not; a strike is used up."""
+    def applies_to(self, job: Mapping[str, Any], region: str) -> str:
+        """What of a job the rule fits (a machine, accelerator or region), "" if it does not; it counts down `times`."""
         pools = Document("CustomJobSpec", dict(job)).pools
         names = [name for pool in pools for name in (pool.accelerator_type, pool.machine_type) if name]
         found = next((name for name in [*names, region] if fnmatchcase(name, self.pattern)), "")
@@ -65,7 +65,6 @@ class Settings:
         run: How jobs run; job id, project, region and trial are filled in.
         faults: Rules for stockouts and quota errors; changed at run time.
         seed: Seed of studies.
-        strict: Discrete values reach trainers as "128.0".
         at_least_twice: Schedules deliver duplicates on purpose.
     """
 
@@ -75,11 +74,10 @@ class Settings:
     run: RunOptions = field(default_factory=RunOptions)
     faults: list[Fault] = field(default_factory=list)
     seed: int = 0
-    strict: bool = True
     at_least_twice: bool = False
 
-    def strike(self, kind: str, job: Mapping[str, Any], region: str) -> str:
+    def fault(self, kind: str, job: Mapping[str, Any], region: str) -> str:
         """What a fault of a kind finds wrong with a job, "" if none does."""
         return next(
-            (found for fault in self.faults if fault.kind == kind and (found := fault.strikes(job, region))), ""
+            (found for fault in self.faults if fault.kind == kind and (found := fault.applies_to(job, region))), ""
         )

@@ -1,6 +1,6 @@
 """What the local Vertex must not forget: jobs, pipelines, models, operations and the trials of studies, in SQLite.
 
-A call returns when its change is committed, so what a client was told survives the server being killed.
+A call returns when its change is committed, so what a client was answered survives the server being killed.
 """
 
 from __future__ import annotations

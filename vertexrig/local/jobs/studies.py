@@ -5,7 +5,7 @@ from __future__ import annotations
 import sqlite3
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -13,7 +13,7 @@ from typing import Any
 from vertexrig.errors import VertexrigError
 from vertexrig.local.http import ApiError, not_found
 from vertexrig.local.jobs import resources, validation
-from vertexrig.local.jobs.manager import Jobs, refuse_for_quota
+from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import TUNING_JOBS, Json
 from vertexrig.local.jobs.store import StoredResource, Trials
 from vertexrig.local.runner import policy as rules
@@ -23,7 +23,7 @@ from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING,
 from vertexrig.times import seconds_since_1970
 
 _LOOK_EVERY = 0.2
-"""Seconds between two looks at the metric files; the end of a trial is told at once."""
+"""Seconds between two looks at the metric files; the end of a trial is noticed at once."""
 
 
 @dataclass(frozen=True)
@@ -71,8 +71,8 @@ class _Executor:
 
 
 @dataclass(frozen=True)
-class _Told:
-    """A store of trials (`vertexrig.local.study.Store`) that tells of each change."""
+class _ReportedTrials:
+    """A store of trials (`vertexrig.local.study.Store`) that reports each change."""
 
     trials: Trials
     on_trial: Callable[[Json], None] | None
@@ -98,7 +98,6 @@ class Studies:
         self.jobs, self.store, self.on_trial = jobs, jobs.store, on_trial
         self._runs: dict[str, StudyRun] = {}
         self._threads: dict[str, threading.Thread] = {}
-        self._wakes: dict[str, threading.Event] = {}
         self._lock = threading.Lock()
         self._closing = False
         jobs.listen(self._changed)
@@ -107,38 +106,39 @@ class Studies:
 
     def create(self, parent: str, body: Mapping[str, Any]) -> Json:
         """Accept a HyperparameterTuningJob, or raise the service's 400."""
-        settings, region = self.jobs.settings, parent.rpartition("/")[2]
-        data = validation.tuning_job(body, region, checks=settings.checks)
-        return self.add(parent, data)
+        return self.add(parent, validation.tuning_job(body, parent.rpartition("/")[2], self.jobs.check))
 
     def add(self, parent: str, data: Mapping[str, Any]) -> Json:
         """Keep a tuning job, canonical and checked, and start it; 400 for a study that cannot be searched."""
-        settings, region = self.jobs.settings, parent.rpartition("/")[2]
+        region = parent.rpartition("/")[2]
         if not data.get("trialJobSpec") or not data.get("studySpec"):
             raise validation.found_errors(
                 [("study_spec" if data.get("trialJobSpec") else "trial_job_spec", "It is required.")]
             )
-        self._try(data)
-        refuse_for_quota(settings, data["trialJobSpec"], region)
-        name = resources.new_name(parent, TUNING_JOBS)
-        made = resources.new_body(name, PENDING, resources.rest_form("HyperparameterTuningJob", data))
-        self.store.add(TUNING_JOBS, parent, name, made, {"spec": dict(data)})
-        self._start(name)
-        return made
-
-    def _try(self, data: Mapping[str, Any]) -> None:
-        """Refuse what the engine cannot search."""
-        counts = (int(data.get("maxTrialCount", 0)), int(data.get("parallelTrialCount", 0)))
-        names = ("max_trial_count", "parallel_trial_count")
-        wrong = [(name, "It must be at least 1.") for name, count in zip(names, counts, strict=True) if count < 1]
+        counts = (("max_trial_count", "maxTrialCount"), ("parallel_trial_count", "parallelTrialCount"))
+        wrong = [(path, "It must be at least 1.") for path, name in counts if int(data.get(name, 0)) < 1]
         if wrong:
             raise validation.found_errors(wrong)
+        name = resources.new_name(parent, TUNING_JOBS)
+        made = resources.new_body(name, PENDING, resources.rest_form("HyperparameterTuningJob", data))
+        engine = self._searchable(data, made)
+        self.jobs.refuse_for_quota(data["trialJobSpec"], region)
+        self.store.add(TUNING_JOBS, parent, name, made, {"spec": dict(data)})
+        self._start(name, engine)
+        return made
+
+    def _searchable(self, data: Mapping[str, Any], body: Json) -> StudyEngine:
+        """The engine of a new study; 400 for what it cannot search."""
         try:
-            StudyEngine(data["studySpec"], seed=self.jobs.settings.seed)
+            return self._engine(data, body, ())
         except VertexrigError as error:
             raise validation.found_errors([("study_spec", str(error))]) from None
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             raise validation.found_errors([("study_spec", f"It cannot be searched: {error}")]) from None
+
+    def _engine(self, data: Mapping[str, Any], body: Json, trials: Iterable[Json]) -> StudyEngine:
+        created = seconds_since_1970(body["createTime"])
+        return StudyEngine(data["studySpec"], seed=self.jobs.settings.seed, trials=trials, created=created)
 
     def get(self, name: str) -> Json:
         """A tuning job's body with its trials, or 404."""
@@ -159,7 +159,6 @@ class Studies:
         run = self._runs.get(name)
         if run is not None:
             run.cancel()
-            self._wake(name)
 
     def delete(self, name: str) -> None:
         """Forget a tuning job that has ended; its custom jobs stay."""
@@ -186,12 +185,12 @@ class Studies:
             self._start(stored.name)
 
     def close(self) -> None:
-        """Break off; the next server goes on. Call it before `Jobs.close`."""
+        """Stop working; the next server goes on. Call it before `Jobs.close`."""
         with self._lock:
             self._closing = True
             threads = list(self._threads.values())
-        for name in list(self._wakes):
-            self._wake(name)
+        for run in list(self._runs.values()):
+            run.notify()
         for thread in threads:
             thread.join(10)
 
@@ -207,30 +206,25 @@ class Studies:
         """A custom job changed; wake its study if a trial has ended."""
         if state in ENDED:
             stored = self.store.get(name)
-            study = str(stored.hidden.get("study", "")) if stored else ""
-            if study:
-                self._wake(study)
+            run = self._runs.get(str(stored.hidden.get("study", ""))) if stored else None
+            if run is not None:
+                run.notify()
 
-    def _wake(self, name: str) -> None:
-        wake = self._wakes.get(name)
-        if wake is not None:
-            wake.set()
-
-    def _start(self, name: str) -> None:
+    def _start(self, name: str, engine: StudyEngine | None = None) -> None:
         with self._lock:
             if self._closing:
                 return
-            self._wakes[name] = threading.Event()
             thread = self._threads[name] = threading.Thread(
-                target=self._work, args=(name,), name=f"study {name}", daemon=True
+                target=self._work, args=(name, engine), name=f"study {name}", daemon=True
             )
         thread.start()
 
-    def _work(self, name: str) -> None:
+    def _work(self, name: str, engine: StudyEngine | None) -> None:
         try:
-            while not self._tried(name):
+            while not self._tried(name, engine):
+                engine = None  # it may hold what was not stored
                 time.sleep(1.0)
-        except Exception as error:  # a mistake of ours must not leave a study running for ever
+        except Exception as error:  # a defect here must not leave a study running
             self._move(
                 name,
                 FAILED,
@@ -240,26 +234,22 @@ class Studies:
                 raise
         finally:
             with self._lock:
-                for table in (self._runs, self._threads, self._wakes):
+                for table in (self._runs, self._threads):
                     table.pop(name, None)
 
-    def _tried(self, name: str) -> bool:
+    def _tried(self, name: str, engine: StudyEngine | None) -> bool:
         """Run a study to its end; False if the disk was full, after which it goes on from what is stored."""
         try:
-            self._study(name)
+            self._study(name, engine)
         except (sqlite3.Error, OSError):
             return self._closing
         return True
 
-    def _study(self, name: str) -> None:
+    def _study(self, name: str, engine: StudyEngine | None) -> None:
         stored = self._stored(name)
-        data, wake = stored.hidden["spec"], self._wakes[name]
-        trials = _Told(self.store.trials(name), self.on_trial)
-        settings = self.jobs.settings
-        created = seconds_since_1970(stored.body["createTime"])
-        engine = StudyEngine(
-            data["studySpec"], seed=settings.seed, strict=settings.strict, trials=trials.load(), created=created
-        )
+        data = stored.hidden["spec"]
+        trials = _ReportedTrials(self.store.trials(name), self.on_trial)
+        engine = engine or self._engine(data, stored.body, trials.load())
         run = self._runs[name] = StudyRun(
             engine, _Executor(self.jobs, stored), trials, name=name,
             max_trial_count=int(data["maxTrialCount"]), parallel_trial_count=int(data["parallelTrialCount"]),
@@ -269,15 +259,12 @@ class Studies:
             run.cancel()
         else:
             self._move(name, RUNNING)
-        while not run.step():
-            wake.wait(_LOOK_EVERY)
-            wake.clear()
-            if self._closing:
-                return
-        assert run.result is not None
-        code = {FAILED: rules.INTERNAL, CANCELLED: rules.CANCELLED}.get(run.result.state)
-        message = "CANCELED" if run.result.state == CANCELLED else run.result.message
-        self._move(name, run.result.state, {"code": code, "message": message} if code else None)
+        result = run.run(interval=_LOOK_EVERY, closing=lambda: self._closing)
+        if result is None:
+            return  # the server closes
+        code = {FAILED: rules.INTERNAL, CANCELLED: rules.CANCELLED}.get(result.state)
+        message = "CANCELED" if result.state == CANCELLED else result.message
+        self._move(name, result.state, {"code": code, "message": message} if code else None)
 
     def _move(self, name: str, state: str, error: Mapping[str, Any] | None = None) -> None:
         def edit(body: Json, _: Json) -> bool:

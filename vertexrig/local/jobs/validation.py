@@ -1,4 +1,4 @@
-"""Requests read strictly and checked, and what is wrong with them said the way the service says it.
+"""Requests read strictly and checked, and what is wrong with them in the service's form.
 
 Unknown fields and wrong values get the message every Google API gives for its JSON; what the checks find gets the
 training service's own list: `List of found errors:\\t1.Field: job_spec.worker_pool_specs[0]...; Message: ...\\t`.
@@ -6,32 +6,28 @@ training service's own list: `List of found errors:\\t1.Field: job_spec.worker_p
 
 from __future__ import annotations
 
-import json
-import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from vertexrig import spec
+from vertexrig.catalog import load
 from vertexrig.finding import Finding, Severity
 from vertexrig.local.http import ApiError, invalid
-from vertexrig.spec import descriptors, messages
+from vertexrig.spec import descriptors, labels, messages
 from vertexrig.spec.names import snake
+from vertexrig.spec.strict import MOST_DEPTH, OUTPUT_ONLY
 
 Json = dict[str, Any]
+Check = Callable[[spec.Document, str], Iterable[Finding]]
+"""What the checks find in a document for a region; given by the server, which knows the checks."""
 
 _JSON_RULES = {"unknown-field", "unknown-enum-value", "wrong-type", "one-of", "legacy-ai-platform"}
-_OUTPUT_ONLY = {
-    "name", "state", "createTime", "startTime", "endTime", "updateTime", "error", "webAccessUris", "trials",
-    "satisfiesPzs", "satisfiesPzi",
-}  # fmt: skip
-_LABEL_KEY, _LABEL_VALUE = re.compile(r"[^\W_][\w-]{0,62}"), re.compile(r"[\w-]{0,63}")
 _LABELS = (
     "There can be no more than 64 labels attached to a single resource. Label keys and values can only contain "
     "lowercase letters, numbers, dashes and underscores. Label keys must start with a letter or number, must be less "
     "than 64 characters in length, and must be less that 128 bytes in length when encoded in UTF-8. Label values must "
     "be less than 64 characters in length, and must be less that 128 bytes in length when encoded in UTF-8."
 )
-_DISPLAY_NAME_LIMIT = 128
 
 
 def found_errors(problems: Iterable[tuple[str, str]]) -> ApiError:
@@ -40,13 +36,13 @@ def found_errors(problems: Iterable[tuple[str, str]]) -> ApiError:
     return invalid(f"List of found errors:{listed}\t")
 
 
-def custom_job(body: Mapping[str, Any], region: str, *, checks: bool = True) -> tuple[Json, Json]:
+def custom_job(body: Mapping[str, Any], region: str, check: Check | None = None) -> tuple[Json, Json]:
     """A CustomJob as sent, as its outer fields and its canonical jobSpec.
 
     Args:
         body: The request's JSON.
         region: For the checks.
-        checks: Run them.
+        check: The checks; None leaves them out.
 
     Raises:
         ApiError: 400, in the service's words.
@@ -56,24 +52,24 @@ def custom_job(body: Mapping[str, Any], region: str, *, checks: bool = True) -> 
     document = spec.from_data(whole_numbers(job if job is not None else {}), kind="CustomJobSpec")
     if job is not None and not isinstance(job, dict):
         raise invalid("Invalid value at 'custom_job.job_spec': a message belongs here.")
-    _refuse(document, "job_spec.", "custom_job.job_spec", region, checks, outer)
+    _refuse(document, "job_spec.", "custom_job.job_spec", region, check, outer)
     return outer, document.job
 
 
-def tuning_job(body: Mapping[str, Any], region: str, *, checks: bool = True) -> Json:
+def tuning_job(body: Mapping[str, Any], region: str, check: Check | None = None) -> Json:
     """A HyperparameterTuningJob as sent, canonical.
 
     Raises:
         ApiError: 400, in the service's words.
     """
     outer = _outer(body, "HyperparameterTuningJob", "hyperparameter_tuning_job", skip=("studySpec", "trialJobSpec"))
-    sent = {key: value for key, value in body.items() if key not in _OUTPUT_ONLY}
+    sent = {key: value for key, value in body.items() if key not in OUTPUT_ONLY}
     document = spec.from_data(whole_numbers(sent), kind="HyperparameterTuningJob")
-    _refuse(document, "", "hyperparameter_tuning_job", region, checks, outer)
+    _refuse(document, "", "hyperparameter_tuning_job", region, check, outer)
     return document.data
 
 
-def training_inputs(inputs: Any, region: str, *, checks: bool = True) -> Json:
+def training_inputs(inputs: Any, region: str, check: Check | None = None) -> Json:
     """The `trainingTaskInputs` of a custom training pipeline, as a canonical CustomJobSpec."""
     if not isinstance(inputs, dict):
         raise invalid("Invalid value at 'training_pipeline.training_task_inputs': a custom task needs its inputs.")
@@ -83,20 +79,22 @@ def training_inputs(inputs: Any, region: str, *, checks: bool = True) -> Json:
         "training_task_inputs.",
         "training_pipeline.training_task_inputs",
         region,
-        checks,
+        check,
         {"displayName": "-"},
     )
     return document.job
 
 
-def whole_numbers(value: Any) -> Any:
+def whole_numbers(value: Any, depth: int = 0) -> Any:
     """JSON with 1.0 as 1, since a protobuf Struct knows doubles only; nothing else of the format tells them apart."""
+    if depth > 3 * MOST_DEPTH:  # a message in a list inside a message takes three levels of JSON
+        raise invalid("Invalid JSON payload received. The message is nested too deeply.")
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, dict):
-        return {key: whole_numbers(item) for key, item in value.items()}
+        return {key: whole_numbers(item, depth + 1) for key, item in value.items()}
     if isinstance(value, list):
-        return [whole_numbers(item) for item in value]
+        return [whole_numbers(item, depth + 1) for item in value]
     return value
 
 
@@ -107,10 +105,8 @@ def _outer(body: Mapping[str, Any], kind: str, path: str, skip: tuple[str, ...])
     names = {name: field.json_name for name, field in descriptors.message(kind).by_name.items()}
     unknown = [key for key in body if key not in names]
     if unknown:
-        raise _json_errors([f"Unknown name \"{key}\" at '{path}': Cannot find field." for key in unknown], path)
-    own = {
-        names[key]: value for key, value in body.items() if names[key] not in _OUTPUT_ONLY and names[key] not in skip
-    }
+        raise _json_errors([_unknown(key, path) for key in unknown], path)
+    own = {names[key]: value for key, value in body.items() if names[key] not in OUTPUT_ONLY and names[key] not in skip}
     try:
         message = messages.to_message(kind, own)
     except (json_format.ParseError, ValueError, TypeError) as error:
@@ -119,7 +115,7 @@ def _outer(body: Mapping[str, Any], kind: str, path: str, skip: tuple[str, ...])
 
 
 def _refuse(
-    document: spec.Document, prefix: str, json_path: str, region: str, checks: bool, outer: Mapping[str, Any]
+    document: spec.Document, prefix: str, json_path: str, region: str, check: Check | None, outer: Mapping[str, Any]
 ) -> None:
     """Raise what the service would, if it would."""
     reading = [f for f in document.findings if f.severity is Severity.ERROR]
@@ -128,56 +124,42 @@ def _refuse(
         raise _json_errors([_json_message(finding, json_path) for finding in broken], json_path)
     problems = [*_outer_problems(outer)]
     problems += [(prefix + snake(f.path), f.message) for f in reading]
-    if checks and not reading:
-        problems += [
-            (prefix + snake(f.path), f.message) for f in _checked(document, region) if f.severity is Severity.ERROR
-        ]
+    if check is not None and not reading:
+        found = (f for f in check(document, region) if f.severity is Severity.ERROR)
+        problems += [(prefix + snake(f.path), f.message) for f in found]
     if not problems and not document.job.get("workerPoolSpecs"):
         problems.append((f"{prefix}{snake(document.job_path)}worker_pool_specs", "Worker pool specs are required."))
     if problems:
         raise found_errors(problems)
 
 
-def _checked(document: spec.Document, region: str) -> list[Finding]:
-    from vertexrig.catalog import load
-    from vertexrig.checks import Context, check
-
-    return check(document, Context(load(), region=region))
-
-
 def _outer_problems(outer: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
-    name = str(outer.get("displayName", ""))
+    name, limits = str(outer.get("displayName", "")), load().limits
+    most = limits.integer("display_name.max_chars")
     if not name:
         yield "display_name", "Display name is required."
-    elif len(name) > _DISPLAY_NAME_LIMIT:
-        yield "display_name", f"Display name must be at most {_DISPLAY_NAME_LIMIT} characters long."
-    labels = outer.get("labels") or {}
-    if len(labels) > 64 or not all(_label_fits(key, value) for key, value in labels.items()):
+    elif len(name) > most:
+        yield "display_name", f"Display name must be at most {most} characters long."
+    if any(labels.problems(outer.get("labels") or {}, limits)):
         yield "labels", _LABELS
 
 
-def _label_fits(key: str, value: str) -> bool:
-    lower = key == key.lower() and value == value.lower()
-    short = max(len(key.encode()), len(value.encode())) < 128
-    return lower and short and bool(_LABEL_KEY.fullmatch(key) and _LABEL_VALUE.fullmatch(value))
+def _unknown(name: str, where: str) -> tuple[str, str]:
+    return "Invalid JSON payload received. ", f"Unknown name \"{name}\" at '{where}': Cannot find field."
 
 
-def _json_message(finding: Finding, json_path: str) -> str:
+def _json_message(finding: Finding, json_path: str) -> tuple[str, str]:
+    """What the service's message begins with, and what it shares with the violation's description."""
     path = snake(finding.path)
     holder, _, _ = path.rpartition(".")
     if finding.id == "unknown-field":
-        name = finding.path.rpartition(".")[2]
-        where = f"{json_path}.{holder}" if holder else json_path
-        return f"Unknown name \"{name}\" at '{where}': Cannot find field."
+        return _unknown(finding.path.rpartition(".")[2], f"{json_path}.{holder}" if holder else json_path)
     if finding.id == "one-of":
-        return f"Invalid value at '{json_path}.{holder}' (oneof), {finding.message}"
-    return f"Invalid value at '{json_path}.{path}': {finding.message}"
+        return "", f"Invalid value at '{json_path}.{holder}' (oneof), {finding.message}"
+    return "", f"Invalid value at '{json_path}.{path}': {finding.message}"
 
 
-def _json_errors(texts: list[str], field: str) -> ApiError:
-    message = "\n".join(
-        f"Invalid JSON payload received. {text}" if text.startswith("Unknown") else text for text in texts
-    )
-    violations = [{"field": field, "description": text} for text in texts]
+def _json_errors(texts: list[tuple[str, str]], field: str) -> ApiError:
+    violations = [{"field": field, "description": text} for _, text in texts]
     details = [{"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}]
-    return ApiError(400, message, details=json.loads(json.dumps(details)))
+    return ApiError(400, "\n".join(map("".join, texts)), details=details)

@@ -174,5 +174,5 @@ def _time(value: Any, where: str) -> int | None:
         return None
     found = nanoseconds(value) if isinstance(value, str) else None
     if found is None or not -(2**62) < found < 2**62 * 2 - 1:
-        raise invalid(f"Invalid value at '{where}.timestamp': {str(value)[:80]!r} is no RFC 3339 time.")
+        raise invalid(f"Invalid value at '{where}.timestamp': {str(value)[:80]!r} is not an RFC 3339 time.")
     return found

@@ -11,7 +11,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vertexrig.local.http import ApiError, invalid
+from vertexrig.local import filters
+from vertexrig.local.filters import All, Any_, Compare, Node, Not
 from vertexrig.times import nanoseconds
 
 SEVERITIES = {
@@ -25,50 +26,16 @@ SEVERITIES = {
     "ALERT": 700,
     "EMERGENCY": 800,
 }
-LENGTH_LIMIT = 20_000
-"""Most characters of a filter, as the service documents."""
-DEPTH_LIMIT = 50
 TIMES = ("timestamp", "receiveTimestamp")
-
-_SPACE = re.compile(r"(?:\s+|--[^\n]*)*")
-_WORD = re.compile(r"(AND|OR|NOT)(?![\w.:=<>!~-])")
-_FIELD = re.compile(r'[A-Za-z_]\w*(?:\.(?:[\w-]+|"(?:[^"\\]|\\.)*"))*')
-_OPERATOR = re.compile(r"=~|!~|!=|<=|>=|=|<|>|:")
-_QUOTED = re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL)
-_BARE = re.compile(r"[^\s()\"]+")
-
-
-@dataclass(frozen=True)
-class All:
-    """Every part holds."""
-
-    parts: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class Any_:
-    """Some part holds."""
-
-    parts: tuple[Node, ...]
-
-
-@dataclass(frozen=True)
-class Not:
-    """The part does not hold."""
-
-    part: Node
-
-
-@dataclass(frozen=True)
-class Compare:
-    """A field compared with a value; without a field, text to be found anywhere in the entry."""
-
-    path: tuple[str, ...]
-    operator: str
-    value: str
-
-
-Node = All | Any_ | Not | Compare
+_LANGUAGE = filters.Dialect(
+    "Unparseable filter",
+    length=20_000,  # as the service documents
+    depth=50,
+    text=True,
+    space=re.compile(r"(?:\s+|--[^\n]*)*"),
+    quoted=re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL),
+    bare=re.compile(r"[^\s()\"]+"),
+)
 
 
 @dataclass(frozen=True)
@@ -86,141 +53,7 @@ def parse(text: str) -> Node:
     Raises:
         ApiError: 400 INVALID_ARGUMENT with the place.
     """
-    if len(text) > LENGTH_LIMIT:
-        raise invalid(f"The filter has {len(text)} characters, and {LENGTH_LIMIT} are allowed.")
-    return _Parser(text).filter()
-
-
-class _Parser:
-    def __init__(self, text: str) -> None:
-        self.text, self.at, self.depth = text, 0, 0
-
-    def filter(self) -> Node:
-        node = self.conjunction()
-        if self.at < len(self.text):
-            raise self.wrong()
-        return node
-
-    def wrong(self, what: str = "unexpected") -> ApiError:
-        near = self.text[self.at : self.at + 40]
-        return invalid(f"Unparseable filter: {what} at character {self.at + 1}, near {near!r}.")
-
-    def take(self, pattern: re.Pattern[str]) -> re.Match[str] | None:
-        match = pattern.match(self.text, self.at)
-        if match is not None:
-            self.at = match.end()
-        return match
-
-    def skip(self) -> None:
-        self.take(_SPACE)
-
-    def word(self, name: str) -> bool:
-        """Take a keyword if it comes next."""
-        self.skip()
-        match = _WORD.match(self.text, self.at)
-        if match is None or match.group(1) != name:
-            return False
-        self.at = match.end()
-        return True
-
-    def conjunction(self) -> Node:
-        self.depth += 1
-        if self.depth > DEPTH_LIMIT:
-            raise self.wrong(f"more than {DEPTH_LIMIT} nested parentheses")
-        parts: list[Node] = []
-        self.skip()
-        while self.at < len(self.text) and self.text[self.at] != ")":
-            parts.append(self.disjunction())
-            if self.word("AND"):
-                self.skip()
-                if self.at >= len(self.text) or self.text[self.at] == ")":
-                    raise self.wrong("a term is missing")
-        self.depth -= 1
-        return parts[0] if len(parts) == 1 else All(tuple(parts))
-
-    def disjunction(self) -> Node:
-        parts = [self.negation()]
-        while self.word("OR"):
-            parts.append(self.negation())
-        self.skip()
-        return parts[0] if len(parts) == 1 else Any_(tuple(parts))
-
-    def negation(self) -> Node:
-        negative = False
-        while self.word("NOT") or self.take(re.compile(r"-(?=[\w(\"])")):
-            negative = not negative
-        self.skip()
-        node = self.term()
-        return Not(node) if negative else node
-
-    def term(self) -> Node:
-        if self.take(re.compile(r"\(")):
-            node = self.conjunction()
-            if not self.take(re.compile(r"\)")):
-                raise self.wrong("a ')' is missing")
-            return node
-        start = self.at
-        field = self.take(_FIELD)
-        if field:
-            self.skip()
-            operator = self.take(_OPERATOR)
-            if operator:
-                return self.comparison(_path(field.group()), operator.group())
-            self.at = start
-        quoted = self.take(_QUOTED)
-        if quoted:
-            return Compare((), ":", _unescaped(quoted.group(1)))
-        if _WORD.match(self.text, self.at):
-            raise self.wrong("a term is missing")
-        bare = self.take(_BARE)
-        if not bare:
-            raise self.wrong("a term is missing")
-        return Compare((), ":", bare.group())
-
-    def comparison(self, path: tuple[str, ...], operator: str) -> Node:
-        """The value after an operator, or a group of values in parentheses."""
-        if operator in ("=~", "!~"):
-            raise self.wrong("the local Vertex does not match regular expressions (use ':' for a part of a text)")
-        self.skip()
-        if self.take(re.compile(r"\(")):
-            return self.values(path, operator)
-        return Compare(path, operator, self.value())
-
-    def values(self, path: tuple[str, ...], operator: str) -> Node:
-        """`("a" OR "b")` and `("a" AND "b")` after an operator."""
-        parts: list[Node] = [Compare(path, operator, self.value())]
-        joined: set[str] = set()
-        while not self.take(re.compile(r"\)")):
-            joined.add("OR" if self.word("OR") else "AND")
-            if "AND" in joined:
-                self.word("AND")
-            self.skip()
-            parts.append(Compare(path, operator, self.value()))
-            self.skip()
-        if len(joined) > 1:
-            raise self.wrong("AND and OR are mixed in a group of values")
-        return Any_(tuple(parts)) if joined == {"OR"} else All(tuple(parts))
-
-    def value(self) -> str:
-        self.skip()
-        quoted = self.take(_QUOTED)
-        if quoted:
-            return _unescaped(quoted.group(1))
-        bare = self.take(_BARE)
-        if not bare:
-            raise self.wrong("a value is missing")
-        self_value = bare.group()
-        self.skip()
-        return self_value
-
-
-def _path(text: str) -> tuple[str, ...]:
-    parts = re.findall(r'"((?:[^"\\]|\\.)*)"|([\w-]+)', text)
-    return tuple(_unescaped(quoted) if quoted else plain for quoted, plain in parts)
-
-
-def _unescaped(text: str) -> str:
-    return re.sub(r"\\(.)", r"\1", text, flags=re.DOTALL)
+    return filters.parse(text, _LANGUAGE)
 
 
 def matches(node: Node, entry: Mapping[str, Any]) -> bool:

@@ -12,8 +12,9 @@ from typing import Any
 from urllib.parse import quote
 
 from vertexrig import times
+from vertexrig.local.filters import Node
 from vertexrig.local.http import Json
-from vertexrig.local.logs.query import SEVERITIES, Node, bounds, matches
+from vertexrig.local.logs.query import SEVERITIES, bounds, matches
 from vertexrig.local.sqlite import Database
 
 SCHEMA = """
@@ -35,7 +36,7 @@ class LogLine:
 
     Args:
         job_id: The CustomJob's numeric id.
-        task_name: The replica, such as `workerpool0-0`, or `service` for what the service itself says.
+        task_name: The replica, such as `workerpool0-0`, or `service` for the service's own lines.
         severity: A name of the Logging API, such as INFO or ERROR.
         payload: Text, or a JSON object (its `message` is what gcloud shows).
         timestamp: When; None is now.

@@ -7,16 +7,13 @@ Nothing here starts a process or a server: `StudyRun` is given an executor and a
 from vertexrig.local.study.engine import StudyEngine, StudyExhausted
 from vertexrig.local.study.metrics import MetricFile
 from vertexrig.local.study.run import Executor, Handle, StudyResult, StudyRun, TrialOutcome, TrialStore
-from vertexrig.spec.space import Dimension, Space
 from vertexrig.spec.trial import Measurement, Trial, TrialState
 
 __all__ = [
-    "Dimension",
     "Executor",
     "Handle",
     "Measurement",
     "MetricFile",
-    "Space",
     "StudyEngine",
     "StudyExhausted",
     "StudyResult",

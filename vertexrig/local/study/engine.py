@@ -10,7 +10,7 @@ from typing import Any
 from vertexrig.errors import ConfigError, VertexrigError
 from vertexrig.local.study import sampling, stopping
 from vertexrig.spec.objective import Objective
-from vertexrig.spec.space import Parameter, Space
+from vertexrig.spec.space import ParameterValue, Space
 from vertexrig.spec.trial import Measurement, Trial, TrialState
 
 _REDRAWS, _REDRAWS_LISTABLE = 10, 3
@@ -29,7 +29,6 @@ class StudyEngine:
     Args:
         spec: `studySpec`, canonical camelCase (`spec.Document.study`).
         seed: The same seed and the same measurements give the same trials.
-        strict: Send DISCRETE values to the trainer as Vertex does by all reports, "128.0"; otherwise whole ones as "128".
         trials: Trials already made, as `Trial.record` or a REST listing gives them, in the order they were made.
         created: When the study was created, seconds since 1970; now by default. Runtime limits count from it.
         clock: Seconds since 1970.
@@ -43,12 +42,11 @@ class StudyEngine:
         spec: Mapping[str, Any],
         *,
         seed: int = 0,
-        strict: bool = True,
         trials: Iterable[Mapping[str, Any]] = (),
         created: float | None = None,
         clock: Callable[[], float] = time.time,
     ) -> None:
-        self.spec, self.seed, self.strict, self.clock = spec, seed, strict, clock
+        self.spec, self.seed, self.clock = spec, seed, clock
         self.space = Space(spec.get("parameters", ()))
         self.objective = Objective(spec)
         self.algorithm = str(spec.get("algorithm", "ALGORITHM_UNSPECIFIED"))
@@ -68,7 +66,7 @@ class StudyEngine:
     def _stopping_config(self) -> Mapping[str, Any]:
         return self.spec.get("studyStoppingConfig") or {}
 
-    def suggest(self, trial_id: str) -> list[Parameter]:
+    def suggest(self, trial_id: str) -> list[ParameterValue]:
         """Make trial `trial_id`, ACTIVE from now on, and return its parameters `[{"parameterId": …, "value": …}]`.
 
         Asked again for the same trial, it returns the same parameters. Values are float for DOUBLE and DISCRETE, int
@@ -90,7 +88,7 @@ class StudyEngine:
 
     def command_line(self, parameters: Iterable[Mapping[str, Any]]) -> list[str]:
         """The parameters as arguments of the trainer; see `Space.command_line`."""
-        return self.space.command_line(parameters, strict=self.strict)
+        return self.space.command_line(parameters)
 
     def observe(self, trial_id: str, measurements: Iterable[Measurement]) -> bool:
         """Take in measurements of a running trial; True if any was new."""
@@ -154,7 +152,7 @@ class StudyEngine:
     def _made(self) -> set[tuple[tuple[str, Any], ...]]:
         return {_combination(trial.parameters) for trial in self.trials.values()}
 
-    def _next(self, trial_id: str) -> list[Parameter]:
+    def _next(self, trial_id: str) -> list[ParameterValue]:
         made, size = self._made(), self.space.size
         if self.algorithm == "GRID_SEARCH":
             grid = map(self.space.combination, range(size or 0))
@@ -175,7 +173,7 @@ class StudyEngine:
             return random.Random(sampling.subseed(self.seed, trial_id, "left")).choice(left)
         return parameters
 
-    def _draw(self, seed: int) -> list[Parameter]:
+    def _draw(self, seed: int) -> list[ParameterValue]:
         if self.algorithm == "RANDOM_SEARCH":
             return sampling.suggest_random(self.space, seed)
         sampling.warm_up()

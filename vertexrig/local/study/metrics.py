@@ -59,7 +59,7 @@ class MetricFile:
     def read(self) -> list[Measurement]:
         """The measurements reported since the last call, in the order of the file; never raises for its content.
 
-        A line being written is left for the next call. Values that are no finite number give no measurement; see
+        A line being written is left for the next call. Values that are not finite numbers give no measurement; see
         `diverged`.
         """
         lines = self._new_lines()
@@ -76,7 +76,7 @@ class MetricFile:
         if self._problem:
             return f"The metric file cannot be read ({self._problem}), so no measurement of {wanted} arrived."
         if self.diverged:
-            return f"The trainer's last report was {self.diverged}: no number that a study can compare."
+            return f"The trainer's last report was {self.diverged}, which a study cannot compare."
         seen = [tag for tag in self._tags if tag not in self.metric_ids]
         if self._tags and not seen:
             missing = [name for name in self.metric_ids if name not in self._tags]
@@ -203,7 +203,7 @@ def _entry(line: bytes) -> Mapping[str, Any] | None:
 
 
 def _number(value: Any) -> float:
-    """`value` as a float; nan if it is none."""
+    """`value` as a float; nan if it is not a number."""
     try:
         return float(value) if not isinstance(value, bool) else math.nan
     except (TypeError, ValueError, OverflowError):

@@ -6,6 +6,7 @@ How a trial is executed and where it is kept are the caller's: `Executor` and `T
 from __future__ import annotations
 
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol
@@ -124,20 +125,25 @@ class StudyRun:
         self._wake = threading.Event()
         self._resumed = False
 
-    def run(self, *, interval: float = 0.02) -> StudyResult:
-        """Run to the end.
+    def run(self, *, interval: float = 0.02, closing: Callable[[], bool] = lambda: False) -> StudyResult | None:
+        """Run to the end, or until the server closes.
 
         Args:
             interval: Seconds between two looks; `notify` makes the next one come at once.
+            closing: Whether to stop early; another run goes on from the store.
+
+        Returns:
+            How the job ended; None if it was stopped early.
         """
         while not self.step():
             self._wake.wait(interval)
             self._wake.clear()
-        assert self.result is not None
+            if closing():
+                return None
         return self.result
 
     def notify(self) -> None:
-        """Say that a trial has changed; may be called from any thread."""
+        """Have the next look come at once, because a trial has changed; may be called from any thread."""
         self._wake.set()
 
     def cancel(self) -> None:
@@ -241,7 +247,7 @@ class StudyRun:
     def _unmeasured(self, stopped: bool, file: MetricFile | None) -> str:
         """Why a trial has no measurement, in words for its user."""
         if stopped and self._ending is not None:
-            end = "failed" if self._ending.state == "JOB_STATE_FAILED" else "was over"
+            end = "failed" if self._ending.state == states.FAILED else "was over"
             return f"The trial was stopped before its first measurement, because the study {end}."
         if stopped:
             return "The trial was stopped before its first measurement."

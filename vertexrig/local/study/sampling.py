@@ -13,10 +13,11 @@ import sys
 import threading
 import warnings
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from vertexrig.spec.space import LOG, REVERSE_LOG, Dimension, Parameter, Space, Value
+from vertexrig.spec.domain import LOG, REVERSE_LOG, Domain, Value
+from vertexrig.spec.space import Dimension, ParameterValue, Space
 
 if TYPE_CHECKING:
     import optuna
@@ -46,10 +47,10 @@ def subseed(seed: int, *parts: object) -> int:
     return int.from_bytes(digest[:4], "big")
 
 
-def suggest_tpe(space: Space, past: Iterable[Past], signs: Sequence[int], seed: int) -> list[Parameter]:
+def suggest_tpe(space: Space, past: Iterable[Past], signs: Sequence[int], seed: int) -> list[ParameterValue]:
     """A Bayesian suggestion (tree-structured Parzen estimator) that also counts trials still running.
 
-    Running trials stand in as bad ones (constant liar), so parallel trials do not crowd; infeasible and unsafe trials
+    Running trials count as bad ones (constant liar), so parallel trials do not crowd; infeasible and unsafe trials
     count as worse than every other. Until ten trials have ended, suggestions are random.
     """
     past = list(past)
@@ -65,7 +66,7 @@ def suggest_tpe(space: Space, past: Iterable[Past], signs: Sequence[int], seed: 
     return _ask(study, space)
 
 
-def suggest_random(space: Space, seed: int) -> list[Parameter]:
+def suggest_random(space: Space, seed: int) -> list[ParameterValue]:
     """A suggestion drawn evenly on each parameter's scale; every value of a DISCRETE or CATEGORICAL is as likely."""
     rng = random.Random(seed)
 
@@ -74,7 +75,7 @@ def suggest_random(space: Space, seed: int) -> list[Parameter]:
             return dimension.from_unit(rng.random())
         if dimension.kind == "INTEGER" and dimension.count > 1 and dimension.scale in (LOG, REVERSE_LOG):
             # half a step more on both sides, so that the first and last number are not half as likely
-            wide = replace(dimension, kind="DOUBLE", low=dimension.low - 0.5, high=dimension.high + 0.5)
+            wide = Domain("DOUBLE", dimension.scale, dimension.low - 0.5, dimension.high + 0.5)
             return min(int(dimension.high), max(int(dimension.low), round(wide.from_unit(rng.random()))))
         return dimension.value(rng.randrange(dimension.count))
 
@@ -108,7 +109,7 @@ def _frozen(optuna: Any, trial: Past) -> Any:
     )
 
 
-def _ask(study: optuna.Study, space: Space) -> list[Parameter]:
+def _ask(study: optuna.Study, space: Space) -> list[ParameterValue]:
     trial = study.ask()
 
     def choose(dimension: Dimension) -> Value:
@@ -129,7 +130,7 @@ def _real(dimension: Dimension) -> bool:
 
 
 def _whole(dimension: Dimension) -> tuple[int, int, bool]:
-    """Bounds of the whole number that stands for the value, and whether it is searched on a log scale.
+    """Bounds of the whole number that encodes the value, and whether it is searched on a log scale.
 
     A DISCRETE is searched by rank, in ascending order, so every value is as likely as the next.
     """

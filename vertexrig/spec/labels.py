@@ -1,0 +1,48 @@
+"""The rules of labels, with the limits of the catalog."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from typing import NamedTuple
+
+from vertexrig.catalog.limits import Limits
+
+
+class LabelProblem(NamedTuple):
+    """One thing wrong with labels.
+
+    Args:
+        key: The key of the label; None for all of them together.
+        message: What is wrong.
+        fix: What to do, "" if nothing is certain to help.
+    """
+
+    key: str | None
+    message: str
+    fix: str = ""
+
+
+def problems(labels: Mapping[str, str], limits: Limits) -> Iterator[LabelProblem]:
+    """What is wrong with a resource's labels."""
+    most, longest = limits.integer("labels.max"), limits.integer("labels.max_chars")
+    if len(labels) > most:
+        yield LabelProblem(None, f"there are {len(labels)} labels; {most} is the most", "remove some")
+    for key, value in labels.items():
+        if not key or not key[0].isalnum():
+            yield LabelProblem(key, f"the key {key[:80]!r} of a label must start with a letter or digit")
+            continue
+        for what, text in (("key", key), ("value", value)):
+            wrong = _problem(text, what, limits)
+            if wrong:
+                lower = re.sub(r"[^\w-]", "-", text.lower())[:longest]
+                fix = "" if _problem(lower, what, limits) else f"write {lower}"
+                yield LabelProblem(key, f"{text[:80]!r} is not the {what} of a label: {wrong}", fix)
+
+
+def _problem(text: str, what: str, limits: Limits) -> str:
+    longest, most_bytes = limits.integer("labels.max_chars"), limits.integer("labels.max_bytes")
+    if len(text) > longest or len(text.encode("utf-8", "surrogatepass")) > most_bytes:
+        return f"it has more than {longest} characters or {most_bytes} bytes"
+    fits = text == text.lower() and re.fullmatch(limits.text(f"labels.{what}_pattern"), text)
+    return "" if fits else "only lowercase letters, digits, - and _ are allowed in it"

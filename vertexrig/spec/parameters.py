@@ -1,0 +1,192 @@
+"""The parameters of a StudySpec as they are written, mistakes included, each with its path.
+
+The checks read these; `vertexrig.spec.space` makes of them the space that the engine searches, and refuses what is wrong.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from vertexrig.spec.domain import CONDITIONS, VALUE_SPECS, Domain, ValueKind, typed
+
+
+@dataclass(frozen=True)
+class Condition:
+    """What makes a conditional parameter active.
+
+    Args:
+        path: The item of `conditionalParameterSpecs`.
+        field: `parentDiscreteValues`, `parentIntValues` or `parentCategoricalValues`; "" if none is given.
+        values: The parent values it names.
+    """
+
+    path: str
+    field: str
+    values: tuple[Any, ...]
+
+    @property
+    def kind(self) -> ValueKind | None:
+        """The kind of parent it is written for; None without a condition."""
+        return CONDITIONS.get(self.field)
+
+
+@dataclass(frozen=True)
+class Parameter:
+    """One ParameterSpec of a study.
+
+    Args:
+        path: Its place: `studySpec.parameters[0]`, or deeper for a conditional one.
+        data: Its canonical data.
+        parent: The parameter whose value makes it active, None at the top.
+        condition: Which of the parent's values do so, None at the top.
+    """
+
+    path: str
+    data: Mapping[str, Any]
+    parent: Parameter | None = None
+    condition: Condition | None = None
+
+    @property
+    def id(self) -> str:
+        return str(self.data.get("parameterId", ""))
+
+    @property
+    def name(self) -> str:
+        """What messages call it."""
+        return repr(self.id) if self.id else "the parameter"
+
+    @cached_property
+    def spec_fields(self) -> list[str]:
+        """The value specs that are written: one, unless it is wrong."""
+        return [name for name in VALUE_SPECS if name in self.data]
+
+    @property
+    def spec_field(self) -> str:
+        """`doubleValueSpec` and so on; "" when none of the four is there."""
+        return next(iter(self.spec_fields), "")
+
+    @cached_property
+    def kind(self) -> ValueKind | None:
+        """Its kind, None when no value spec is there."""
+        return VALUE_SPECS.get(self.spec_field)
+
+    @property
+    def spec(self) -> Mapping[str, Any]:
+        found: Mapping[str, Any] = self.data.get(self.spec_field, {})
+        return found
+
+    @property
+    def spec_path(self) -> str:
+        return f"{self.path}.{self.spec_field}"
+
+    @property
+    def values(self) -> tuple[Any, ...]:
+        """The listed values of a DISCRETE or CATEGORICAL parameter; empty for the other two."""
+        return tuple(self.spec.get("values", ()))
+
+    @property
+    def bounds(self) -> tuple[Any, Any]:
+        """Smallest and largest value of a numeric parameter; None for what is not written."""
+        if self.kind == "DISCRETE":
+            return (min(self.values), max(self.values)) if self.values else (None, None)
+        return self.spec.get("minValue"), self.spec.get("maxValue")
+
+    @property
+    def scale(self) -> str:
+        """The scale type's name, "" if unset."""
+        name = str(self.data.get("scaleType", ""))
+        return "" if name == "SCALE_TYPE_UNSPECIFIED" else name
+
+    @cached_property
+    def domain(self) -> Domain | None:
+        """The values it can take; None if its value spec gives none.
+
+        A single bound that is not written is 0, since the service's JSON leaves out a bound of 0.
+        """
+        kind = self.kind
+        if kind is None:
+            return None
+        if kind in ("DOUBLE", "INTEGER"):
+            if self.bounds == (None, None):
+                return None
+            low, high = (typed(kind, bound or 0) for bound in self.bounds)
+            assert not isinstance(low, str) and not isinstance(high, str)
+            return Domain(kind, self.scale, low, high) if -math.inf < low <= high < math.inf else None
+        values = tuple(dict.fromkeys(typed(kind, value) for value in self.values))
+        return Domain(kind, self.scale, values=values) if values else None
+
+    @cached_property
+    def children(self) -> tuple[Parameter, ...]:
+        """The conditional parameters directly under this one; one without a spec has empty data."""
+        found = []
+        for index, item in enumerate(self.data.get("conditionalParameterSpecs", ())):
+            path = f"{self.path}.conditionalParameterSpecs[{index}]"
+            field = next((name for name in CONDITIONS if name in item), "")
+            condition = Condition(path, field, tuple(item.get(field, {}).get("values", ())))
+            found.append(Parameter(f"{path}.parameterSpec", item.get("parameterSpec", {}), self, condition))
+        return tuple(found)
+
+    def together(self) -> Iterable[tuple[Parameter, ...]]:
+        """The sets of conditional parameters that one value of this one makes active."""
+        active: dict[Any, list[Parameter]] = {}
+        for child in self.children:
+            values = child.condition.values if child.condition else ()
+            for place in dict.fromkeys(map(self._place, values)):
+                active.setdefault(place, []).append(child)
+        # many values make the same ones active, so each set comes once
+        return {tuple(child.path for child in group): tuple(group) for group in active.values()}.values()
+
+    def _place(self, value: Any) -> Any:
+        """The same for two values that are one value of this parameter."""
+        position = self.domain.position(value) if self.domain else None
+        return (repr(value),) if position is None else position
+
+
+def top(specs: Iterable[Mapping[str, Any]]) -> list[Parameter]:
+    """The parameters that are active in every trial, of `studySpec.parameters`."""
+    return [Parameter(f"studySpec.parameters[{index}]", data) for index, data in enumerate(specs)]
+
+
+def everywhere(parameters: Sequence[Parameter]) -> Iterator[Parameter]:
+    """These parameters with all under them, in the order of the file, conditional ones after their parent."""
+    stack = list(reversed(parameters))
+    while stack:
+        parameter = stack.pop()
+        yield parameter
+        stack.extend(reversed(parameter.children))
+
+
+def clashes(parameters: Sequence[Parameter]) -> dict[str, Parameter]:
+    """The parameters whose id another one has that can be active in the same trial: by path, with the earlier one.
+
+    The work grows with the size of the study, not with the pairs of its parameters.
+
+    Args:
+        parameters: Every parameter of a study, as `everywhere` lists them.
+    """
+    found: dict[str, Parameter] = {}
+    under: dict[str, dict[str, list[Parameter]]] = {}  # by path: a parameter and all under it, by id
+
+    def compare(group: Iterable[Parameter], seen: dict[str, Parameter]) -> None:
+        for parameter in group:
+            for name, same in under[parameter.path].items():
+                first = seen.setdefault(name, same[0])
+                if first is not same[0]:
+                    for one in same:
+                        found.setdefault(one.path, first)
+
+    for parameter in reversed(parameters):
+        own = {parameter.id: parameter} if parameter.id else {}
+        for group in parameter.together():
+            compare(group, dict(own))
+        below: dict[str, list[Parameter]] = {name: [one] for name, one in own.items()}
+        for child in parameter.children:
+            for name, same in under.pop(child.path).items():
+                below.setdefault(name, []).extend(same)
+        under[parameter.path] = below
+    compare((parameter for parameter in parameters if parameter.parent is None), {})
+    return found
