@@ -14,7 +14,8 @@ from typing import Any
 class VertexrigError(Exception):
     """Base of all errors meant for a person.
 
-    `exit_code` is what the command line ends with; `code` is the word for programs, which docs/json.md promises.
+    `exit_code` is what the command line ends with; `code` is the word for programs and keeps its
+    meaning between versions.
     """
 
     exit_code = 2
@@ -22,7 +23,7 @@ class VertexrigError(Exception):
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """What else a program may want to know, by the names that docs/json.md has."""
+        """What else a program may want to know, by names that stay the same between versions."""
         return {}
 
 

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -26,6 +25,7 @@ from vertexrig.project.model import Sweep
 from vertexrig.render.renderer import Rendered, Renderer
 from vertexrig.spec.masking import masked
 from vertexrig.spec.names import snake
+from vertexrig.text import command_line
 
 if TYPE_CHECKING:
     from vertexrig.package.source.containers import ImageProgram
@@ -66,11 +66,6 @@ class Prepared:
         """True if nothing of severity error was found."""
         return not any(finding.severity is Severity.ERROR for finding in self.findings)
 
-    @property
-    def submit(self) -> str:
-        """The vertexrig command that submits this very job."""
-        return self.workspace.verb("submit", self.rendered.view.name)
-
     def in_run(self, run: str) -> Prepared:
         """The same with the output folder of one run; itself if all runs share the folder that the project file names."""
         if not self.rendered.view.own_runs:
@@ -87,12 +82,20 @@ class Workspace:
         templates: A folder of templates that overrides the project's own.
         region: In place of the project's, for the checks.
         trainer: A trainer's folder to hold every document against, in place of the project's.
+        program: How a person types this program, for commands that a message proposes.
     """
 
     def __init__(
-        self, loaded: Loaded, *, templates: Path | None = None, region: str | None = None, trainer: Path | None = None
+        self,
+        loaded: Loaded,
+        *,
+        templates: Path | None = None,
+        region: str | None = None,
+        trainer: Path | None = None,
+        program: str = "vertexrig",
     ) -> None:
         self.loaded, self._templates, self._region, self._trainer = loaded, templates, region, trainer
+        self._program = program
         self._trainers: dict[str, TrainerSource | None] = {}
 
     @cached_property
@@ -207,10 +210,14 @@ class Workspace:
         found = [self._placed(finding, rendered, document) for finding in found]
         return Prepared(rendered, document, found, self)
 
-    def verb(self, verb: str, name: str) -> str:
-        """The command line of another verb about job or sweep `name`, with the options that this project came from."""
-        templates = ("--templates", str(self._templates)) if self._templates is not None else ()
-        return shlex.join(["vertexrig", verb, name, *self.loaded.words, *templates])
+    def verb(self, *words: object) -> str:
+        """A command line about this project, with the options that it came from: `--file`, `--set`, `--templates`.
+
+        Args:
+            words: The verb, its arguments, and options of its own.
+        """
+        templates = ("--templates", self._templates) if self._templates is not None else ()
+        return command_line(*words, *self.loaded.words, *templates, program=self._program)
 
     def _placed(self, finding: Finding, rendered: Rendered, document: spec.Document) -> Finding:
         """A finding with the line of the project file, or the override, that its value comes from."""

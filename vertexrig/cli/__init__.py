@@ -25,7 +25,6 @@ VERBS = {
     "keys": ("keys", "List the keys of the project file."),
     "render": ("render", "Write a job's YAML, check it, and print the gcloud command."),
     "check": ("check", "Check jobs of the project, or any YAML file."),
-    "checks": ("checks", "List the rules."),
     "explain": ("explain", "Show the cluster a job makes, its quota and its price."),
     "catalog": ("catalog", "Print machines, accelerators, regions, images or prices."),
     "package": ("package", "Build the trainer's package."),
@@ -44,6 +43,9 @@ VERBS = {
     "doctor": ("doctor", "Look whether everything is there that a job needs."),
 }
 
+# what a verb was called before -> (module, name in it); not listed, and each says once what it is called now
+_RENAMED = {"checks": ("check", "renamed_checks")}
+
 
 class Verbs(Group):
     """A group whose commands are imported when they are used."""
@@ -52,9 +54,10 @@ class Verbs(Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
+        module, name = (VERBS[cmd_name][0], "command") if cmd_name in VERBS else _RENAMED.get(cmd_name, ("", ""))
+        if not module:
             return None
-        command: click.Command = import_module(f"vertexrig.cli.{VERBS[cmd_name][0]}").command
+        command: click.Command = getattr(import_module(f"vertexrig.cli.{module}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:

@@ -1,4 +1,4 @@
-"""`vertexrig check`: the project's jobs, or any YAML for gcloud from anywhere."""
+"""`vertexrig check`: the project's jobs, or any YAML for gcloud from anywhere; and the list of rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from vertexrig.checks.workspace import Workspace
-from vertexrig.cli import options, output, show, targets
+from vertexrig.cli import options, output, show, steps, targets
+from vertexrig.cli.tables import table
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.finding import Finding, Severity
 from vertexrig.spec.document import unreadable
@@ -26,6 +27,7 @@ from vertexrig.spec.document import unreadable
 @click.option("--trainer", type=click.Path(path_type=Path), help="Trainer folder to hold the files against.")
 @options.format_option("text", "json", "sarif")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
+@click.option("--list-rules", is_flag=True, help="Print every rule: id, severity, what holds; check nothing.")
 def command(
     wanted: tuple[str, ...],
     file: Path | None,
@@ -37,6 +39,7 @@ def command(
     trainer: Path | None,
     format_: str,
     strict: bool,
+    list_rules: bool,
 ) -> None:
     """Check jobs and sweeps by NAME, or any YAML FILE that gcloud would take; without either, all of the project.
 
@@ -44,6 +47,11 @@ def command(
     such as vertexrig.yaml, all jobs and sweeps are checked. `-` reads stdin. The exit code is 1 if anything of severity
     error is found.
     """
+    if list_rules:
+        if wanted or format_ == "sarif":
+            raise UsageError("--list-rules checks nothing: leave out NAME and FILE, and print it as text or json")
+        _list_rules(format_)
+        return
     files = [target for target in wanted if targets.is_file(target)]
     names = [target for target in wanted if target not in files]
     workspace = targets.workspace(
@@ -71,7 +79,9 @@ def command(
             continue
         own = targets.project(text, path, overrides)
         if own is not None:
-            found += _project(Workspace(own, templates=templates, region=region, trainer=trainer))
+            found += _project(
+                Workspace(own, templates=templates, region=region, trainer=trainer, program=steps.program())
+            )
             continue
         document, findings = workspace.check_text(text, file=path, kind=targets.kind(kind))
         if document.data:
@@ -89,6 +99,20 @@ def command(
     severities = {finding.severity for finding in found}
     if Severity.ERROR in severities or (strict and Severity.WARNING in severities):
         raise FindingsError("" if format_ == "text" else show.summary(found))  # as text it ends with the count
+
+
+def _list_rules(format_: str) -> None:
+    rules = show.rules()
+    rows = [(rule["id"], rule["severity"], rule["summary"]) for rule in rules]
+    output.result(format_, {"rules": rules}, lambda: table(("id", "severity", "what holds"), rows))
+
+
+@click.command("checks", hidden=True)
+@options.format_option("text", "json")
+def renamed_checks(format_: str) -> None:
+    """List every rule, as `vertexrig check --list-rules` does."""
+    options.note(f"`checks` is now called `{steps.line('check', '--list-rules')}`")
+    _list_rules(format_)
 
 
 def _project(workspace: Workspace) -> list[Finding]:

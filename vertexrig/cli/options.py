@@ -11,6 +11,7 @@ from typing import Any, TypeVar
 import click
 
 from vertexrig.checks.workspace import Workspace
+from vertexrig.cli import steps
 from vertexrig.project import config
 
 F = TypeVar("F", bound=Callable[..., Any])
@@ -79,7 +80,8 @@ def workspace(
     templates: Path | None = None,
 ) -> Workspace:
     """The project that a command's options name."""
-    return Workspace(config.load(file, overrides=overrides, target=target), templates=templates)
+    loaded = config.load(file, overrides=overrides, target=target)
+    return Workspace(loaded, templates=templates, program=steps.program())
 
 
 def note(*words: object) -> None:

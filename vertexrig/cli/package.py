@@ -18,6 +18,7 @@ from vertexrig.project.model import Job
 @click.argument("name", required=False)
 @options.file_option
 @options.set_option
+@options.templates_option
 @click.option("--trainer", type=click.Path(path_type=Path), help="Trainer folder; the project's by default.")
 @click.option("--tf-version", help="TensorFlow of the image, such as 2.17, in place of the job's.")
 @click.option("--output-dir", type=click.Path(path_type=Path), help="Where to; build/packages by default.")
@@ -31,6 +32,7 @@ def command(
     name: str | None,
     file: Path | None,
     overrides: tuple[str, ...],
+    templates: Path | None,
     trainer: Path | None,
     tf_version: str | None,
     output_dir: Path | None,
@@ -48,7 +50,7 @@ def command(
         raise UsageError(
             "--upload takes the package as the project's jobs name it: leave --trainer and --tf-version out"
         )
-    workspace = options.workspace(file, overrides, name)
+    workspace = options.workspace(file, overrides, name, templates)
     project = workspace.loaded.project
     module = project.trainer.module
     if name is not None:

@@ -19,7 +19,7 @@ class Failure:
     """What went wrong.
 
     Args:
-        code: A word for programs; docs/json.md lists them all.
+        code: A word for programs, which keeps its meaning between versions.
         message: For a person.
         exit_code: What the command ends with.
         details: More for programs, such as `file` and `line`.

@@ -49,6 +49,22 @@ def rows(found: Sequence[Finding]) -> list[dict[str, Any]]:
     return output.rows(found)
 
 
+def rules() -> list[dict[str, str]]:
+    """Every rule as JSON has it."""
+    from vertexrig.checks import all_rules, output
+
+    return [
+        {
+            "id": rule.id,
+            "severity": rule.severity.value,
+            "summary": rule.summary,
+            "source": rule.source,
+            "docs": output.address(rule.id),
+        }
+        for rule in all_rules()
+    ]
+
+
 def sarif(found: Sequence[Finding]) -> str:
     """Findings as SARIF 2.1.0."""
     from vertexrig.checks import all_rules, output

@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vertexrig import spec, yamltext
 from vertexrig.checks.workspace import Workspace
+from vertexrig.cli import steps
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.project.model import Project
@@ -81,4 +82,4 @@ def workspace(
         if needed or file is not None or overrides:
             raise
         loaded = config.Loaded(Project(project="", region=""), Path(), {})
-    return Workspace(loaded, templates=templates, region=region, trainer=trainer)
+    return Workspace(loaded, templates=templates, region=region, trainer=trainer, program=steps.program())
