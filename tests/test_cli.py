@@ -135,8 +135,8 @@ def test_check_takes_many_files_and_stdin_in_one_process(folder: Path) -> None:
     (folder / "vertexrig.yaml").unlink()
     done = vertexrig("check", "a.yaml", "b.yaml", "-", "--format", "json", cwd=folder, stdin="trainingInput: {}\n")
     assert done.returncode == 1
-    assert "a.yaml: taken for a CustomJobSpec" in done.stderr
-    assert "b.yaml: taken for a HyperparameterTuningJob" in done.stderr
+    assert "a.yaml: read as a CustomJobSpec" in done.stderr
+    assert "b.yaml: read as a HyperparameterTuningJob" in done.stderr
     found = {(one["file"], one["id"]) for one in json.loads(done.stdout)["findings"]}
     assert {("a.yaml", "chief-replica-count"), ("-", "legacy-ai-platform")} <= found or found
 

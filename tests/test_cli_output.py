@@ -19,7 +19,7 @@ import pytest
 
 from tests.tools import INSTALLED, REPOSITORY
 from vertexrig import cli, errors
-from vertexrig.cli import output, streams, tables
+from vertexrig.cli import output, steps, streams, tables
 
 PROJECT = """
 project: p

@@ -323,7 +323,7 @@ def test_command_for_a_file(tmp_path: Path) -> None:
     done = run("job.yaml", "--format", "json", "--region", "us-west1", folder=tmp_path)
     assert done.returncode == 0
     assert json.loads(done.stdout)["region"] == "us-west1"
-    assert "taken for a CustomJobSpec" in done.stderr and "1 error in reading" in done.stderr
+    assert "read as a CustomJobSpec" in done.stderr and "1 error in reading" in done.stderr
 
 
 def test_command_for_one_replica(folder: Path) -> None:
@@ -340,7 +340,7 @@ def test_command_in_ascii(folder: Path) -> None:
     """A terminal without box-drawing characters gets plain ones, not an error."""
     done = run("cpu", folder=folder, PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.isascii() and "+ workerpool0: chief" in done.stdout
+    assert done.stdout.isascii() and "| workerpool0: chief" in done.stdout
 
 
 @pytest.mark.parametrize(

@@ -54,7 +54,7 @@ def _runs(pool: Pool, trainer: TrainerSource) -> bool:
         return not pool.module or not trainer.module or pool.module == trainer.module
     line = _line(pool)
     if line and _SHELL.search(line[0]):
-        return False  # what the shell passes on cannot be told
+        return False  # what the shell passes on cannot be already_reported
     found = program.find(line)
     if found is None or not trainer.module:
         return True

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from vertexrig.checks.places import told
+from vertexrig.checks.places import already_reported
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
 
@@ -192,7 +192,7 @@ def top_parameters(document: Document) -> list[Parameter]:
 
 def refused(document: Document, path: str) -> bool:
     """Whether the strict reading refused `path`, what is around it, or something in it: no rule says it again then."""
-    if told(document, path):
+    if already_reported(document, path):
         return True
     inside = (f"{path}.", f"{path}[")
     errors = (found.path for found in document.findings if found.severity is Severity.ERROR)

@@ -1,4 +1,4 @@
-"""Container images: prebuilt ones by name, date and kind, custom ones by where they may stand."""
+"""Container images: prebuilt ones by name, date and kind, custom ones by their registry."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import date
 
 from vertexrig.catalog import Catalog, Image
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import told
+from vertexrig.checks.places import already_reported
 from vertexrig.checks.sources import (
     GCLOUD,
     IMAGES,
@@ -88,7 +88,7 @@ def _instead(image: Image, kind: str, catalog: Catalog, host: str) -> str:
 def image_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         has_program = pool.container is not None or pool.python is not None
-        if has_program and not pool.image and not told(document, _path(pool)):
+        if has_program and not pool.image and not already_reported(document, _path(pool)):
             key = _path(pool).rpartition(".")[2]
             yield Problem(_path(pool), f"{key} is required", f"write {key}")
 

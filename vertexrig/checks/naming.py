@@ -31,7 +31,7 @@ def check_display_name(name: str, catalog: Catalog | None = None, path: str = "d
 def _text_problem(text: str, form: str, longest: int, most_bytes: int) -> str:
     if len(text) > longest or len(text.encode("utf-8", "surrogatepass")) > most_bytes:
         return f"it has more than {longest} characters or {most_bytes} bytes"
-    return "" if re.fullmatch(form, text) else "only lowercase letters, digits, - and _ may stand in it"
+    return "" if re.fullmatch(form, text) else "it may contain lowercase letters, digits, - and _ only"
 
 
 def check_labels(labels: Mapping[str, str], catalog: Catalog | None = None, path: str = "labels") -> list[Problem]:

@@ -1,8 +1,8 @@
 """Findings as text for a person, as JSON for a program, as SARIF for a code host. Pure functions: nothing is printed.
 
-`text` shows each finding with the line it stands in, the way compilers do. `rows` is the interface that stays:
+`text` shows each finding with its line, as compilers do. `rows` is the interface that stays:
 `{"file", "id", "severity", "path", "paths", "message", "fix", "source", "line", "set", "docs"}`. `sarif` is SARIF 2.1.0. Each of
-them, and `summary`, folds what is found first: they agree in number.
+them, and `summary`, folds what is found first: so that their counts agree.
 """
 
 from __future__ import annotations
@@ -100,7 +100,7 @@ def _source(finding: Finding, lines: Sequence[str], width: int) -> tuple[str, st
 
 
 def _in_sight(finding: Finding, lines: Sequence[str]) -> bool:
-    """Whether the finding's line shows something of it: a key missing at the top of the file stands nowhere."""
+    """Whether the finding's line shows something of it: a key missing at the top of the file has no line."""
     if finding.line is None or not 0 < finding.line <= len(lines):
         return False
     return finding.line > 1 or not finding.path.isalnum() or finding.path in lines[0]
@@ -147,7 +147,7 @@ def sarif(findings: Iterable[Finding], rules: Iterable[Described], *, version: s
 
     Args:
         findings: What was found.
-        rules: The rules that were run; a finding of another id gets a row of its own.
+        rules: The rules that were run; a finding of another id gets its own row.
         version: The tool's version.
     """
     findings = folded(findings)

@@ -8,7 +8,7 @@ from vertexrig.spec.document import Document
 from vertexrig.spec.strict import stem
 
 
-def told(document: Document, path: str) -> bool:
+def already_reported(document: Document, path: str) -> bool:
     """Whether the strict reading already refused what belongs at `path`: the value, one around it, or a misspelt key.
 
     A check that misses a value must stay silent then, or one mistake would be reported twice.

@@ -1,4 +1,4 @@
-"""Secrets that stand in a job spec in plain text."""
+"""Secrets in plain text in a job spec."""
 
 from __future__ import annotations
 
@@ -48,6 +48,6 @@ def plain_secret(document: Document, context: Context) -> Iterator[Problem]:
 
 
 RULES = (
-    Rule("plain-secret", Severity.WARNING, "No secret stands in the job in plain text.",
+    Rule("plain-secret", Severity.WARNING, "The job contains no secret in plain text.",
          join(REST, SECRETS), plain_secret),
 )  # fmt: skip

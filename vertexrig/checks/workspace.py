@@ -52,7 +52,7 @@ class Prepared:
     Args:
         rendered: The YAML and the gcloud command.
         document: The YAML as the strict reading takes it.
-        findings: What there is to say about it, placed in the project file.
+        findings: What the checks found, with lines of the project file.
         workspace: The project it comes from.
     """
 
@@ -113,7 +113,7 @@ class Workspace:
         if module not in self._trainers:
             folder = self._trainer or self.loaded.path(self.loaded.project.trainer.path)
             store = self.loaded.path("build/cache")
-            if bare.is_bare(folder):  # its neighbours are not all its own, so there is no folder to keep it by
+            if bare.is_bare(folder):  # the folder also has other programs, so its digest would not be this trainer's
                 self._trainers[module] = read(bare.root(folder), module)
             elif folder.is_file():  # an archive
                 self._trainers[module] = read(folder, module)
@@ -185,7 +185,7 @@ class Workspace:
         return f"local:\n  images:\n    {name}:\n      path: {json.dumps(path)}\n      command: [{words}]\n"
 
     def prepare(self, name: str, *, check: bool = True, run: str = "") -> Prepared:
-        """A job or sweep of the project, rendered and, unless told otherwise, checked.
+        """A job or sweep of the project, rendered and, unless `check` is false, checked.
 
         Args:
             name: A job or sweep.
@@ -247,7 +247,7 @@ class Workspace:
         return {rule: reason for _, silence in groups for rule, reason in silence.items()}
 
     def line(self, rendered: Rendered, document: spec.Document, path: str) -> int | str | None:
-        """The line of the project file, or the override, that `path` of the job comes from, as near as can be told."""
+        """The line of the project file, or the override, that `path` of the job comes from, as near as is known."""
         given = {path: masked(override) for path, override in self.loaded.given.items()}
         lines: dict[yamltext.RawPath, int | str] = {**self.loaded.lines, **given}
         view = rendered.view

@@ -34,16 +34,16 @@ VERBS = {
     "jobs": ("jobs", "List jobs and sweeps."),
     "watch": ("watch", "Follow a job to its end."),
     "logs": ("logs", "Stream a job's log."),
-    "cancel": ("cancel", "Stop a job, and see that it stops."),
+    "cancel": ("cancel", "Stop a job, and wait until it has stopped."),
     "trials": ("trials", "Show the trials of a sweep."),
     "best": ("best", "Show a sweep's best trial."),
     "report": ("report", "Write a job as a Markdown page."),
     "schedule": ("schedule", "Make Cloud Scheduler match the project file."),
     "function": ("function", "Stage, serve and deploy the Cloud Function that starts jobs."),
-    "doctor": ("doctor", "Look whether everything is there that a job needs."),
+    "doctor": ("doctor", "Check that everything a job needs is there."),
 }
 
-# what a verb was called before -> (module, name in it); not listed, and each says once what it is called now
+# former name of a verb -> (module, name in it); help does not list these, and each names its successor
 _RENAMED = {"checks": ("check", "renamed_checks")}
 
 
@@ -105,7 +105,7 @@ def run(args: Sequence[str] | None = None) -> int:
         document.send(found)
     if found is None:
         return code
-    if not found.message:  # the result itself has said it
+    if not found.message:  # the result shows it already
         return found.exit_code
     return _say(found.text(color=streams.wants_color(sys.stderr, os.environ)), found.exit_code)
 

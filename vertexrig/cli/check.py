@@ -20,11 +20,9 @@ from vertexrig.spec.document import unreadable
 @options.set_option
 @options.templates_option
 @options.info_option
-@click.option(
-    "--kind", type=click.Choice(list(targets.KINDS)), help="Take files for this kind; by default their keys decide."
-)
+@click.option("--kind", type=click.Choice(list(targets.KINDS)), help="Kind of the files; by default their keys decide.")
 @click.option("--region", help="Region the files are for; the project's by default.")
-@click.option("--trainer", type=click.Path(path_type=Path), help="Trainer folder to hold the files against.")
+@click.option("--trainer", type=click.Path(path_type=Path), help="Trainer folder that the files must fit.")
 @options.format_option("text", "json", "sarif")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
 @click.option("--list-rules", is_flag=True, help="Print every rule: id, severity, what holds; check nothing.")
@@ -43,7 +41,7 @@ def command(
 ) -> None:
     """Check jobs and sweeps by NAME, or any YAML FILE that gcloud would take; without either, all of the project.
 
-    Each file is taken for a custom job or a tuning job by its keys; which one is said on stderr. Of a project file,
+    The keys of a file decide whether it is a custom job or a tuning job; stderr names which. Of a project file,
     such as vertexrig.yaml, all jobs and sweeps are checked. `-` reads stdin. The exit code is 1 if anything of severity
     error is found.
     """
@@ -85,11 +83,11 @@ def command(
             continue
         document, findings = workspace.check_text(text, file=path, kind=targets.kind(kind))
         if document.data:
-            options.note(f"{path}: taken for a {document.kind}")
+            options.note(f"{path}: read as a {document.kind}")
         found += findings
         proposed = workspace.proposed_image(document) if trainer is not None else ""
         if proposed:
-            options.note(f"{path}: to rehearse its image on this machine, put into vertexrig.yaml:\n{proposed}")
+            options.note(f"{path}: to rehearse its image on this machine, add to vertexrig.yaml:\n{proposed}")
     if format_ == "sarif":
         output.say(show.sarif(found), nl=False)
     elif format_ == "json":
@@ -116,8 +114,10 @@ def renamed_checks(format_: str) -> None:
 
 
 def _project(workspace: Workspace) -> list[Finding]:
-    """What there is to say about every job and sweep of a project file."""
+    """The findings of every job and sweep of a project file."""
     project = workspace.loaded.project
     names = [*project.jobs, *project.sweeps]
-    options.note(f"{workspace.loaded.file}: a project file: checked {', '.join(names) or 'no job, since it has none'}")
+    options.note(
+        f"{workspace.loaded.file}: a project file: checked {', '.join(names) or 'nothing, since it has no jobs'}"
+    )
     return [finding for name in names for finding in workspace.prepare(name).findings]

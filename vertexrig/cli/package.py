@@ -26,7 +26,7 @@ from vertexrig.project.model import Job
 @click.option(
     "--verify/--no-verify", default=True, show_default=True, help="Install it in a clean place and import it."
 )
-@click.option("--upload", is_flag=True, help="Put it into the project's bucket, if it is not there yet.")
+@click.option("--upload", is_flag=True, help="Upload it to the project's bucket, if it is not there yet.")
 @options.format_option("text", "json")
 def command(
     name: str | None,
@@ -44,11 +44,11 @@ def command(
     """Build the trainer's source package for the image of job NAME (or for trainer.image) and print its path.
 
     The file's name carries a hash of the sources, so a second build of the same sources does nothing. With --upload the
-    package's gs:// URI is printed, too; it goes to Cloud Storage, or where STORAGE_EMULATOR_HOST says.
+    package's gs:// URI is printed, too; it goes to Cloud Storage, or to the server that STORAGE_EMULATOR_HOST names.
     """
     if upload and (trainer or tf_version):
         raise UsageError(
-            "--upload takes the package as the project's jobs name it: leave --trainer and --tf-version out"
+            "--upload uploads the packages that the project's jobs name: leave out --trainer and --tf-version"
         )
     workspace = options.workspace(file, overrides, name, templates)
     project = workspace.loaded.project

@@ -1,4 +1,4 @@
-"""What to type next: commands that can be pasted into the shell this program was started from."""
+"""Commands to type next, which can be pasted into the shell that started this program."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ NAME = "vertexrig"
 
 
 def program() -> str:
-    """How to type this program: by its name if the shell finds it so, else with its path, quoted for a shell."""
+    """How to type this program: its name if the shell finds it by that, otherwise its path, quoted for a shell."""
     started, found = Path(sys.argv[0]), shutil.which(NAME)
     if started.name != NAME:  # python -m vertexrig, or a function call
         return NAME if found else f"{shlex.quote(sys.executable)} -m {NAME}"
@@ -52,7 +52,7 @@ def on_vertex(workspace: Workspace, prepared: Sequence[tuple[Prepared, Path]]) -
     for one, path in prepared:
         name = one.rendered.view.name
         if any(finding.id == GCLOUD_REFUSES for finding in one.findings):
-            lines.append(workspace.verb("submit", name))  # it uploads the package, too
+            lines.append(workspace.verb("submit", name))  # it also uploads the package
             continue
         own = {uri for pool in one.document.pools for uri in pool.package_uris}
         own &= set(workspace.renderer.packages.values())

@@ -48,7 +48,7 @@ def _occupy(number: int) -> None:
 
 
 def _wants_ascii(environment: Mapping[str, str]) -> bool:
-    """LC_ALL=C asks for ASCII; Python writes UTF-8 there unless it is told otherwise (PEP 540)."""
+    """LC_ALL=C asks for ASCII; Python writes UTF-8 there by default (PEP 540)."""
     return environment.get("LC_ALL") in ("C", "POSIX") and not (
         environment.get("PYTHONIOENCODING") or environment.get("PYTHONUTF8")
     )
@@ -67,7 +67,7 @@ def drop_broken() -> None:
         try:
             stream.flush()
         except (OSError, ValueError):
-            with contextlib.suppress(OSError):  # a stream without a number of its own
+            with contextlib.suppress(OSError):  # a stream without a file number
                 _occupy(stream.fileno())
 
 

@@ -1,4 +1,4 @@
-"""Tables for the screen: as wide as the terminal at most, whole in a file or a pipe."""
+"""Tables for the screen: at most as wide as the terminal, never cut in a file or a pipe."""
 
 from __future__ import annotations
 

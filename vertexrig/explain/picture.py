@@ -31,7 +31,7 @@ def text(explanation: Explanation, *, width: int = 80, today: str = "") -> str:
     Args:
         explanation: What to draw.
         width: Columns of the terminal; names and URIs longer than that are not cut.
-        today: ISO date that an image's end dates are held against, "" to leave that out.
+        today: ISO date that an image's end dates are compared with, "" to leave that out.
     """
     width = max(width, 40)
     sections = [
@@ -204,7 +204,7 @@ def _words(words: Sequence[str]) -> str:
 
 def _image_notes(image: ImageFacts, today: str) -> Iterator[str]:
     if not image.name:
-        yield "not one of the prebuilt images in the catalog"
+        yield "not a prebuilt image of the catalog"
         return
 
     def past(day: str) -> str:
@@ -235,7 +235,7 @@ def _environment(explanation: Explanation, width: int) -> list[str]:
         more = "; only it lists the evaluator" if evaluator else ""
         lines += _wrapped(f"CLUSTER_SPEC has the same under the names of the pools{more}", width, "  ")
     name = explanation.replicas[-1].name
-    return [*lines, *_wrapped(f"In full: --replica {name}. The service fills in what is between < and >.", width, "  ")]
+    return [*lines, *_wrapped(f"In full: --replica {name}. The service fills in values in <>.", width, "  ")]
 
 
 def _hosts(cluster: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
