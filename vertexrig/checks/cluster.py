@@ -61,7 +61,7 @@ def machine_and_replicas(document: Document, context: Context) -> Iterator[Probl
         path = f"{pool.path}.{missing}"
         if not already_reported(document, path):
             given = "machineSpec" if machine else "replicaCount"
-            text = f"pool {pool.index} has {given} but no {missing}: both or none"
+            text = f"pool {pool.index} has {given} but no {missing}; give both or neither"
             yield Problem(path, text, "write replicaCount: 1" if machine else "write machineSpec.machineType")
 
 
@@ -78,7 +78,7 @@ def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]
 def pool_placeholder(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         if placeholder(pool) and pool.program and not already_reported(document, f"{pool.path}.machineSpec"):
-            text = f"pool {pool.index} has a program but no machines: gcloud takes that, the service may not"
+            text = f"pool {pool.index} has a program but no machines: gcloud accepts that, the service may not"
             yield Problem(pool.path, text, "write machineSpec and replicaCount, or {} for a pool left out")
 
 
@@ -90,7 +90,7 @@ def pool_program(document: Document, context: Context) -> Iterator[Problem]:
             already_reported(document, f"{pool.path}.containerSpec")
             or already_reported(document, f"{pool.path}.pythonPackageSpec")
         ):
-            text = f"pool {pool.index} has no program: exactly one of containerSpec and pythonPackageSpec belongs there"
+            text = f"pool {pool.index} has no program: it needs containerSpec or pythonPackageSpec, one of them"
             yield Problem(pool.path, text, "write containerSpec or pythonPackageSpec")
 
 

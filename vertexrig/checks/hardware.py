@@ -96,11 +96,11 @@ def accelerator_pair(document: Document, context: Context) -> Iterator[Problem]:
             continue
         allowed = row.accelerators if row is not None else {}
         if count:
-            text = f"acceleratorCount is {count}, but no acceleratorType is given: both or none"
+            text = f"acceleratorCount is {count}, but acceleratorType is not set; give both or neither"
             only = f": {next(iter(allowed))}" if len(allowed) == 1 else ", or remove acceleratorCount"
             fix = f"write acceleratorType{only}"
         else:
-            text = f"acceleratorType is {name}, but no acceleratorCount is given: both or none"
+            text = f"acceleratorType is {name}, but acceleratorCount is not set; give both or neither"
             counts = allowed.get(name, ())
             fix = f"write acceleratorCount: {_numbers(counts[:1])}" if counts else "write acceleratorCount"
         yield Problem(path, text, fix)
@@ -145,12 +145,12 @@ def accelerator_count(document: Document, context: Context) -> Iterator[Problem]
         step = carrier.pod_step if carrier is not None else None
         allowed = _numbers(counts) + (f", or a multiple of {step} for a pod" if step else "")
         # The page has "32+" for v3 and "32 or a multiple" for v2.
-        unsure = step is not None and name == "TPU_V3" and count > step
+        uncertain = step is not None and name == "TPU_V3" and count > step
         yield Problem(
             machine_path(pool, "acceleratorCount"),
             f"{count} is not a count {row.name} takes of {name}: the allowed counts are {allowed}",
             f"write {min(counts, key=lambda known: abs(known - count))}",
-            Severity.WARNING if unsure else None,
+            Severity.WARNING if uncertain else None,
         )
 
 
@@ -282,7 +282,7 @@ RULES = (
     Rule("gpu-rdma", Severity.INFO, "Machines with GPUDirect-RDMA set the NCCL environment.", TRAIN_COMPUTE, gpu_rdma),
     Rule("reservation-needed", Severity.WARNING, "A4X machines come from a reservation.",
          join(TRAIN_COMPUTE, RESERVATION_DOC), reservation_needed),
-    Rule("not-on-demand", Severity.WARNING, "Machines reported as Spot or Flex Start only are asked for that way.",
+    Rule("not-on-demand", Severity.WARNING, "Machines reported as Spot or Flex Start only are requested that way.",
          PRACTICE, not_on_demand),
     Rule("scarce-capacity", Severity.INFO, "Scarce accelerators come from a reservation or Spot VMs.",
          TRAIN_COMPUTE, scarce_capacity),

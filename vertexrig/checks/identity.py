@@ -35,7 +35,7 @@ def service_account(document: Document, context: Context) -> Iterator[Problem]:
 
 def account_roles(document: Document, context: Context) -> Iterator[Problem]:
     if document.job.get("serviceAccount"):
-        text = "a service account of your own needs roles/logging.logWriter, or the job's output is lost without a word"
+        text = "a service account of your own needs roles/logging.logWriter, or the job's output is lost silently"
         yield Problem(f"{document.job_path}serviceAccount", text)
 
 

@@ -25,7 +25,7 @@ def network(document: Document, context: Context) -> Iterator[Problem]:
     path = f"{document.job_path}network"
     by_id = _BY_ID.fullmatch(name)
     if by_id:
-        text = f"the network is named with the project id {by_id[1]!r}; the project's number belongs there"
+        text = f"the network is named with the project id {by_id[1]!r}; it needs the project's number"
         yield Problem(path, text, f"find it with: gcloud projects describe {by_id[1]} --format='value(projectNumber)'")
     else:
         yield Problem(path, f"{name!r} is not a network: projects/PROJECT_NUMBER/global/networks/NAME")

@@ -43,7 +43,7 @@ def _in_words(document: Document, pool: Pool, key: str) -> Iterator[tuple[str, s
 
 def plain_secret(document: Document, context: Context) -> Iterator[Problem]:
     for path, name, secret in found(document):
-        text = f"{name} holds a secret in plain text ({hint(secret)}): it is in this file, and in the job for all who may see it"
+        text = f"{name} holds a secret in plain text ({hint(secret)}): it is readable in this file, and in the job by everyone who may view the job"
         yield Problem(path, text, _FIX)
 
 

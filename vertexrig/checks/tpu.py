@@ -137,7 +137,7 @@ RULES = (
     Rule("tpu-one-replica", Severity.ERROR, "A TPU pool has one replica.", TRAIN_COMPUTE, one_replica),
     Rule("tpu-in-study", Severity.ERROR, "No study runs on TPUs.", TUNING_DOC, in_study),
     Rule("tpu-spot-pod", Severity.ERROR, "No TPU pod runs on Spot VMs.", SPOT_DOC, spot_pod),
-    Rule("tpu-flex-start", Severity.ERROR, "No TPU is asked for with FLEX_START.", FLEX_DOC, flex_start),
+    Rule("tpu-flex-start", Severity.ERROR, "No TPU is requested with FLEX_START.", FLEX_DOC, flex_start),
     Rule("tpu-v5e-environment", Severity.INFO, "TensorFlow on v5e finds its PJRT settings.", TPU_DOC, v5e_environment),
     Rule("tpu-pod-command", Severity.INFO, "A TPU pod on tf-tpu-pod-base keeps the image's entry point.",
          TPU_DOC, pod_command),

@@ -214,7 +214,7 @@ class Workspace:
         """A command line about this project, with the options that it came from: `--file`, `--set`, `--templates`.
 
         Args:
-            words: The verb, its arguments, and options of its own.
+            words: The verb, its arguments, and further options.
         """
         templates = ("--templates", self._templates) if self._templates is not None else ()
         return command_line(*words, *self.loaded.words, *templates, program=self._program)

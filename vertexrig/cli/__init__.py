@@ -1,4 +1,4 @@
-"""The command line: one module per verb, nothing but translation between words and the tool's functions.
+"""The command line: one module per verb, which translates its words into calls of the tool.
 
 `main` is the one place that turns an error into a message and an exit code: 0 done; 1 findings of severity error, or
 the job failed; 2 bad usage or configuration; 3 the service refused or could not be reached; 130 interrupted.
@@ -61,7 +61,7 @@ class Verbs(Group):
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):  # from the table: help imports no verb
+        with formatter.section("Commands"):  # from the table, so that help imports no verb
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
 

@@ -18,7 +18,7 @@ F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Integer(click.IntRange):
-    """A whole number, called so in messages."""
+    """A whole number; messages call it an integer."""
 
     name = "integer"
 

@@ -1,4 +1,4 @@
-"""What a verb prints on stdout: its result as text, or as one JSON document that also holds what went wrong."""
+"""What a verb prints on stdout: its result as text, or one JSON document that also has the error."""
 
 from __future__ import annotations
 
@@ -56,7 +56,7 @@ def result(format_: str, data: Mapping[str, Any], text: str | Callable[[], str])
 
 
 def progress(format_: str, line: str) -> bool:
-    """A line about what goes on: a result where text was asked for, a message beside a JSON document.
+    """A line about progress: on stdout with text, on stderr beside a JSON document.
 
     False once nobody reads it any more.
     """

@@ -1,4 +1,4 @@
-"""`vertexrig package`: the trainer's folder as a package that a container can install."""
+"""`vertexrig package`: build the trainer's package."""
 
 from __future__ import annotations
 

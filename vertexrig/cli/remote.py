@@ -1,4 +1,4 @@
-"""Where verbs about started jobs look: Vertex AI, or the rehearsals of this machine."""
+"""Finding started jobs: on Vertex AI, or among the rehearsals of this machine."""
 
 from __future__ import annotations
 

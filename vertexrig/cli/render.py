@@ -95,7 +95,7 @@ def command(
 
 
 def _output(prepared: Prepared) -> str:
-    """Where a job that gcloud creates from the YAML writes."""
+    """The output folder of a job that gcloud creates from the YAML."""
     view, uri = prepared.rendered.view, prepared.document.output
     if not uri:
         return "none"

@@ -16,7 +16,7 @@ from vertexrig.cli.output import say
 from vertexrig.finding import Finding
 
 _MARGIN = 8
-"""Columns beside a line of the file: its number, a bar, and the dots where it is cut."""
+"""Columns beside a line of the file: its number, a bar, and an ellipsis where it is cut."""
 
 
 def project_sources(file: Path) -> dict[str, str]:

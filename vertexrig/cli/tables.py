@@ -14,7 +14,7 @@ _GAP = 2
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Rows as aligned columns; numbers to the right, fractions with six digits, a text of many lines in one.
+    """Rows as aligned columns; numbers to the right, fractions with six digits, a text of several lines on one line.
 
     On a terminal long cells are wrapped to its width; where not even the headings fit, a row becomes a block of lines.
     """
