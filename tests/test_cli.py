@@ -211,6 +211,16 @@ def test_help_imports_no_verb(tmp_path: Path) -> None:
     assert done.returncode == 0, done.stderr
 
 
+def test_render_does_not_load_rich(folder: Path) -> None:
+    """`render` writes and checks a job without importing what only tables and pictures need."""
+    program = (
+        "import sys; from vertexrig.cli import run; code = run(['render', 'good']); "
+        "sys.exit('loaded rich' if 'rich' in sys.modules else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=folder)
+    assert done.returncode == 0, done.stderr
+
+
 def test_an_interrupt_ends_with_130_and_leaves_nothing_running(folder: Path) -> None:
     """Ctrl-C during a rehearsal stops the trainer and ends with 130."""
     trainer = folder / "t"

@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from vertexrig.cli import options
+from vertexrig.cli import options, steps
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.errors import JobFailedError, ServiceError, UsageError
 from vertexrig.project import config
@@ -49,7 +49,8 @@ def find(file: Path | None, name: str, *, local: bool) -> FoundJob:
     """
     record = history(file).find(name)
     if local and record is None:
-        raise UsageError(f"this project has no rehearsal {name!r}; `vertexrig jobs --local` lists its rehearsals")
+        listing = steps.line("jobs", "--local", *steps.named(file))
+        raise UsageError(f"this project has no rehearsal {name!r}; `{listing}` lists its rehearsals")
     if record is not None and (local or name in (record.run, record.job.id, record.job.name)):
         return FoundJob(record.job, record=record)
     service = vertex(file)
