@@ -91,7 +91,7 @@ def run(args: Sequence[str] | None = None) -> int:
         code = returned if isinstance(returned, int) else 0  # click returns the code of an Exit
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as wanting:
-        return _say(wanting.format_message(), UsageError.exit_code)
+        return _print_error(wanting.format_message(), UsageError.exit_code)
     except click.exceptions.Exit as done:
         code = done.exit_code
     except (BrokenPipeError, SystemExit) as gone:  # click exits where the reader of stderr has gone
@@ -107,10 +107,10 @@ def run(args: Sequence[str] | None = None) -> int:
         return code
     if not found.message:  # the result shows it already
         return found.exit_code
-    return _say(found.text(color=streams.wants_color(sys.stderr, os.environ)), found.exit_code)
+    return _print_error(found.text(color=streams.wants_color(sys.stderr, os.environ)), found.exit_code)
 
 
-def _say(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     try:
         print(message, file=sys.stderr)
     except BrokenPipeError:
