@@ -229,10 +229,8 @@ def test_suggestions_carry_the_options(
     (folder / "here").mkdir()
     monkeypatch.setattr(sys, "argv", [str(folder / "here/vertexrig")])  # not the one the shell finds
     (folder / "here/vertexrig").touch()
-    _, out, err = call(capsys, "render", "good", *more[:2], "--set", "labels.team=a b", "--templates", "t")
-    assert out.startswith(
-        "here/vertexrig package good --upload --file vertexrig.yaml --set 'labels.team=a b' --templates t"
-    )
+    _, _, err = call(capsys, "rehearse", "gpu", *more)
+    assert f"`here/vertexrig {shlex.join(['check', 'gpu', *more])}`" in err
 
 
 def test_no_check_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
