@@ -6,6 +6,7 @@ from pathlib import Path
 from setuptools import find_packages, setup
 
 HERE = Path(__file__).parent
+URL = "https://github.com/vertexrig/vertexrig"
 
 # What each extra lists is imported by the modules it serves, or tests/test_extras.py says what else needs it.
 SUBMIT = [
@@ -61,6 +62,26 @@ setup(
     long_description=(HERE / "README.md").read_text(),
     long_description_content_type="text/markdown",
     license="Apache-2.0",
+    url=URL,
+    project_urls={
+        "Documentation": f"{URL}/tree/main/docs",
+        "Checks": f"{URL}/blob/main/docs/checks.md",
+        "Changelog": f"{URL}/blob/main/CHANGELOG.md",
+        "Issues": f"{URL}/issues",
+    },
+    classifiers=[
+        "Development Status :: 4 - Beta",
+        "Environment :: Console",
+        "Intended Audience :: Developers",
+        "Intended Audience :: Science/Research",
+        "Operating System :: MacOS",
+        "Operating System :: POSIX :: Linux",
+        "Programming Language :: Python :: 3",
+        *(f"Programming Language :: Python :: 3.{minor}" for minor in range(10, 14)),
+        "Topic :: Scientific/Engineering :: Artificial Intelligence",
+        "Topic :: System :: Distributed Computing",
+        "Typing :: Typed",
+    ],
     python_requires=">=3.10",
     packages=[*find_packages(include=["vertexrig", "vertexrig.*"]), "vertexrig.functions", "vertexrig.templates"],
     package_dir={"vertexrig.templates": "templates", "vertexrig.functions": "functions"},

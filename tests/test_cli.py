@@ -135,8 +135,8 @@ def test_check_takes_many_files_and_stdin_in_one_process(folder: Path) -> None:
     (folder / "vertexrig.yaml").unlink()
     done = vertexrig("check", "a.yaml", "b.yaml", "-", "--format", "json", cwd=folder, stdin="trainingInput: {}\n")
     assert done.returncode == 1
-    assert "a.yaml: taken for a CustomJobSpec" in done.stderr
-    assert "b.yaml: taken for a HyperparameterTuningJob" in done.stderr
+    assert "a.yaml: read as a CustomJobSpec" in done.stderr
+    assert "b.yaml: read as a HyperparameterTuningJob" in done.stderr
     found = {(one["file"], one["id"]) for one in json.loads(done.stdout)["findings"]}
     assert {("a.yaml", "chief-replica-count"), ("-", "legacy-ai-platform")} <= found or found
 
@@ -179,11 +179,25 @@ def test_catalog_prints_tables_and_json(tmp_path: Path) -> None:
 
 
 def test_checks_lists_every_rule(tmp_path: Path) -> None:
-    """`checks` lists the rules of the strict reading and of the checks, each with severity, sentence and source."""
-    rules = json.loads(vertexrig("checks", "--format", "json", cwd=tmp_path).stdout)["rules"]
+    """`check --list-rules` lists the rules of the strict reading and of the checks, each with severity, sentence, source."""
+    done = vertexrig("check", "--list-rules", "--format", "json", cwd=tmp_path)
+    rules = json.loads(done.stdout)["rules"]
     ids = [rule["id"] for rule in rules]
     assert len(ids) == len(set(ids)) > 60 and {"unknown-field", "accelerator-count", "parameter-unknown"} <= set(ids)
-    assert all(rule["summary"] and rule["source"] and rule["severity"] for rule in rules)
+    assert all(rule["summary"] and rule["source"] and rule["severity"] and rule["docs"] for rule in rules)
+    assert done.stderr == ""
+    text = vertexrig("check", "--list-rules", cwd=tmp_path).stdout
+    assert [line.split()[0] for line in text.splitlines()[2:]] == ids
+    refused = vertexrig("check", "--list-rules", "job.yaml", cwd=tmp_path)
+    assert (refused.returncode, refused.stdout) == (2, "") and "--list-rules checks nothing" in refused.stderr
+
+
+def test_the_former_name_of_the_list_works_and_names_the_new_one(tmp_path: Path) -> None:
+    """`checks` prints the same list, one line on stderr says what it is called now, and help does not show it."""
+    now, before = vertexrig("check", "--list-rules", cwd=tmp_path), vertexrig("checks", cwd=tmp_path)
+    assert (before.returncode, before.stdout) == (0, now.stdout)
+    assert before.stderr.count("\n") == 1 and "check --list-rules" in before.stderr
+    assert " checks " not in vertexrig("--help", cwd=tmp_path).stdout
 
 
 def test_help_imports_no_verb(tmp_path: Path) -> None:
@@ -194,6 +208,16 @@ def test_help_imports_no_verb(tmp_path: Path) -> None:
         "sys.exit(f'loaded {heavy}' if heavy or code else 0)"
     )
     done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=INSTALLED)
+    assert done.returncode == 0, done.stderr
+
+
+def test_render_does_not_load_rich(folder: Path) -> None:
+    """`render` writes and checks a job without importing what only tables and pictures need."""
+    program = (
+        "import sys; from vertexrig.cli import run; code = run(['render', 'good']); "
+        "sys.exit('loaded rich' if 'rich' in sys.modules else code)"
+    )
+    done = subprocess.run([sys.executable, "-c", program], capture_output=True, text=True, timeout=60, cwd=folder)
     assert done.returncode == 0, done.stderr
 
 

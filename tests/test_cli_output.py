@@ -19,7 +19,7 @@ import pytest
 
 from tests.tools import INSTALLED, REPOSITORY
 from vertexrig import cli, errors
-from vertexrig.cli import output, streams, tables
+from vertexrig.cli import output, steps, streams, tables
 
 PROJECT = """
 project: p
@@ -217,14 +217,20 @@ def test_one_count(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
     assert out.count("]: ") == counts["error"] + counts["warning"]
 
 
-def test_suggestions_carry_the_options(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:
+def test_suggestions_carry_the_options(
+    folder: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
     """A command that a message suggests is about the same project: file, overrides and templates come along."""
     (folder / "t").mkdir()
     more = ["--file", "vertexrig.yaml", "--set", "accelerator_count=3", "--set", "labels.team=a b", "--templates", "t"]
     _, _, err = call(capsys, "rehearse", "gpu", *more)
-    found = re.search(r"`(vertexrig check [^`]*)`", err)
-    assert found is not None and shlex.split(found[1]) == ["vertexrig", "check", "gpu", *more]
-    assert call(capsys, *shlex.split(found[1])[1:])[0] == 1
+    found = re.search(r"`([^`]* check gpu [^`]*)`", err)
+    assert found is not None and found[1] == f"{steps.program()} {shlex.join(['check', 'gpu', *more])}"
+    (folder / "here").mkdir()
+    monkeypatch.setattr(sys, "argv", [str(folder / "here/vertexrig")])  # not the one the shell finds
+    (folder / "here/vertexrig").touch()
+    _, _, err = call(capsys, "rehearse", "gpu", *more)
+    assert f"`here/vertexrig {shlex.join(['check', 'gpu', *more])}`" in err
 
 
 def test_no_check_says_so(folder: Path, capsys: pytest.CaptureFixture[str]) -> None:

@@ -157,7 +157,7 @@ ROWS: dict[str, Row | None] = {
     "init": Row(("-o", "new.yaml"), {"path"}, ("-o", "vertexrig.yaml"), "usage", slow=True),
     "render": Row(("quick",), {"jobs", "checked", "findings"}, ("quik",), "usage"),
     "check": Row(("quick",), {"findings"}, ("wrong",), "findings"),
-    "checks": Row((), {"rules"}, ("--nope",), "usage"),
+    "keys": Row((), {"keys"}, ("--nope",), "usage"),
     "explain": Row(("quick",), {"pools", "price"}, ("nope.yaml",), "usage"),
     "catalog": Row(("machines", "n1-standard-4"), {"machines"}, ("machines", "zzz"), "usage"),
     "package": Row(("--no-verify",), {"path", "version", "digest"}, ("--trainer", "nowhere"), "package", slow=True),

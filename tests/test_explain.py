@@ -102,11 +102,11 @@ def test_fits_the_terminal(name: str, width: int) -> None:
 
 
 def test_boxes_are_closed() -> None:
-    """Every line of a row of boxes is as long as its first, so that the right edges stand under each other."""
+    """Every line of a table is as long as its first, and each pool has its column."""
     found = explained("multi-worker")
     rows = explain_text.picture(found.pools, found.replicas, 80)
-    assert len({len(row) for row in rows[: len(rows) // 2]}) == 1
-    assert sum(row.count("┌") for row in rows) == sum(row.count("┘") for row in rows) == len(found.pools)
+    assert len({len(row) for row in rows}) == 1 and {row[0] + row[-1] for row in rows} == {"┌┐", "││", "├┤", "└┘"}
+    assert sum(row.count("┌") + row.count("┬") for row in rows) == len(found.pools)
 
 
 counts = st.lists(st.integers(0, 12), max_size=4)
@@ -139,7 +139,7 @@ def test_hostile_text_draws_no_line(machine: str, argument: str, name: str) -> N
     """Text of a job adds no line to its box and no control character to the terminal."""
     found = from_pools(pool(machine, args=[argument], env=[{"name": name, "value": argument}]))
     rows = explain_text.picture(found.pools, found.replicas, 80)
-    assert [row[0] for row in rows if row] == ["┌", "│", *"│" * (len(rows) - 5), "├", "│", "└"]
+    assert [row[0] for row in rows if row] == ["┌", "│", "├", *"│" * (len(rows) - 6), "├", "│", "└"]
     assert len({len(row) for row in rows}) == 1
     drawn = explain_text.text(found) + explain_text.replica_text(found, found.replicas[0])
     assert all(char.isprintable() for char in drawn.replace("\n", ""))
@@ -201,7 +201,7 @@ def test_directories_of_a_trial() -> None:
     """A trial's directories are below its id; its job's have none between."""
     assert explained("sweep").variables["AIP_MODEL_DIR"] == "gs://my-bucket/runs/sweep/1/model/"
     assert explained("cpu").variables["AIP_MODEL_DIR"] == "gs://my-bucket/runs/cpu/model/"
-    assert "not set: there is no baseOutputDirectory" in explain_text.text(from_pools(pool()))
+    assert "directories are not set: there is no" in explain_text.text(from_pools(pool()))
 
 
 def test_end_dates_of_an_image() -> None:
@@ -323,7 +323,7 @@ def test_command_for_a_file(tmp_path: Path) -> None:
     done = run("job.yaml", "--format", "json", "--region", "us-west1", folder=tmp_path)
     assert done.returncode == 0
     assert json.loads(done.stdout)["region"] == "us-west1"
-    assert "taken for a CustomJobSpec" in done.stderr and "1 error in reading" in done.stderr
+    assert "read as a CustomJobSpec" in done.stderr and "1 error in reading" in done.stderr
 
 
 def test_command_for_one_replica(folder: Path) -> None:
@@ -340,7 +340,7 @@ def test_command_in_ascii(folder: Path) -> None:
     """A terminal without box-drawing characters gets plain ones, not an error."""
     done = run("cpu", folder=folder, PYTHONUTF8="0", PYTHONIOENCODING="ascii")
     assert (done.returncode, done.stderr) == (0, "")
-    assert done.stdout.isascii() and "+ workerpool0: chief" in done.stdout
+    assert done.stdout.isascii() and "| workerpool0: chief" in done.stdout
 
 
 @pytest.mark.parametrize(

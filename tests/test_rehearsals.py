@@ -200,7 +200,7 @@ def test_rehearsals_have_a_history(here: Path) -> None:
     beside = run("jobs", fails=ServiceError)
     assert f"also rehearsed on this machine: {len(listed)}; `vertexrig jobs --local` lists them" in beside.stderr
     missing = run("trials", "nothing", "--local", fails=UsageError)
-    assert "`vertexrig jobs --local`" in str(missing.exception)
+    assert "vertexrig jobs --local" in str(missing.exception)
 
 
 def test_a_rehearsal_that_was_killed(tmp_path: Path) -> None:

@@ -64,7 +64,7 @@ def test_every_key_is_listed(tmp_path: Path) -> None:
     rows = json.loads(vertexrig("keys", "--format", "json", cwd=tmp_path).stdout)["keys"]
     by_key = {row["key"]: row for row in rows}
     assert by_key["project"] == {
-        "key": "project", "type": "text", "default": "required", "meaning": "Google Cloud project id.",
+        "key": "project", "type": "text", "default": "required", "meaning": "Google Cloud project id. Must be a project id such as my-project.",
     }  # fmt: skip
     assert by_key["Job.worker"]["type"] == "Role" and by_key["Role.replica_count"]
     shown = vertexrig("keys", cwd=tmp_path).stdout.splitlines()

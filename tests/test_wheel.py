@@ -36,7 +36,7 @@ LINES: dict[str, int | str] = {
     "keys": 0,
     "render cpu sweep": 0,
     "check": 0,
-    "checks": 0,
+    "check --list-rules": 0,
     "explain cpu": 0,
     "catalog machines": 0,
     "package cpu": 0,

@@ -18,11 +18,14 @@ _HEAD = """\
 
 <!-- Made by `python -m tools.checks_page`; change the rules, not this page. -->
 
-`vertexrig check` finds the following. An **error** stops a launch, a **warning** costs or risks something, an **info**
-is good to know. The third column says what holds when nothing is found. A single finding may be milder than its rule.
+`vertexrig check` applies these rules, and `vertexrig check --list-rules` prints them. An **error** stops a launch, a
+**warning** costs or risks something, an **info** is good to know. Each rule is written as what holds when nothing is
+found. A single finding may be milder than its rule.
 
-A rule is silenced in the project file by its id, with the reason. Rules about the trainer go by its source, which is
-read and never run; where the source does not say something plainly, they stay silent.
+To ignore a rule, name its id under `silence` in the project file, with the reason. Rules about the trainer read its
+source and never run it; where the source does not show something clearly, they find nothing.
+
+Findings link to these headings: `docs` in JSON, `helpUri` in SARIF.
 """
 _READING = "The strict reading"
 
@@ -47,17 +50,15 @@ def _title(module: str) -> str:
 
 
 def _section(title: str, rules: Iterable[Described]) -> str:
-    rows = [
-        f'| <a id="{rule.id}"></a>`{rule.id}` | {rule.severity.value} | {_cell(rule.summary)} | {_cell(rule.source)} |'
+    entries = [
+        f"### {rule.id}\n\n**{rule.severity.value}**: {_line(rule.summary)}<br>\nSource: {_line(rule.source)}.\n"
         for rule in rules
     ]
-    return "\n".join(
-        [f"## {title}", "", "| id | severity | what holds | source |", "| --- | --- | --- | --- |", *rows, ""]
-    )
+    return "\n".join([f"## {title}\n", *entries])
 
 
-def _cell(text: str) -> str:
-    return " ".join(text.replace("|", "\\|").replace("<", "&lt;").split())
+def _line(text: str) -> str:
+    return " ".join(text.replace("<", "&lt;").split())
 
 
 if __name__ == "__main__":

@@ -91,7 +91,7 @@ jobs:
 ## Findings to leave out: `silence`
 
 `silence` leaves out findings of a check by id, with the reason why: for the whole file, a job, or a sweep. A sweep also
-leaves out what its job does. `vertexrig checks` lists the ids; an id that does not exist and a reason that is empty are
+leaves out what its job does. `vertexrig check --list-rules` lists the ids; an id that does not exist and a reason that is empty are
 errors.
 
 ```yaml

@@ -14,7 +14,8 @@ from typing import Any
 class VertexrigError(Exception):
     """Base of all errors meant for a person.
 
-    `exit_code` is what the command line ends with; `code` is the word for programs, which docs/json.md promises.
+    `exit_code` is what the command line ends with; `code` is the word for programs and keeps its
+    meaning between versions.
     """
 
     exit_code = 2
@@ -22,7 +23,7 @@ class VertexrigError(Exception):
 
     @property
     def details(self) -> Mapping[str, Any]:
-        """What else a program may want to know, by the names that docs/json.md has."""
+        """What else a program may want to know, by names that stay the same between versions."""
         return {}
 
 
@@ -35,7 +36,7 @@ class ConfigError(VertexrigError):
 
     Args:
         message: What is wrong, with the value, the rule and the choices.
-        file: The file the value stands in, if it stands in one.
+        file: The file with the value, if it comes from a file.
         line: Its line, counted from 1.
     """
 
@@ -58,7 +59,7 @@ class TemplateError(VertexrigError):
 
 
 class PackageError(VertexrigError):
-    """A trainer folder cannot be built into a package that installs and imports (exit code 2)."""
+    """A trainer folder cannot be built into a package that can be installed and imported (exit code 2)."""
 
     code = "package"
 
@@ -81,7 +82,7 @@ class ServiceError(VertexrigError):
     """A service refused the request or could not be reached (exit code 3).
 
     Args:
-        message: What the service said, in one line.
+        message: The service's message, in one line.
         status: Its HTTP status, if it answered.
     """
 
@@ -98,9 +99,9 @@ class ServiceError(VertexrigError):
 
 
 def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
-    """The choice most like `value` (case and separators set aside), or None if none is close or two are equally so.
+    """The choice most like `value` (ignoring case and separators), or None if none is close or two are equally so.
 
-    Numbers are names, not spelling: NVIDIA_TESLA_L4 means NVIDIA_L4 and never NVIDIA_TESLA_T4, n1-standard-2 is not
+    Numbers must match: NVIDIA_TESLA_L4 means NVIDIA_L4 and never NVIDIA_TESLA_T4, n1-standard-2 is not
     n1-standard-32.
 
     Args:
@@ -126,11 +127,11 @@ def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | No
         narrower = [choice for choice in choices if numbered <= set(_words(choice)) < words]
         if narrower:
             return _only(narrower, lambda choice: -len(_words(choice)))
-    # experiment_name is another thing than experiment, but models may be model
+    # experiment_name differs from experiment, but models may be model
     choices = [choice for choice in choices if not set(_words(choice)) < words]
     if sum(_plain(choice).startswith(_plain(value)) for choice in choices) > 1:
-        return None  # cut short, and it could go on in several ways
-    matcher = difflib.SequenceMatcher(b=_plain(value))  # it keeps what it learns of its second text
+        return None  # a beginning that several choices share
+    matcher = difflib.SequenceMatcher(b=_plain(value))  # it caches its second text
     likeness = {}
     for choice in choices:
         matcher.set_seq1(_plain(choice))
@@ -146,7 +147,7 @@ def _only(choices: list[str], rank: Callable[[str], float]) -> str | None:
 
 
 def meant(value: str, choices: Iterable[str]) -> str | None:
-    """The choice that `value` almost surely stands for, None if that is not plain: what a fix may tell to write."""
+    """The choice that `value` very likely means, None if that is not clear: what a fix may propose."""
     return nearest(value, choices, cutoff=0.84)
 
 

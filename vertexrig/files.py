@@ -10,7 +10,7 @@ from vertexrig.errors import UsageError
 
 
 def write_text(path: Path, text: str) -> None:
-    """Write `text` to `path`, making its folder; what stood there stays until the new file is complete.
+    """Write `text` to `path`, making its folder; the old file stays until the new one is complete.
 
     Raises:
         UsageError: The place cannot be written.

@@ -1,4 +1,4 @@
-"""What a check says: the one value that passes between the strict spec, the checks and every output format."""
+"""Findings, the value that the strict spec and the checks produce and every output format shows."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from enum import Enum
 
 
 class Severity(str, Enum):
-    """How much a finding matters: `error` stops a launch, `warning` costs or risks something, `info` is good to know."""
+    """How much a finding matters: `error` stops a launch, `warning` costs or risks something, `info` is worth knowing."""
 
     ERROR = "error"
     WARNING = "warning"
@@ -20,7 +20,7 @@ class Finding:
     """One result of a check.
 
     Args:
-        id: The rule's id, such as `accelerator-count`; findings are silenced by it.
+        id: The rule's id, such as `accelerator-count`; the project file ignores findings by it.
         severity: See `Severity`.
         path: Where in the resource, in API camelCase: `workerPoolSpecs[0].machineSpec.acceleratorCount`.
         message: What is wrong: the value, the rule, the choices.
@@ -29,7 +29,7 @@ class Finding:
         file: The file checked, as the user named it.
         line: The line of `path` in that file, counted from 1; None if the place has no line.
         given: The `KEY=VALUE` of the command line that the value comes from, "" if it comes from the file.
-        more_paths: Other places where the same is wrong, after `folded`.
+        more_paths: Other places of the same problem, after `folded`.
         value_type: The Python type of the value, for `wrong-type`; None for other rules.
     """
 
@@ -52,7 +52,7 @@ class Finding:
 
 
 def folded(found: Iterable[Finding]) -> list[Finding]:
-    """Findings with the same words about the same line as one, with all their paths: what is shown and counted."""
+    """Findings with the same message about the same line merged into one with all their paths, as shown and counted."""
     groups: dict[tuple[object, ...], list[Finding]] = {}
     for finding in found:
         key = (finding.file, finding.line, finding.given, finding.id, finding.severity, finding.message)

@@ -2,7 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Any
+import io
+import shlex
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
 
 
 def clean(text: str) -> str:
@@ -13,6 +18,35 @@ def clean(text: str) -> str:
 def shown(value: object, digits: int = 6) -> str:
     """A value as a table's cell: nothing for None, a fraction with so many digits, all else as it is."""
     return "" if value is None else f"{value:.{digits}g}" if isinstance(value, float) else str(value)
+
+
+def draw(renderable: RenderableType, *, width: int, color: bool = False) -> str:
+    """What rich draws of a table or a text, as lines without trailing spaces; rich is loaded here only.
+
+    Args:
+        renderable: What to draw.
+        width: Columns of the terminal.
+        color: Use terminal colours.
+    """
+    from rich.console import Console
+
+    console = Console(
+        file=io.StringIO(), width=width, force_terminal=color, color_system="standard" if color else None,
+        highlight=False, markup=False, legacy_windows=False,
+    )  # fmt: skip
+    with console.capture() as captured:
+        console.print(renderable)
+    return "\n".join(line.rstrip() for line in captured.get().splitlines())
+
+
+def command_line(*words: object, program: str = "vertexrig") -> str:
+    """A command of this program as a line for a POSIX shell.
+
+    Args:
+        words: The verb and what follows it.
+        program: How to type the program, as the shell takes it.
+    """
+    return f"{program} {shlex.join(str(word) for word in words)}"
 
 
 def kind_of(value: Any) -> str:

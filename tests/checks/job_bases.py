@@ -8,6 +8,7 @@ from __future__ import annotations
 import copy
 import itertools
 import re
+from collections.abc import Mapping
 from datetime import date
 from typing import Any
 
@@ -74,6 +75,41 @@ def sweep(trial_job: dict[str, Any]) -> dict[str, Any]:
     }
 
 
+TRAINER_IMAGE = f"{PREBUILT}/tf-cpu.2-17.py310:latest"
+TRAINER_POOL: dict[str, Any] = {
+    "machineSpec": {"machineType": "n1-standard-8"},
+    "replicaCount": 1,
+    "pythonPackageSpec": {
+        "executorImageUri": TRAINER_IMAGE,
+        "packageUris": ["gs://bucket/trainer-0.1.0.tar.gz"],
+        "pythonModule": "trainer.task",
+        "args": [],
+    },
+}
+TRAINER_JOB: dict[str, Any] = {
+    "workerPoolSpecs": [TRAINER_POOL],
+    "scheduling": {"timeout": "3600s"},
+    "baseOutputDirectory": {"outputUriPrefix": "gs://bucket/out"},
+}
+TRAINER_STUDY: dict[str, Any] = {
+    "displayName": "study",
+    "maxTrialCount": 40,
+    "parallelTrialCount": 4,
+    "maxFailedTrialCount": 4,
+    "studySpec": {
+        "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
+        "parameters": [
+            {
+                "parameterId": "learning_rate",
+                "doubleValueSpec": {"minValue": 0.001, "maxValue": 1},
+                "scaleType": "UNIT_LOG_SCALE",
+            },
+            {"parameterId": "num_units", "discreteValueSpec": {"values": [64, 128, 512]}},
+        ],
+    },
+    "trialJobSpec": TRAINER_JOB,
+}
+
 BASES: dict[str, dict[str, Any]] = {
     "cpu": job(pool("n1-standard-8")),
     "python": job(python_pool("n1-standard-8", "tf-cpu.2-17.py310:latest")),
@@ -93,8 +129,9 @@ BASES: dict[str, dict[str, Any]] = {
     "sweep": sweep(job(pool("n1-standard-8"))),
     "sweep-gpu": sweep(job(pool("n1-standard-8", **T4))),
 }
-
 VALID = tuple(BASES)
+BASES |= {"job": TRAINER_JOB, "study": TRAINER_STUDY}
+"""With a trainer's package, for rules that read its source."""
 
 M0 = "workerPoolSpecs[0].machineSpec"
 M1 = "workerPoolSpecs[1].machineSpec"
@@ -104,9 +141,14 @@ D0 = "workerPoolSpecs[0].diskSpec"
 T = "trialJobSpec."
 
 
-def edited(base: str, edits: dict[str, Any]) -> str:
+def edited(base: str, edits: Mapping[str, Any]) -> str:
     """The YAML text of a base after edits."""
-    data = copy.deepcopy(BASES[base])
+    return yaml.safe_dump(changed(BASES[base], edits), sort_keys=False)
+
+
+def changed(base: Mapping[str, Any], edits: Mapping[str, Any]) -> dict[str, Any]:
+    """A copy of `base` with the value at each path (`a.b[0].c`) set, added or removed."""
+    data: dict[str, Any] = copy.deepcopy(dict(base))
     for path, value in edits.items():
         steps: list[Any] = [
             int(step[1:-1]) if step.startswith("[") else step for step in re.findall(r"\[\d+\]|[^.\[\]]+", path)
@@ -124,4 +166,4 @@ def edited(base: str, edits: dict[str, Any]) -> str:
             place.append(copy.deepcopy(value))
         else:
             place[last] = copy.deepcopy(value)
-    return yaml.safe_dump(data, sort_keys=False)
+    return data

@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from datetime import date
 from typing import Any
 
+from cases import Case
 from job_bases import (
     C0,
     D0,
@@ -18,35 +18,9 @@ from job_bases import (
     P0,
     PREBUILT,
     REDUCER,
-    TODAY,
     T,
     pool,
 )
-
-
-@dataclass(frozen=True)
-class Case:
-    """A rule, and the edits of a base that break and keep it.
-
-    Args:
-        rule: The rule's id.
-        base: The name of a valid spec in `BASES`.
-        fail: Edits after which the rule finds something.
-        ok: Edits after which it finds nothing; the base as it stands if empty.
-        also: Ids of other errors and warnings the failing edits cannot do without.
-        severity: What the finding's severity must be, the rule's own if empty.
-    """
-
-    rule: str
-    base: str
-    fail: dict[str, Any]
-    ok: dict[str, Any] = field(default_factory=dict)
-    also: tuple[str, ...] = ()
-    severity: str = ""
-    region: str = ""
-    ok_region: str = ""
-    today: date = TODAY
-    ok_today: date = TODAY
 
 
 def _disk(kind: str = "pd-ssd", size: int = 100) -> dict[str, Any]:

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import importlib
 from datetime import date
+from pathlib import Path
 
 import pytest
+from cases import Case, must_accept, must_find, names
 from job_bases import TODAY, VALID, edited
-from job_cases import CASES, Case
+from job_cases import CASES
 
 from vertexrig import spec
 from vertexrig.catalog import load
@@ -15,7 +17,6 @@ from vertexrig.checks import RULES, Context, check
 from vertexrig.finding import Finding, Severity
 
 ALL = [case for cases in CASES.values() for case in cases]
-RULE = {rule.id: rule for rule in RULES}
 
 
 def found(base: str, edits: dict[str, object], region: str = "", today: date = TODAY) -> list[Finding]:
@@ -23,30 +24,16 @@ def found(base: str, edits: dict[str, object], region: str = "", today: date = T
     return check(document, Context(load(), region=region, today=today))
 
 
-def name(case: Case) -> str:
-    return f"{case.rule}-{case.base}"
-
-
-@pytest.mark.parametrize("case", ALL, ids=name)
-def test_a_broken_rule_is_found_and_nothing_else(case: Case) -> None:
+@pytest.mark.parametrize("case", ALL, ids=names(ALL))
+def test_a_broken_rule_is_found_and_nothing_else(case: Case, tmp_path: Path) -> None:
     """The failing edits give the rule's finding with its severity, a place in the file and a source; no other error."""
-    findings = found(case.base, case.fail, case.region, case.today)
-    mine = [finding for finding in findings if finding.id == case.rule]
-    assert mine, [finding.id for finding in findings]
-    wanted = case.severity or RULE[case.rule].severity.value
-    assert {finding.severity.value for finding in mine} == {wanted}
-    for finding in mine:
-        assert finding.file == "job.yaml" and finding.line is not None and finding.source and finding.message
-    loud = {finding.id for finding in findings if finding.severity is not Severity.INFO}
-    assert loud - {case.rule} == set(case.also)
+    must_find(case, tmp_path, alone=True)
 
 
-@pytest.mark.parametrize("case", ALL, ids=name)
-def test_a_kept_rule_is_silent(case: Case) -> None:
-    """The passing edits, or the base as it stands, give nothing of the rule, and no error."""
-    findings = found(case.base, case.ok, case.ok_region, case.ok_today)
-    assert case.rule not in {finding.id for finding in findings}
-    assert [finding for finding in findings if finding.severity is Severity.ERROR] == []
+@pytest.mark.parametrize("case", ALL, ids=names(ALL))
+def test_a_kept_rule_is_silent(case: Case, tmp_path: Path) -> None:
+    """The passing edits, or the base itself, give nothing of the rule, and no error."""
+    must_accept(case, tmp_path, alone=True)
 
 
 @pytest.mark.parametrize("topic", CASES)

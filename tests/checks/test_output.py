@@ -114,7 +114,7 @@ def test_summary_counts() -> None:
 
 
 def test_json_has_exactly_the_keys_that_stay() -> None:
-    """The JSON interface: ten keys in each finding."""
+    """The JSON interface: eleven keys in each finding."""
     assert output.rows([COUNT]) == [
         {
             "file": "job.yaml",
@@ -127,6 +127,7 @@ def test_json_has_exactly_the_keys_that_stay() -> None:
             "source": "configure-compute page",
             "line": 2,
             "set": None,
+            "docs": "https://github.com/vertexrig/vertexrig/blob/main/docs/checks.md#accelerator-count",
         }
     ]
 

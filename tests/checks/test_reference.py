@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
 from tools import checks_page as reference
-from vertexrig.checks import RULES, all_rules
+from vertexrig.checks import RULES, all_rules, output
+from vertexrig.finding import Finding
 
+SETUP = Path(__file__).parents[2] / "setup.py"
 PAGE = Path(__file__).parents[2] / "docs/checks.md"
 
 
@@ -20,8 +23,23 @@ def test_every_rule_has_an_anchor_and_a_dated_source() -> None:
     """Each rule can be linked to on the page, and says where it comes from and of when."""
     page = reference.page(RULES)
     for rule in all_rules():
-        assert page.count(f'<a id="{rule.id}"></a>') == 1
+        assert len(re.findall(rf"^### {rule.id}$", page, flags=re.MULTILINE)) == 1
         assert re.search(r"20\d\d-\d\d-\d\d", rule.source), rule.id
+
+
+def test_findings_link_to_headings_of_the_published_page() -> None:
+    """The address of each rule, in JSON and SARIF, is that of its heading, and the page is one that setup.py names."""
+    headings = re.findall(r"^#+ (.+)$", PAGE.read_text(encoding="utf-8"), flags=re.MULTILINE)
+    anchors = [
+        re.sub(r"[^\w -]", "", heading.lower()).replace(" ", "-") for heading in headings
+    ]  # as GitHub makes them
+    assert len(anchors) == len(set(anchors))
+    assert f'{{URL}}{output.PAGE.removeprefix("https://github.com/vertexrig/vertexrig")}"' in SETUP.read_text()
+    described = json.loads(output.sarif([], all_rules()))["runs"][0]["tool"]["driver"]["rules"]
+    for rule, sarif in zip(all_rules(), described, strict=True):
+        (row,) = output.rows([Finding(rule.id, rule.severity, "", "wrong")])
+        page, _, anchor = row["docs"].partition("#")
+        assert (page, anchor) == (output.PAGE, rule.id) and anchor in anchors and sarif["helpUri"] == row["docs"]
 
 
 def test_a_topic_has_one_section() -> None:

@@ -6,7 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from rule_cases import IMAGE, JOB, POOL, Case, changed, context, document, found, trainer_of
+from cases import Case, context, document, found, must_accept, must_find, names, trainer_of
+from job_bases import TRAINER_IMAGE as IMAGE
+from job_bases import TRAINER_JOB as JOB
+from job_bases import TRAINER_POOL as POOL
+from job_bases import changed
 
 from vertexrig import spec
 from vertexrig.checks import strategy as rules
@@ -52,54 +56,51 @@ PYTHON = f"{POOLS}[0].pythonPackageSpec"
 OLD_IMAGE = IMAGE.replace("2-17", "2-15")
 
 CASES = [
-    Case("strategy-replicas", MULTI, MULTI, f"{POOLS}[1]", MIRRORED, EVERY),
-    Case("strategy-replicas", MULTI, {}, f"{POOLS}[1]", PLAIN),
-    Case("strategy-replicas", MULTI, MULTI, f"{POOLS}[1]", MIRRORED, "import horovod.tensorflow\n" + MIRRORED),
-    Case("strategy-servers", SERVERS, SERVERS, f"{POOLS}[2]", WORKER, SERVER),
-    Case("strategy-servers", SERVERS, REDUCTION, f"{POOLS}[2]", WORKER),
-    Case("strategy-server-pools", {}, SERVERS, POOLS, SERVER),
-    Case("strategy-server-pools", MULTI, MULTI, POOLS, SERVER, EVERY),
-    Case("strategy-worker-pools", {}, MULTI, POOLS, WORKER),
-    Case("strategy-tpu", TPU, TPU, MACHINE, MIRRORED, EVERY),
-    Case("strategy-tpu", NEW_TPU, NEW_TPU, MACHINE, PLAIN, ON_TPU),
-    Case("strategy-tpu", {}, TPU, MACHINE, ON_TPU),
-    Case("idle-gpus", TWO_GPUS, TWO_GPUS, f"{MACHINE}.acceleratorCount", PLAIN, MIRRORED),
-    Case("idle-gpus", TWO_GPUS, ONE_GPU, f"{MACHINE}.acceleratorCount", makes("OneDeviceStrategy")),
-    Case("strategy-argument", {**MULTI, ARGS: ["--distribute=mirrored"]},
+    Case("strategy-replicas", "job", MULTI, MULTI, f"{POOLS}[1]", MIRRORED, EVERY),
+    Case("strategy-replicas", "job", MULTI, {}, f"{POOLS}[1]", PLAIN),
+    Case("strategy-replicas", "job", MULTI, MULTI, f"{POOLS}[1]", MIRRORED, "import horovod.tensorflow\n" + MIRRORED),
+    Case("strategy-servers", "job", SERVERS, SERVERS, f"{POOLS}[2]", WORKER, SERVER),
+    Case("strategy-servers", "job", SERVERS, REDUCTION, f"{POOLS}[2]", WORKER),
+    Case("strategy-server-pools", "job", {}, SERVERS, POOLS, SERVER),
+    Case("strategy-server-pools", "job", MULTI, MULTI, POOLS, SERVER, EVERY),
+    Case("strategy-worker-pools", "job", {}, MULTI, POOLS, WORKER),
+    Case("strategy-tpu", "job", TPU, TPU, MACHINE, MIRRORED, EVERY),
+    Case("strategy-tpu", "job", NEW_TPU, NEW_TPU, MACHINE, PLAIN, ON_TPU),
+    Case("strategy-tpu", "job", {}, TPU, MACHINE, ON_TPU),
+    Case("idle-gpus", "job", TWO_GPUS, TWO_GPUS, f"{MACHINE}.acceleratorCount", PLAIN, MIRRORED),
+    Case("idle-gpus", "job", TWO_GPUS, ONE_GPU, f"{MACHINE}.acceleratorCount", makes("OneDeviceStrategy")),
+    Case("strategy-argument", "job", {**MULTI, ARGS: ["--distribute=mirrored"]},
          {**MULTI, ARGS: ["--distribute=multi_worker"]}, f"{ARGS}[0]", FLAG),
-    Case("strategy-argument", {ARGS: ["--distribute", "MultiWorkerMirroredStrategy"]},
+    Case("strategy-argument", "job", {ARGS: ["--distribute", "MultiWorkerMirroredStrategy"]},
          {ARGS: ["--distribute", "auto"]}, f"{ARGS}[0]", FLAG),
-    Case("strategy-argument", {**MULTI, ARGS: ["--distribute=parameter-server"]},
+    Case("strategy-argument", "job", {**MULTI, ARGS: ["--distribute=parameter-server"]},
          {**SERVERS, ARGS: ["--distribute=parameter-server"]}, f"{ARGS}[0]", FLAG),
-    Case("strategy-argument", {ARGS: ["--distribute=tpu"]}, {**TPU, ARGS: ["--distribute=tpu"]}, f"{ARGS}[0]", FLAG),
-    Case("strategy-argument", {**TPU, ARGS: ["--distribute=mirrored"]}, {**TPU}, f"{ARGS}[0]", FLAG),
-    Case("strategy-argument", {**TWO_GPUS, ARGS: ["--distribute=cpu"]}, {ARGS: ["--distribute=cpu"]},
+    Case("strategy-argument", "job", {ARGS: ["--distribute=tpu"]}, {**TPU, ARGS: ["--distribute=tpu"]}, f"{ARGS}[0]", FLAG),
+    Case("strategy-argument", "job", {**TPU, ARGS: ["--distribute=mirrored"]}, {**TPU}, f"{ARGS}[0]", FLAG),
+    Case("strategy-argument", "job", {**TWO_GPUS, ARGS: ["--distribute=cpu"]}, {ARGS: ["--distribute=cpu"]},
          f"{ARGS}[0]", FLAG),
-    Case("strategy-argument", MULTI, {}, ARGS, FLAG.replace("auto", "mirrored")),
-    Case("keras-3-workers", MULTI, {}, PYTHON, KERAS_3),
-    Case("keras-3-workers", MULTI, MULTI, PYTHON, TF_KERAS, LEGACY),
-    Case("keras-3-workers", MULTI, {**MULTI, f"{PYTHON}.executorImageUri": OLD_IMAGE,
+    Case("strategy-argument", "job", MULTI, {}, ARGS, FLAG.replace("auto", "mirrored")),
+    Case("keras-3-workers", "job", MULTI, {}, PYTHON, KERAS_3),
+    Case("keras-3-workers", "job", MULTI, MULTI, PYTHON, TF_KERAS, LEGACY),
+    Case("keras-3-workers", "job", MULTI, {**MULTI, f"{PYTHON}.executorImageUri": OLD_IMAGE,
                                     f"{POOLS}[1].pythonPackageSpec.executorImageUri": OLD_IMAGE}, PYTHON, KERAS_3),
-    Case("keras-3-workers", MULTI,
+    Case("keras-3-workers", "job", MULTI,
          {**MULTI, f"{PYTHON}.env": [{"name": "TF_USE_LEGACY_KERAS", "value": "1"}],
           f"{POOLS}[1].pythonPackageSpec.env": [{"name": "TF_USE_LEGACY_KERAS", "value": "1"}]}, PYTHON, TF_KERAS),
 ]  # fmt: skip
-IDS = [f"{case.rule}-{number}" for number, case in enumerate(CASES)]
+IDS = names(CASES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_finds(case: Case, tmp_path: Path) -> None:
     """The rule finds the mistake, once, where it is."""
-    around = context(trainer_of(tmp_path, case.trainer))
-    problems = found(rules.RULES, document(JOB, case.bad), around).get(case.rule, [])
-    assert [path for _, path, _ in problems] == [case.at]
+    must_find(case, tmp_path)
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_accepts(case: Case, tmp_path: Path) -> None:
     """The rule has nothing to say about the cluster, or the trainer, beside it that is right."""
-    around = context(trainer_of(tmp_path, case.better or case.trainer))
-    assert case.rule not in found(rules.RULES, document(JOB, case.good), around)
+    must_accept(case, tmp_path)
 
 
 def test_every_rule_has_cases() -> None:

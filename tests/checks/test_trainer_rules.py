@@ -6,9 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from cases import Case, context, document, found, must_accept, must_find, names, trainer_of
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
-from rule_cases import GONE, JOB, STUDY, Case, context, document, found, trainer_of
+from job_bases import DROP
+from job_bases import TRAINER_JOB as JOB
+from job_bases import TRAINER_STUDY as STUDY
 
 from vertexrig import spec
 from vertexrig.checks import trainer as rules
@@ -76,83 +79,80 @@ CONDITIONAL = {
 }
 
 CASES = [
-    Case("trainer-unreadable", {}, {}, PYTHON, "def main(:\n", PLAIN),
-    Case("trainer-module", {}, {}, PYTHON, PLAIN.replace("import argparse", "import argparse, trainer.nothing"), PLAIN),
-    Case("argument-unknown", {ARGS: ["--epoch_count=3"]}, {ARGS: ["--epochs=3"]}, f"{ARGS}[0]", PLAIN),
-    Case("argument-unknown", {ARGS: ["--epochs", "3", "--batchsize", "16"]}, {ARGS: ["--epochs", "3"]},
+    Case("trainer-unreadable", "study", {}, {}, PYTHON, "def main(:\n", PLAIN),
+    Case("trainer-module", "study", {}, {}, PYTHON, PLAIN.replace("import argparse", "import argparse, trainer.nothing"), PLAIN),
+    Case("argument-unknown", "study", {ARGS: ["--epoch_count=3"]}, {ARGS: ["--epochs=3"]}, f"{ARGS}[0]", PLAIN),
+    Case("argument-unknown", "study", {ARGS: ["--epochs", "3", "--batchsize", "16"]}, {ARGS: ["--epochs", "3"]},
          f"{ARGS}[2]", PLAIN),
-    Case("argument-unknown", {ARGS: ["train"]}, {ARGS: ["--epochs", "3"]}, f"{ARGS}[0]", PLAIN),
-    Case("argument-unknown", {ARGS: ["--verbose=1"]}, {}, f"{ARGS}[0]",
+    Case("argument-unknown", "study", {ARGS: ["train"]}, {ARGS: ["--epochs", "3"]}, f"{ARGS}[0]", PLAIN),
+    Case("argument-unknown", "study", {ARGS: ["--verbose=1"]}, {}, f"{ARGS}[0]",
          swapped("args = parser.parse_args()", "args, _ = parser.parse_known_args()")),
-    Case("argument-unknown", {ARGS: ["--epochs=1"]}, {}, f"{ARGS}[0]", "print('no arguments')\n"),
-    Case("parameter-unknown", tuned("units", discreteValueSpec={"values": [1, 2]}), {}, ID, PLAIN),
-    Case("parameter-unknown", tuned("num-units", discreteValueSpec={"values": [1, 2]}), {}, ID, PLAIN),
-    Case("argument-required", {}, {ARGS: ["--data=gs://b/d"]}, ARGS, flags('"--data", required=True')),
-    Case("argument-required", {}, {ARGS: ["gs://b/d"]}, ARGS, flags('"data"')),
-    Case("argument-required", {}, {**tuned("num_layers", discreteValueSpec={"values": [1, 2]})}, ARGS,
+    Case("argument-unknown", "study", {ARGS: ["--epochs=1"]}, {}, f"{ARGS}[0]", "print('no arguments')\n"),
+    Case("parameter-unknown", "study", tuned("units", discreteValueSpec={"values": [1, 2]}), {}, ID, PLAIN),
+    Case("parameter-unknown", "study", tuned("num-units", discreteValueSpec={"values": [1, 2]}), {}, ID, PLAIN),
+    Case("argument-required", "study", {}, {ARGS: ["--data=gs://b/d"]}, ARGS, flags('"--data", required=True')),
+    Case("argument-required", "study", {}, {ARGS: ["gs://b/d"]}, ARGS, flags('"data"')),
+    Case("argument-required", "study", {}, {**tuned("num_layers", discreteValueSpec={"values": [1, 2]})}, ARGS,
          flags('"--num_layers", type=float, required=True')),
-    Case("argument-required", CONDITIONAL, {**CONDITIONAL, ARGS: ["--momentum=0"]}, ARGS,
+    Case("argument-required", "study", CONDITIONAL, {**CONDITIONAL, ARGS: ["--momentum=0"]}, ARGS,
          flags('"--optimizer"', '"--momentum", type=float, required=True')),
-    Case("metric-unreported", {"studySpec.metrics[0].metricId": "val_accuracy"}, {},
+    Case("metric-unreported", "study", {"studySpec.metrics[0].metricId": "val_accuracy"}, {},
          "studySpec.metrics[0].metricId", PLAIN),
-    Case("metric-unreported", {}, {}, "studySpec.metrics[0].metricId", swapped('"accuracy"', '""'), PLAIN),
-    Case("metric-unreported", {}, {}, "studySpec.metrics[0].metricId",
+    Case("metric-unreported", "study", {}, {}, "studySpec.metrics[0].metricId", swapped('"accuracy"', '""'), PLAIN),
+    Case("metric-unreported", "study", {}, {}, "studySpec.metrics[0].metricId",
          "import argparse\nargparse.ArgumentParser().parse_args()\n", swapped('"accuracy"', "os.environ['TAG']")),
-    Case("discrete-float-text", {}, {}, f"{PARAMETER}.discreteValueSpec", INT_UNITS, PLAIN),
-    Case("discrete-float-text", {}, tuned("num_units", integerValueSpec={"minValue": 1, "maxValue": 9}),
+    Case("discrete-float-text", "study", {}, {}, f"{PARAMETER}.discreteValueSpec", INT_UNITS, PLAIN),
+    Case("discrete-float-text", "study", {}, tuned("num_units", integerValueSpec={"minValue": 1, "maxValue": 9}),
          f"{PARAMETER}.discreteValueSpec", INT_UNITS),
-    Case("parameter-parse", tuned("num_units", doubleValueSpec={"minValue": 0, "maxValue": 9}), {},
+    Case("parameter-parse", "study", tuned("num_units", doubleValueSpec={"minValue": 0, "maxValue": 9}), {},
          f"{PARAMETER}.doubleValueSpec", INT_UNITS),
-    Case("parameter-parse", tuned("num_units", discreteValueSpec={"values": [0.5, 1]}), {},
+    Case("parameter-parse", "study", tuned("num_units", discreteValueSpec={"values": [0.5, 1]}), {},
          f"{PARAMETER}.discreteValueSpec.values", INT_UNITS),
-    Case("parameter-parse", tuned("epochs", categoricalValueSpec={"values": ["few", "many"]}),
+    Case("parameter-parse", "study", tuned("epochs", categoricalValueSpec={"values": ["few", "many"]}),
          tuned("epochs", categoricalValueSpec={"values": ["1", "20"]}),
          f"{PARAMETER}.categoricalValueSpec.values", PLAIN),
-    Case("parameter-choices", tuned("optimizer", categoricalValueSpec={"values": ["sgd", "adamw"]}),
+    Case("parameter-choices", "study", tuned("optimizer", categoricalValueSpec={"values": ["sgd", "adamw"]}),
          tuned("optimizer", **CATEGORIES), f"{PARAMETER}.categoricalValueSpec", CHOICES),
-    Case("parameter-choices", tuned("size", discreteValueSpec={"values": [16, 64]}),
+    Case("parameter-choices", "study", tuned("size", discreteValueSpec={"values": [16, 64]}),
          tuned("size", discreteValueSpec={"values": [16, 32]}), f"{PARAMETER}.discreteValueSpec", CHOICES),
-    Case("parameter-choices", tuned("optimizer", discreteValueSpec={"values": [1, 2]}), {},
+    Case("parameter-choices", "study", tuned("optimizer", discreteValueSpec={"values": [1, 2]}), {},
          f"{PARAMETER}.discreteValueSpec", CHOICES),
-    Case("parameter-choices", tuned("size", integerValueSpec={"minValue": 16, "maxValue": 17}), {},
+    Case("parameter-choices", "study", tuned("size", integerValueSpec={"minValue": 16, "maxValue": 17}), {},
          f"{PARAMETER}.integerValueSpec", CHOICES),
-    Case("parameter-choices", tuned("size", doubleValueSpec={"minValue": 16, "maxValue": 17}), {},
+    Case("parameter-choices", "study", tuned("size", doubleValueSpec={"minValue": 16, "maxValue": 17}), {},
          f"{PARAMETER}.doubleValueSpec", CHOICES),
-    Case("boolean-flag", {ARGS: ["--cache=False"]}, {ARGS: ["--cache=True"]}, f"{ARGS}[0]", BOOL),
-    Case("boolean-flag", tuned("cache", categoricalValueSpec={"values": ["true", "false"]}), {}, PARAMETER, BOOL),
-    Case("flag-takes-no-value", {ARGS: ["--cache=true"]}, {ARGS: ["--cache"]}, f"{ARGS}[0]", SWITCH),
-    Case("flag-takes-no-value", tuned("cache", categoricalValueSpec={"values": ["true", "false"]}), {},
+    Case("boolean-flag", "study", {ARGS: ["--cache=False"]}, {ARGS: ["--cache=True"]}, f"{ARGS}[0]", BOOL),
+    Case("boolean-flag", "study", tuned("cache", categoricalValueSpec={"values": ["true", "false"]}), {}, PARAMETER, BOOL),
+    Case("flag-takes-no-value", "study", {ARGS: ["--cache=true"]}, {ARGS: ["--cache"]}, f"{ARGS}[0]", SWITCH),
+    Case("flag-takes-no-value", "study", tuned("cache", categoricalValueSpec={"values": ["true", "false"]}), {},
          PARAMETER, SWITCH),
-    Case("argument-parse", {ARGS: ["--epochs=ten"]}, {ARGS: ["--epochs=10"]}, f"{ARGS}[0]", PLAIN),
-    Case("argument-parse", {ARGS: ["--epochs", "1.5"]}, {ARGS: ["--learning_rate", "-1.5"]}, f"{ARGS}[0]", PLAIN),
-    Case("argument-parse", {ARGS: ["--epochs"]}, {ARGS: ["--epochs", "1"]}, f"{ARGS}[0]", PLAIN),
-    Case("argument-parse", {ARGS: ["--optimizer=adagrad"]}, {ARGS: ["--optimizer=adam", "--size=16"]},
+    Case("argument-parse", "study", {ARGS: ["--epochs=ten"]}, {ARGS: ["--epochs=10"]}, f"{ARGS}[0]", PLAIN),
+    Case("argument-parse", "study", {ARGS: ["--epochs", "1.5"]}, {ARGS: ["--learning_rate", "-1.5"]}, f"{ARGS}[0]", PLAIN),
+    Case("argument-parse", "study", {ARGS: ["--epochs"]}, {ARGS: ["--epochs", "1"]}, f"{ARGS}[0]", PLAIN),
+    Case("argument-parse", "study", {ARGS: ["--optimizer=adagrad"]}, {ARGS: ["--optimizer=adam", "--size=16"]},
          f"{ARGS}[0]", CHOICES),
-    Case("argument-and-parameter", {ARGS: ["--num_units=64"]}, {ARGS: ["--epochs=3"]}, f"{ARGS}[0]", PLAIN),
-    Case("model-dir-unread", {}, {}, "trialJobSpec.baseOutputDirectory", swapped("AIP_MODEL_DIR", "HOME"), PLAIN),
-    Case("model-dir-unset", {"trialJobSpec.baseOutputDirectory": GONE}, {}, "trialJobSpec.baseOutputDirectory", PLAIN),
-    Case("early-stopping-reports", {"studySpec.decayCurveStoppingSpec": {}}, {"studySpec.decayCurveStoppingSpec": {}},
+    Case("argument-and-parameter", "study", {ARGS: ["--num_units=64"]}, {ARGS: ["--epochs=3"]}, f"{ARGS}[0]", PLAIN),
+    Case("model-dir-unread", "study", {}, {}, "trialJobSpec.baseOutputDirectory", swapped("AIP_MODEL_DIR", "HOME"), PLAIN),
+    Case("model-dir-unset", "study", {"trialJobSpec.baseOutputDirectory": DROP}, {}, "trialJobSpec.baseOutputDirectory", PLAIN),
+    Case("early-stopping-reports", "study", {"studySpec.decayCurveStoppingSpec": {}}, {"studySpec.decayCurveStoppingSpec": {}},
          "studySpec.decayCurveStoppingSpec", ONCE, PLAIN),
-    Case("tf-config-needed", {}, {"trialJobSpec.workerPoolSpecs[1]": JOB["workerPoolSpecs"][0]}, PYTHON, NEEDS),
-    Case("tf-config-needed", {}, {}, PYTHON, NEEDS,
+    Case("tf-config-needed", "study", {}, {"trialJobSpec.workerPoolSpecs[1]": JOB["workerPoolSpecs"][0]}, PYTHON, NEEDS),
+    Case("tf-config-needed", "study", {}, {}, PYTHON, NEEDS,
          swapped("    save(", '    if "TF_CONFIG" in os.environ: cluster = os.environ["TF_CONFIG"]\n    save(')),
 ]  # fmt: skip
-IDS = [f"{case.rule}-{number}" for number, case in enumerate(CASES)]
+IDS = names(CASES)
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_finds(case: Case, tmp_path: Path) -> None:
     """The rule finds the mistake, once, where it is."""
-    around = context(trainer_of(tmp_path, case.trainer))
-    problems = found(rules.RULES, document(STUDY, case.bad), around).get(case.rule, [])
-    assert [path for _, path, _ in problems] == [case.at]
+    must_find(case, tmp_path)
 
 
 @pytest.mark.parametrize("case", CASES, ids=IDS)
 def test_accepts(case: Case, tmp_path: Path) -> None:
     """The rule has nothing to say about the spec, or the trainer, beside it that is right."""
-    around = context(trainer_of(tmp_path, case.better or case.trainer))
-    assert case.rule not in found(rules.RULES, document(STUDY, case.good), around)
+    must_accept(case, tmp_path)
 
 
 def test_every_rule_has_cases() -> None:

@@ -110,6 +110,15 @@ class Catalog:
             return None
         return self.other_machines.get(machine_type) or self.other_families.get(machine_type.partition("-")[0])
 
+    def refuses(self, machine_type: str) -> bool:
+        """Whether the service was seen to refuse the machine type, or its family."""
+        family = machine_type.partition("-")[0]
+        return any(
+            row.get("refused")
+            and (machine_type in row["names"] or (row.get("whole_family") and row["family"] == family))
+            for row in self._others
+        )
+
     def regional_name(self, machine_type: str, accelerator: str | None = None, count: int = 0) -> str | None:
         """The name regions list a machine's accelerator under: `TPU_V2_POD` for 32 cores, `TPU_V5E` for ct5lp.
 

@@ -1,6 +1,6 @@
 """The checks: small functions over a document, one module per topic, each with a `RULES` table at its end.
 
-A rule's row says what holds; its function yields a problem for every place where it does not.
+A rule's row has the sentence that must hold; its function yields a problem for every place where it does not.
 """
 
 from __future__ import annotations
@@ -51,17 +51,17 @@ _RULE = {rule.id: rule for rule in RULES}
 
 _LONGEST = 1000  # characters of a message
 
-# A text that cannot be taken for a job has nothing in it to check.
+# A text that is not a job has nothing to check.
 _UNREADABLE = {"yaml-syntax", "legacy-ai-platform", "not-vertex", "placeholder"}
 
 
-def check(document: Document, context: Context, silenced: Mapping[str, str] = {}) -> list[Finding]:
-    """Everything there is to say about a job spec: what its strict reading found, and what the rules find.
+def check(document: Document, context: Context, ignored: Mapping[str, str] = {}) -> list[Finding]:
+    """All findings of a job spec: those of its strict reading, and those of the rules.
 
     Args:
         document: The job spec as read by `vertexrig.spec.document`.
         context: What is known beside it.
-        silenced: Ids of rules to leave out, each with the reason.
+        ignored: Ids of rules to leave out, each with the reason.
 
     Returns:
         Findings by line, then path, then id.
@@ -71,16 +71,16 @@ def check(document: Document, context: Context, silenced: Mapping[str, str] = {}
         if context.trainer is not None:
             context = replace(context, trainer=with_command(document, context.trainer))
         for rule in RULES:
-            if rule.id not in silenced:
+            if rule.id not in ignored:
                 problems = [one for one in rule.run(document, context) if not _unfilled(document, one.path)]
                 found += findings(rule, problems, document)
     hidden = frozenset(secret for _, _, secret in secrets.found(document))
-    kept = [_safe(finding, hidden) for finding in found if finding.id not in silenced]
+    kept = [_safe(finding, hidden) for finding in found if finding.id not in ignored]
     return sorted(kept, key=lambda finding: (finding.line or 0, finding.path, finding.id))
 
 
 def _unfilled(document: Document, path: str) -> bool:
-    """Whether what stands at `path`, around it or right below it is still to be filled in: nothing is known of it."""
+    """Whether the value at `path`, around it or right below it is a placeholder, so that nothing is known of it."""
     for place in document.placeholders:
         rest = place.removeprefix(path)
         below = bool(path) and rest != place and re.fullmatch(r"(?:\.\w+|\[\d+\])?", rest) is not None
@@ -90,7 +90,7 @@ def _unfilled(document: Document, path: str) -> bool:
 
 
 def _flag_of(document: Document, path: str) -> str:
-    """The path of the flag whose value stands at `path` in an item of its own, "" if none does."""
+    """The path of the flag whose value is the separate item at `path`, "" if there is none."""
     found = re.fullmatch(r"(.*)\.args\[(\d+)\]", path)
     if found is None or found[2] == "0":
         return ""
@@ -111,7 +111,7 @@ def findings(rule: Rule | str, problems: Iterable[Problem], document: Document |
     Args:
         rule: The rule, or its id.
         problems: What it found.
-        document: Where it was found; None for what stands outside the spec, such as labels.
+        document: Where it was found; None for values outside the spec, such as labels.
     """
     rule = _RULE[rule] if isinstance(rule, str) else rule
     return [
@@ -125,7 +125,7 @@ def findings(rule: Rule | str, problems: Iterable[Problem], document: Document |
 
 
 def _short(text: str) -> str:
-    """A message of bearable length: the value it names may be of any."""
+    """A message cut to a bearable length, since it may quote a long value."""
     return text if len(text) <= _LONGEST else text[: _LONGEST - 1] + "…"
 
 
@@ -135,5 +135,5 @@ def all_rules() -> tuple[Rule | ReadingRule, ...]:
 
 
 def rule_ids() -> tuple[str, ...]:
-    """The id of every rule, those of the strict reading included: what can be silenced."""
+    """The id of every rule, those of the strict reading included; each can be ignored."""
     return (*(rule.id for rule in READING_RULES), *_RULE)

@@ -21,7 +21,7 @@ _VERTEX_TPU = {
 
 
 def instead(name: str, catalog: Catalog) -> str:
-    """The smallest machine type for training that is as large as `name`, of its own family if that has one; or ""."""
+    """The smallest machine type for training that is as large as `name`, of the same family if it has one; or ""."""
     found = _SIZED.match(name)
     if found is None:
         return ""
@@ -36,7 +36,7 @@ def instead(name: str, catalog: Catalog) -> str:
 
 
 def unknown(name: str, catalog: Catalog) -> tuple[str, str]:
-    """What to say of a machine type that no list has, and what to write if that is plain."""
+    """The message about a machine type that no list has, and the fix if there is a likely one."""
     text = f"{name[:80]!r} is not on the list of machine types for training."
     gke = _GKE.fullmatch(name)
     if gke is not None:

@@ -1,4 +1,4 @@
-"""The line a finding stands in, with marks under the part that its path names."""
+"""The line of a finding, with marks under the part that its path names."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def snippet(line: str, path: str, *, width: int = WIDTH) -> tuple[str, str]:
 
 
 def _span(line: str, path: str) -> tuple[int, int]:
-    """Where in the line the thing at `path` stands; all of the line's content if it cannot be made out."""
+    """Where in the line the value at `path` is; the line's whole content if that is not clear."""
     key = re.split(r"[.\[]", re.sub(r"(\[[0-9]+\])+$", "", path))[-1]
     snake = re.sub(r"([A-Z])", r"_\1", key).lower()
     names = "|".join(re.escape(name) for name in sorted({key, snake}) if name)
@@ -71,7 +71,7 @@ def _value_end(line: str, start: int, *, flow: bool) -> int:
 
 
 def _item(line: str, start: int, index: int) -> tuple[int, int]:
-    """Where item `index` of the one-line list at `start` stands; the whole list if its items are not plain."""
+    """Where item `index` of the one-line list at `start` is; the whole list if its items are not plain."""
     place = start + 1
     for number in range(index + 1):
         found = _ITEM.match(line, place)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from vertexrig.checks.places import told
+from vertexrig.checks.places import already_reported
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
 
@@ -13,7 +13,7 @@ OVERVIEW_DOC = "hyperparameter-tuning-overview page (copy of 2026-08-22)"
 
 def refused(document: Document, path: str) -> bool:
     """Whether the strict reading refused `path`, what is around it, or something in it: no rule reports it again then."""
-    if told(document, path):
+    if already_reported(document, path):
         return True
     inside = (f"{path}.", f"{path}[")
     errors = (found.path for found in document.findings if found.severity is Severity.ERROR)

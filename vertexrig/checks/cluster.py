@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import told
+from vertexrig.checks.places import already_reported
 from vertexrig.checks.sources import DISTRIBUTED, GCLOUD, REST, SERVER, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
@@ -14,7 +14,7 @@ from vertexrig.spec.pools import has_gpu, named_reduction_server, placeholder, r
 
 def pools_missing(document: Document, context: Context) -> Iterator[Problem]:
     path = f"{document.job_path}workerPoolSpecs"
-    if document.pools or told(document, path):
+    if document.pools or already_reported(document, path):
         return
     if document.kind == "HyperparameterTuningJob" and "trialJobSpec" not in document.data:
         yield Problem("trialJobSpec", "a tuning job describes its trials' job under trialJobSpec", "write trialJobSpec")
@@ -31,7 +31,7 @@ def pools_too_many(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def chief_empty(document: Document, context: Context) -> Iterator[Problem]:
-    if document.pools and document.pools[0].empty and not told(document, document.pools[0].path):
+    if document.pools and document.pools[0].empty and not already_reported(document, document.pools[0].path):
         text = "the first pool is the chief and cannot be empty"
         yield Problem(document.pools[0].path, text, "write machineSpec, replicaCount: 1 and a program")
 
@@ -59,9 +59,9 @@ def machine_and_replicas(document: Document, context: Context) -> Iterator[Probl
             continue
         missing = "replicaCount" if machine else "machineSpec"
         path = f"{pool.path}.{missing}"
-        if not told(document, path):
+        if not already_reported(document, path):
             given = "machineSpec" if machine else "replicaCount"
-            text = f"pool {pool.index} has {given} but no {missing}: both or none"
+            text = f"pool {pool.index} has {given} but no {missing}; give both or neither"
             yield Problem(path, text, "write replicaCount: 1" if machine else "write machineSpec.machineType")
 
 
@@ -69,7 +69,7 @@ def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]
     if document.kind != "CustomJobSpec":
         return  # gcloud ai hp-tuning-jobs does not look
     for pool in document.pools[1:]:
-        if pool.empty and not pool.program and not told(document, pool.path):
+        if pool.empty and not pool.program and not already_reported(document, pool.path):
             text = f"gcloud refuses the empty pool {pool.index} in a --config file, though the API takes it"
             fix = "submit it through the API, or put no pool after it and leave it out"
             yield Problem(pool.path, text, fix)
@@ -77,8 +77,8 @@ def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]
 
 def pool_placeholder(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        if placeholder(pool) and pool.program and not told(document, f"{pool.path}.machineSpec"):
-            text = f"pool {pool.index} has a program but no machines: gcloud takes that, the service may not"
+        if placeholder(pool) and pool.program and not already_reported(document, f"{pool.path}.machineSpec"):
+            text = f"pool {pool.index} has a program but no machines: gcloud accepts that, the service may not"
             yield Problem(pool.path, text, "write machineSpec and replicaCount, or {} for a pool left out")
 
 
@@ -86,8 +86,11 @@ def pool_program(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         if pool.empty or pool.container is not None or pool.python is not None:
             continue
-        if not (told(document, f"{pool.path}.containerSpec") or told(document, f"{pool.path}.pythonPackageSpec")):
-            text = f"pool {pool.index} has no program: exactly one of containerSpec and pythonPackageSpec belongs there"
+        if not (
+            already_reported(document, f"{pool.path}.containerSpec")
+            or already_reported(document, f"{pool.path}.pythonPackageSpec")
+        ):
+            text = f"pool {pool.index} has no program: it needs containerSpec or pythonPackageSpec, one of them"
             yield Problem(pool.path, text, "write containerSpec or pythonPackageSpec")
 
 

@@ -8,7 +8,7 @@ from datetime import date
 from vertexrig.catalog import Accelerator, Machine
 from vertexrig.checks import _machines as machines
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import told
+from vertexrig.checks.places import already_reported
 from vertexrig.checks.sources import (
     GKE,
     LOCATIONS,
@@ -43,7 +43,7 @@ def _taken(machine: Machine) -> str:
 
 
 def _obsolete(row: Accelerator | None) -> bool:
-    """No machine carries it any more: `accelerator-retired` says so, the other rules stay silent."""
+    """No machine carries it any more: `accelerator-retired` reports it, the other rules find nothing."""
     return row is not None and bool(row.retired) and not row.machines
 
 
@@ -52,9 +52,9 @@ def machine_missing(document: Document, context: Context) -> Iterator[Problem]:
         if pool.empty or placeholder(pool) or pool.machine_type:
             continue
         if not pool.data.get("machineSpec") and pool.data.get("replicaCount"):
-            continue  # machine-and-replicas says it
+            continue  # machine-and-replicas reports it
         path = machine_path(pool, "machineType")
-        if not told(document, path):
+        if not already_reported(document, path):
             yield Problem(path, f"pool {pool.index} names no machine type", "write machineSpec.machineType")
 
 
@@ -73,8 +73,8 @@ def machine_not_for_training(document: Document, context: Context) -> Iterator[P
         reason = catalog.why_not(pool.machine_type)
         if reason is None:
             continue
-        # Some were seen to be refused by the service; of the others the documents only say that they are not listed.
-        refused = "training service" in reason
+        # The service was seen to refuse some; the others are only missing from the documented list.
+        refused = catalog.refuses(pool.machine_type)
         best = machines.instead(pool.machine_type, catalog)
         yield Problem(
             machine_path(pool, "machineType"),
@@ -92,15 +92,15 @@ def accelerator_pair(document: Document, context: Context) -> Iterator[Problem]:
             continue
         missing = "acceleratorType" if count else "acceleratorCount"
         path = machine_path(pool, missing)
-        if told(document, path):
+        if already_reported(document, path):
             continue
         allowed = row.accelerators if row is not None else {}
         if count:
-            text = f"acceleratorCount is {count}, but no acceleratorType is given: both or none"
+            text = f"acceleratorCount is {count}, but acceleratorType is not set; give both or neither"
             only = f": {next(iter(allowed))}" if len(allowed) == 1 else ", or remove acceleratorCount"
             fix = f"write acceleratorType{only}"
         else:
-            text = f"acceleratorType is {name}, but no acceleratorCount is given: both or none"
+            text = f"acceleratorType is {name}, but acceleratorCount is not set; give both or neither"
             counts = allowed.get(name, ())
             fix = f"write acceleratorCount: {_numbers(counts[:1])}" if counts else "write acceleratorCount"
         yield Problem(path, text, fix)
@@ -111,7 +111,7 @@ def accelerator_missing(document: Document, context: Context) -> Iterator[Proble
         if not row.accelerator_required or pool.accelerator_type or pool.accelerator_count:
             continue
         path = machine_path(pool, "acceleratorType")
-        if told(document, path) or told(document, machine_path(pool, "acceleratorCount")):
+        if already_reported(document, path) or already_reported(document, machine_path(pool, "acceleratorCount")):
             continue
         fix = ""
         if len(row.accelerators) == 1:
@@ -144,13 +144,13 @@ def accelerator_count(document: Document, context: Context) -> Iterator[Problem]
         carrier = catalog.accelerators.get(name)
         step = carrier.pod_step if carrier is not None else None
         allowed = _numbers(counts) + (f", or a multiple of {step} for a pod" if step else "")
-        # The page says "32+" for v3 and "32 or a multiple" for v2.
-        unsure = step is not None and name == "TPU_V3" and count > step
+        # The page has "32+" for v3 and "32 or a multiple" for v2.
+        uncertain = step is not None and name == "TPU_V3" and count > step
         yield Problem(
             machine_path(pool, "acceleratorCount"),
             f"{count} is not a count {row.name} takes of {name}: the allowed counts are {allowed}",
             f"write {min(counts, key=lambda known: abs(known - count))}",
-            Severity.WARNING if unsure else None,
+            Severity.WARNING if uncertain else None,
         )
 
 
@@ -282,7 +282,7 @@ RULES = (
     Rule("gpu-rdma", Severity.INFO, "Machines with GPUDirect-RDMA set the NCCL environment.", TRAIN_COMPUTE, gpu_rdma),
     Rule("reservation-needed", Severity.WARNING, "A4X machines come from a reservation.",
          join(TRAIN_COMPUTE, RESERVATION_DOC), reservation_needed),
-    Rule("not-on-demand", Severity.WARNING, "Machines reported as Spot or Flex Start only are asked for that way.",
+    Rule("not-on-demand", Severity.WARNING, "Machines reported as Spot or Flex Start only are requested that way.",
          PRACTICE, not_on_demand),
     Rule("scarce-capacity", Severity.INFO, "Scarce accelerators come from a reservation or Spot VMs.",
          TRAIN_COMPUTE, scarce_capacity),

@@ -35,7 +35,7 @@ def service_account(document: Document, context: Context) -> Iterator[Problem]:
 
 def account_roles(document: Document, context: Context) -> Iterator[Problem]:
     if document.job.get("serviceAccount"):
-        text = "a service account of your own needs roles/logging.logWriter, or the job's output is lost without a word"
+        text = "a service account of your own needs roles/logging.logWriter, or the job's output is lost silently"
         yield Problem(f"{document.job_path}serviceAccount", text)
 
 
@@ -66,7 +66,7 @@ def experiment(document: Document, context: Context) -> Iterator[Problem]:
             text = f"{name!r} is not of the form projects/PROJECT/locations/REGION/metadataStores/STORE/contexts/NAME"
             yield Problem(f"{document.job_path}{key}", text)
     if document.job.get("experiment") and document.job.get("tensorboard"):
-        text = "experiment and tensorboard are not set together: the experiment has a TensorBoard of its own"
+        text = "experiment and tensorboard are not set together: the experiment brings its TensorBoard"
         yield Problem(f"{document.job_path}experiment", text, "remove one of the two")
 
 
@@ -149,7 +149,7 @@ RULES = (
     Rule("tensorboard", Severity.ERROR, "tensorboard is a TensorBoard of the job's region.", REST, tensorboard),
     Rule("tensorboard-account", Severity.ERROR, "A job with a TensorBoard or an experiment has a service account.",
          SDK, tensorboard_account),
-    Rule("experiment", Severity.WARNING, "experiment names a context, and stands without tensorboard.",
+    Rule("experiment", Severity.WARNING, "experiment names a context, and tensorboard is not set beside it.",
          join(REST, SDK), experiment),
     Rule("kms-key", Severity.ERROR, "The encryption key is a Cloud KMS key of the job's region.", SDK, kms_key),
     Rule("persistent-resource", Severity.ERROR, "persistentResourceId is an id.",

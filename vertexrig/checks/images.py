@@ -1,4 +1,4 @@
-"""Container images: prebuilt ones by name, date and kind, custom ones by where they may stand."""
+"""Container images: prebuilt ones by name, date and kind, custom ones by their registry."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from datetime import date
 
 from vertexrig.catalog import Catalog, Image
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import told
+from vertexrig.checks.places import already_reported
 from vertexrig.checks.sources import (
     GCLOUD,
     IMAGES,
@@ -88,7 +88,7 @@ def _instead(image: Image, kind: str, catalog: Catalog, host: str) -> str:
 def image_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         has_program = pool.container is not None or pool.python is not None
-        if has_program and not pool.image and not told(document, _path(pool)):
+        if has_program and not pool.image and not already_reported(document, _path(pool)):
             key = _path(pool).rpartition(".")[2]
             yield Problem(_path(pool), f"{key} is required", f"write {key}")
 
@@ -108,7 +108,7 @@ def image_executor(document: Document, context: Context) -> Iterator[Problem]:
         if pool.python is None or not uri or len(uri) > _LONGEST or not _REFERENCE.fullmatch(uri):
             continue
         if not _in_repository(uri, context.catalog) and not _LEGACY.match(uri):
-            text = f"{uri} is not a prebuilt image, and executorImageUri takes no other"
+            text = f"{uri} is not a prebuilt image, and executorImageUri takes prebuilt images only"
             yield Problem(_path(pool), text, "write the image under containerSpec.imageUri, with a command")
 
 
@@ -147,7 +147,7 @@ def image_tag(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         uri = pool.image
         if _in_repository(uri, context.catalog) and uri not in (_bare(uri), f"{_bare(uri)}:{wanted}"):
-            text = f"prebuilt images are used with the tag {wanted}, and no other"
+            text = f"prebuilt images are used with the tag {wanted} only"
             yield Problem(_path(pool), text, f"write {_bare(uri)}:{wanted}")
 
 
@@ -282,7 +282,7 @@ def image_far(document: Document, context: Context) -> Iterator[Problem]:
 def image_arm(document: Document, context: Context) -> Iterator[Problem]:
     for pool in running(document):
         if pool.machine_type.startswith("a4x-"):
-            text = "A4X machines are ARM: the image must be built for linux/arm64, where all others want linux/amd64"
+            text = "A4X machines are ARM: the image must be built for linux/arm64, where all others need linux/amd64"
             yield Problem(_path(pool), text)
 
 

@@ -1,4 +1,4 @@
-"""The values every check works with: what it sees, what it says, and the row that registers it."""
+"""The values every check works with: what it sees, what it yields, and the row that registers it."""
 
 from __future__ import annotations
 
@@ -19,9 +19,9 @@ class Context:
     Args:
         catalog: Machines, accelerators, regions, images, prices and limits.
         region: The region the job will run in, "" if it is not known.
-        today: The day that end dates are held against.
+        today: The day that end dates are compared with.
         trainer: The trainer's source as read, None if it is not at hand.
-        trainer_unused: Why a trainer that was named is not what the document runs; empty if it is, or none was named.
+        trainer_unused: Why the document does not run the trainer that was named; empty if it does, or none was named.
     """
 
     catalog: Catalog
@@ -49,8 +49,8 @@ class Rule:
     """One check: a row of a topic's `RULES` table.
 
     Args:
-        id: What findings carry and what silences them.
-        severity: How much a finding of it matters, unless the problem says otherwise.
+        id: The id that findings carry and that `silence` in the project file names.
+        severity: How much a finding of it matters, unless the problem has its own.
         summary: What holds when nothing is found, in one sentence.
         source: Where the rule comes from, with its date.
         run: The function that looks.

@@ -25,7 +25,7 @@ def network(document: Document, context: Context) -> Iterator[Problem]:
     path = f"{document.job_path}network"
     by_id = _BY_ID.fullmatch(name)
     if by_id:
-        text = f"the network is named with the project id {by_id[1]!r}; the project's number belongs there"
+        text = f"the network is named with the project id {by_id[1]!r}; it needs the project's number"
         yield Problem(path, text, f"find it with: gcloud projects describe {by_id[1]} --format='value(projectNumber)'")
     else:
         yield Problem(path, f"{name!r} is not a network: projects/PROJECT_NUMBER/global/networks/NAME")
@@ -133,7 +133,7 @@ RULES = (
     Rule("network", Severity.ERROR, "network is named with the project's number.", REST, network),
     Rule("network-twice", Severity.WARNING, "A job has a VPC network or a PSC interface, not both.",
          REST, network_twice),
-    Rule("reserved-ip-ranges", Severity.WARNING, "reservedIpRanges stand with a network.", REST, ip_ranges),
+    Rule("reserved-ip-ranges", Severity.WARNING, "reservedIpRanges come with a network.", REST, ip_ranges),
     Rule("psc-attachment", Severity.ERROR, "The PSC interface names a network attachment of the job's region.",
          SDK, psc_attachment),
     Rule("dns-peering", Severity.ERROR, "A DNS peering is complete, and its domain ends with a dot.", SDK, dns_peering),

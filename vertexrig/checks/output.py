@@ -1,8 +1,8 @@
 """Findings as text for a person, as JSON for a program, as SARIF for a code host. Pure functions: nothing is printed.
 
-`text` shows each finding with the line it stands in, the way compilers do. `rows` is the interface that stays:
-`{"file", "id", "severity", "path", "paths", "message", "fix", "source", "line", "set"}`. `sarif` is SARIF 2.1.0. Each of
-them, and `summary`, folds what is found first: they agree in number.
+`text` shows each finding with its line, as compilers do. `rows` is the interface that stays:
+`{"file", "id", "severity", "path", "paths", "message", "fix", "source", "line", "set", "docs"}`. `sarif` is SARIF 2.1.0. Each of
+them, and `summary`, folds what is found first: so that their counts agree.
 """
 
 from __future__ import annotations
@@ -18,6 +18,8 @@ from vertexrig.finding import Finding, Severity, folded
 from vertexrig.spec.masking import masked
 from vertexrig.text import clean
 
+PAGE = "https://github.com/vertexrig/vertexrig/blob/main/docs/checks.md"
+"""The published reference of the rules, with a heading for each."""
 SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.INFO: "\x1b[1;36m"}
@@ -98,7 +100,7 @@ def _source(finding: Finding, lines: Sequence[str], width: int) -> tuple[str, st
 
 
 def _in_sight(finding: Finding, lines: Sequence[str]) -> bool:
-    """Whether the finding's line shows something of it: a key missing at the top of the file stands nowhere."""
+    """Whether the finding's line shows something of it: a key missing at the top of the file has no line."""
     if finding.line is None or not 0 < finding.line <= len(lines):
         return False
     return finding.line > 1 or not finding.path.isalnum() or finding.path in lines[0]
@@ -111,6 +113,11 @@ def summary(findings: Iterable[Finding], *, files: int = 0) -> str:
     parts = [f"{count} {severity.value if count == 1 else _PLURAL[severity]}" for severity, count in counts if count]
     where = "" if not files else " in 1 file" if files == 1 else f" in {files} files"
     return (", ".join(parts) or "no findings") + where
+
+
+def address(rule: str) -> str:
+    """Where a rule is described: its heading on the published page."""
+    return f"{PAGE}#{rule}"
 
 
 def rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
@@ -127,6 +134,7 @@ def rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
             "source": finding.source,
             "line": finding.line,
             "set": finding.given or None,
+            "docs": address(finding.id),
         }
         for finding in folded(findings)
     ]
@@ -135,11 +143,11 @@ def rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
 def sarif(findings: Iterable[Finding], rules: Iterable[Described], *, version: str = "") -> str:
     """Findings as one SARIF 2.1.0 run, with every rule in its table.
 
-    Each rule carries its own words, source and date: whoever reads the report may have neither this repository nor its pages.
+    Each rule carries its text, source and date besides the address of its heading: a report may be read offline.
 
     Args:
         findings: What was found.
-        rules: The rules that were run; a finding of another id gets a row of its own.
+        rules: The rules that were run; a finding of another id gets its own row.
         version: The tool's version.
     """
     findings = folded(findings)
@@ -162,9 +170,10 @@ def _descriptor(rule: Described) -> dict[str, Any]:
     return {
         "id": rule.id,
         "shortDescription": {"text": rule.summary},
+        "helpUri": address(rule.id),
         "help": {
-            "text": f"{rule.summary} Source: {rule.source}. `vertexrig checks` lists all rules.",
-            "markdown": f"**{rule.summary}** Source: {rule.source}. `vertexrig checks` lists all rules.",
+            "text": f"{rule.summary} Source: {rule.source}. `vertexrig check --list-rules` lists all rules.",
+            "markdown": f"**{rule.summary}** Source: {rule.source}. `vertexrig check --list-rules` lists all rules.",
         },
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {"source": rule.source},

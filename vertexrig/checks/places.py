@@ -1,4 +1,4 @@
-"""What many checks ask of a document beside its pools: what was refused already, how long a duration is."""
+"""What many checks need besides the pools: what the strict reading already refused, how long a duration is."""
 
 from __future__ import annotations
 
@@ -8,10 +8,10 @@ from vertexrig.spec.document import Document
 from vertexrig.spec.strict import stem
 
 
-def told(document: Document, path: str) -> bool:
+def already_reported(document: Document, path: str) -> bool:
     """Whether the strict reading already refused what belongs at `path`: the value, one around it, or a misspelt key.
 
-    A check that misses a value must stay silent then, or one mistake would be reported twice.
+    A check that misses a value then finds nothing, so that one mistake is reported once.
     """
     places = [path]
     while "." in places[-1]:
@@ -21,7 +21,7 @@ def told(document: Document, path: str) -> bool:
             continue
         if finding.path in (*places, ""):
             return True
-        if finding.id == "unknown-field":  # misspelt, or written too far up
+        if finding.id == "unknown-field":  # misspelt, or at a level too high
             parent, _, key = finding.path.rpartition(".")
             if path == key:
                 return True  # it belongs at the top of the file

@@ -7,7 +7,7 @@ from collections import Counter
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import told
+from vertexrig.checks.places import already_reported
 from vertexrig.checks.sources import (
     ARGPARSE,
     CONTAINER_SETTINGS,
@@ -49,7 +49,7 @@ def _in_shell(pool: Pool) -> bool:
 def module_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         path = f"{pool.path}.pythonPackageSpec.pythonModule"
-        if pool.python is not None and not pool.module and not told(document, path):
+        if pool.python is not None and not pool.module and not already_reported(document, path):
             yield Problem(path, "pythonModule is required: python -m runs it", "write pythonModule: trainer.task")
 
 
@@ -161,7 +161,7 @@ def env_name(document: Document, context: Context) -> Iterator[Problem]:
         for number, variable in enumerate(pool.env):
             name = str(variable.get("name", ""))
             path = f"{pool.program_path}.env[{number}].name"
-            if not form.fullmatch(name) and not (not name and told(document, path)):
+            if not form.fullmatch(name) and not (not name and already_reported(document, path)):
                 text = f"{name[:80]!r} is not a name for a variable: letters, digits and _, no digit first"
                 yield Problem(path, text if name else "a variable has no name")
 

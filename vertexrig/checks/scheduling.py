@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import told
+from vertexrig.checks.places import already_reported
 from vertexrig.checks.sources import FLEX_DOC, PRACTICE, RESERVATION_DOC, REST, SPOT_DOC, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
@@ -21,8 +21,8 @@ def timeout_unset(document: Document, context: Context) -> Iterator[Problem]:
     path = _path(document, "timeout")
     pools = running(document)
     if document.kind != "CustomJobSpec" or not pools:
-        return  # trial-timeout speaks of studies
-    if "timeout" in job_part(document, "scheduling") or told(document, path):
+        return  # trial-timeout covers studies
+    if "timeout" in job_part(document, "scheduling") or already_reported(document, path):
         return
     hours = context.catalog.limits.integer("scheduling.default_timeout_s") // 3600
     machines = sum(max(0, pool.replica_count) for pool in pools)
@@ -64,7 +64,7 @@ def flex_accelerator(document: Document, context: Context) -> Iterator[Problem]:
             continue
         fixed = catalog.machines.get(pool.machine_type)
         if row is None and fixed is not None and set(fixed.accelerators) & set(allowed):
-            continue  # accelerator-missing says it
+            continue  # accelerator-missing reports it
         has = pool.accelerator_type or "no accelerator"
         text = f"FLEX_START is for {', '.join(allowed)}; pool {pool.index} has {has}"
         yield Problem(machine_path(pool, "acceleratorType"), text, "use STANDARD or SPOT, or another accelerator")
@@ -127,7 +127,7 @@ def spot_restarts(document: Document, context: Context) -> Iterator[Problem]:
 
 
 RULES = (
-    Rule("timeout-unset", Severity.WARNING, "A job has a timeout of its own.", REST, timeout_unset),
+    Rule("timeout-unset", Severity.WARNING, "A job sets its timeout.", REST, timeout_unset),
     Rule("duration-negative", Severity.ERROR, "Durations are positive.", REST, timeout_positive),
     Rule("flex-start-timeout", Severity.ERROR, "With FLEX_START the timeout is 7 days or less.",
          FLEX_DOC, flex_timeout),
@@ -137,7 +137,7 @@ RULES = (
          FLEX_DOC, flex_machines),
     Rule("flex-start-reservation", Severity.WARNING, "With FLEX_START no reservation is used.",
          join(FLEX_DOC, RESERVATION_DOC), flex_reservation),
-    Rule("max-wait", Severity.WARNING, "maxWaitDuration stands with FLEX_START only.", REST, max_wait),
+    Rule("max-wait", Severity.WARNING, "maxWaitDuration is set with FLEX_START only.", REST, max_wait),
     Rule("strategy-deprecated", Severity.WARNING, "The strategy has its present name.", REST, strategy_deprecated),
     Rule("retries", Severity.WARNING, "disableRetries and restartJobOnWorkerRestart are not both set.", REST, retries),
     Rule("spot-restarts", Severity.INFO, "A Spot job can begin again.", join(SPOT_DOC, PRACTICE), spot_restarts),

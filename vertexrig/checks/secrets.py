@@ -1,4 +1,4 @@
-"""Secrets that stand in a job spec in plain text."""
+"""Secrets in plain text in a job spec."""
 
 from __future__ import annotations
 
@@ -43,11 +43,11 @@ def _in_words(document: Document, pool: Pool, key: str) -> Iterator[tuple[str, s
 
 def plain_secret(document: Document, context: Context) -> Iterator[Problem]:
     for path, name, secret in found(document):
-        text = f"{name} holds a secret in plain text ({hint(secret)}): it is in this file, and in the job for all who may see it"
+        text = f"{name} holds a secret in plain text ({hint(secret)}): it is readable in this file, and in the job by everyone who may view the job"
         yield Problem(path, text, _FIX)
 
 
 RULES = (
-    Rule("plain-secret", Severity.WARNING, "No secret stands in the job in plain text.",
+    Rule("plain-secret", Severity.WARNING, "The job contains no secret in plain text.",
          join(REST, SECRETS), plain_secret),
 )  # fmt: skip

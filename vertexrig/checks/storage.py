@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import told
+from vertexrig.checks.places import already_reported
 from vertexrig.checks.sources import PACKAGE_DOC, REST, WALKTHROUGH, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
@@ -56,7 +56,7 @@ def output_uri(document: Document, context: Context) -> Iterator[Problem]:
         text, fix = uri_problem(uri)
         if text:
             yield Problem(path, text, fix)
-    elif "baseOutputDirectory" in document.job and not told(document, path):
+    elif "baseOutputDirectory" in document.job and not already_reported(document, path):
         yield Problem(path, "baseOutputDirectory has no outputUriPrefix", "write outputUriPrefix: gs://BUCKET/PATH")
 
 
@@ -65,10 +65,10 @@ _OUTPUTS = ("AIP_MODEL_DIR", "AIP_CHECKPOINT_DIR", "AIP_TENSORBOARD_LOG_DIR")
 
 def output_unset(document: Document, context: Context) -> Iterator[Problem]:
     path = f"{document.job_path}baseOutputDirectory"
-    if "baseOutputDirectory" in document.job or not running(document) or told(document, path):
+    if "baseOutputDirectory" in document.job or not running(document) or already_reported(document, path):
         return
     if context.trainer is not None and "AIP_MODEL_DIR" in context.trainer.environment:
-        return  # model-dir-unset says it
+        return  # model-dir-unset reports it
     fix = "write baseOutputDirectory: {outputUriPrefix: gs://BUCKET/PATH}"
     yield Problem(path, f"without a baseOutputDirectory the service sets none of {', '.join(_OUTPUTS)}", fix)
 
@@ -76,7 +76,7 @@ def output_unset(document: Document, context: Context) -> Iterator[Problem]:
 def package_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         path = f"{pool.path}.pythonPackageSpec.packageUris"
-        if pool.python is not None and not pool.package_uris and not told(document, path):
+        if pool.python is not None and not pool.package_uris and not already_reported(document, path):
             text = "packageUris is required: without a package there is no module to run"
             yield Problem(path, text, "write packageUris with the gs:// URI of the trainer's sdist")
 
@@ -136,7 +136,7 @@ def stray_uri(document: Document, context: Context) -> Iterator[Problem]:
 
 RULES = (
     Rule("output-uri", Severity.ERROR, "outputUriPrefix is a gs:// URI.", join(REST, _BUCKET_RULES), output_uri),
-    Rule("output-unset", Severity.INFO, "A job says where its outputs go.", REST, output_unset),
+    Rule("output-unset", Severity.INFO, "A job sets where its outputs go.", REST, output_unset),
     Rule("package-missing", Severity.ERROR, "A Python program has packages.", REST, package_missing),
     Rule("package-uri", Severity.ERROR, "Packages are gs:// URIs.",
          join(REST, _BUCKET_RULES, WALKTHROUGH), package_uri),

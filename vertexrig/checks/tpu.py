@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from vertexrig.catalog import Machine
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.places import told
+from vertexrig.checks.places import already_reported
 from vertexrig.checks.sources import FLEX_DOC, SPOT_DOC, TPU_DOC, TRAIN_COMPUTE, TUNING_DOC
 from vertexrig.errors import meant
 from vertexrig.finding import Severity
@@ -31,7 +31,7 @@ def _is_pod(pool: Pool, name: str, row: Machine | None) -> bool:
 def topology_missing(document: Document, context: Context) -> Iterator[Problem]:
     for pool, _, row in _tpus(document, context):
         path = machine_path(pool, "tpuTopology")
-        if row is not None and row.tpu_topologies and not pool.tpu_topology and not told(document, path):
+        if row is not None and row.tpu_topologies and not pool.tpu_topology and not already_reported(document, path):
             choices = ", ".join(row.tpu_topologies)
             fix = f"write tpuTopology: {next(iter(row.tpu_topologies))}"
             yield Problem(path, f"{row.name} is chosen together with a tpuTopology: {choices}", fix)
@@ -129,7 +129,7 @@ RULES = (
     Rule("tpu-topology-missing", Severity.ERROR, "A v5e, v6e or 7x machine is given with its tpuTopology.",
          TRAIN_COMPUTE, topology_missing),
     Rule("tpu-topology", Severity.ERROR, "tpuTopology is one the machine type has.", TRAIN_COMPUTE, topology_unknown),
-    Rule("tpu-topology-machine", Severity.ERROR, "tpuTopology stands only with machines that take one.",
+    Rule("tpu-topology-machine", Severity.ERROR, "tpuTopology is set only with machines that take one.",
          TRAIN_COMPUTE, topology_on_machine),
     Rule("tpu-accelerator-fields", Severity.ERROR, "With tpuTopology no acceleratorType or Count is given.",
          TRAIN_COMPUTE, accelerator_fields),
@@ -137,7 +137,7 @@ RULES = (
     Rule("tpu-one-replica", Severity.ERROR, "A TPU pool has one replica.", TRAIN_COMPUTE, one_replica),
     Rule("tpu-in-study", Severity.ERROR, "No study runs on TPUs.", TUNING_DOC, in_study),
     Rule("tpu-spot-pod", Severity.ERROR, "No TPU pod runs on Spot VMs.", SPOT_DOC, spot_pod),
-    Rule("tpu-flex-start", Severity.ERROR, "No TPU is asked for with FLEX_START.", FLEX_DOC, flex_start),
+    Rule("tpu-flex-start", Severity.ERROR, "No TPU is requested with FLEX_START.", FLEX_DOC, flex_start),
     Rule("tpu-v5e-environment", Severity.INFO, "TensorFlow on v5e finds its PJRT settings.", TPU_DOC, v5e_environment),
     Rule("tpu-pod-command", Severity.INFO, "A TPU pod on tf-tpu-pod-base keeps the image's entry point.",
          TPU_DOC, pod_command),

@@ -5,7 +5,6 @@ from __future__ import annotations
 import json
 import os
 import re
-import shlex
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
@@ -27,6 +26,7 @@ from vertexrig.project.model import Sweep
 from vertexrig.render.renderer import Rendered, Renderer
 from vertexrig.spec.masking import masked
 from vertexrig.spec.names import snake
+from vertexrig.text import command_line
 
 if TYPE_CHECKING:
     from vertexrig.package.containers import ImageProgram
@@ -53,7 +53,7 @@ class Prepared:
     Args:
         rendered: The YAML and the gcloud command.
         document: The YAML as the strict reading takes it.
-        findings: What there is to say about it, placed in the project file.
+        findings: What the checks found, with lines of the project file.
         workspace: The project it comes from.
     """
 
@@ -66,11 +66,6 @@ class Prepared:
     def ok(self) -> bool:
         """True if nothing of severity error was found."""
         return not any(finding.severity is Severity.ERROR for finding in self.findings)
-
-    @property
-    def submit(self) -> str:
-        """The vertexrig command that submits this very job."""
-        return self.workspace.verb("submit", self.rendered.view.name)
 
     def in_run(self, run: str) -> Prepared:
         """The same with the output folder of one run; itself if all runs share the folder that the project file names."""
@@ -88,12 +83,20 @@ class Workspace:
         templates: A folder of templates that overrides the project's own.
         region: In place of the project's, for the checks.
         trainer: A trainer's folder to hold every document against, in place of the project's.
+        program: How a person types this program, for commands that a message proposes.
     """
 
     def __init__(
-        self, loaded: Loaded, *, templates: Path | None = None, region: str | None = None, trainer: Path | None = None
+        self,
+        loaded: Loaded,
+        *,
+        templates: Path | None = None,
+        region: str | None = None,
+        trainer: Path | None = None,
+        program: str = "vertexrig",
     ) -> None:
         self.loaded, self._templates, self._region, self._trainer = loaded, templates, region, trainer
+        self._program = program
         self._trainers: dict[str, TrainerSource | None] = {}
 
     @cached_property
@@ -183,7 +186,7 @@ class Workspace:
         return f"local:\n  images:\n    {name}:\n      path: {json.dumps(path)}\n      command: [{words}]\n"
 
     def prepare(self, name: str, *, check: bool = True, run: str = "") -> Prepared:
-        """A job or sweep of the project, rendered and, unless told otherwise, checked.
+        """A job or sweep of the project, rendered and, unless `check` is false, checked.
 
         Args:
             name: A job or sweep.
@@ -208,10 +211,14 @@ class Workspace:
         found = [self._placed(finding, rendered, document) for finding in found]
         return Prepared(rendered, document, found, self)
 
-    def verb(self, verb: str, name: str) -> str:
-        """The command line of another verb about job or sweep `name`, with the options that this project came from."""
-        templates = ("--templates", str(self._templates)) if self._templates is not None else ()
-        return shlex.join(["vertexrig", verb, name, *self.loaded.words, *templates])
+    def verb(self, *words: object) -> str:
+        """A command line about this project, with the options that it came from: `--file`, `--set`, `--templates`.
+
+        Args:
+            words: The verb, its arguments, and further options.
+        """
+        templates = ("--templates", self._templates) if self._templates is not None else ()
+        return command_line(*words, *self.loaded.words, *templates, program=self._program)
 
     def _placed(self, finding: Finding, rendered: Rendered, document: spec.Document) -> Finding:
         """A finding with the line of the project file, or the override, that its value comes from."""
@@ -241,7 +248,7 @@ class Workspace:
         return {rule: reason for _, silence in groups for rule, reason in silence.items()}
 
     def line(self, rendered: Rendered, document: spec.Document, path: str) -> int | str | None:
-        """The line of the project file, or the override, that `path` of the job comes from, as near as can be told."""
+        """The line of the project file, or the override, that `path` of the job comes from, as near as is known."""
         given = {path: masked(override) for path, override in self.loaded.given.items()}
         lines: dict[yamltext.RawPath, int | str] = {**self.loaded.lines, **given}
         view = rendered.view

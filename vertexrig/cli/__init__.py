@@ -1,4 +1,4 @@
-"""The command line: one module per verb, nothing but translation between words and the tool's functions.
+"""The command line: one module per verb, which translates its words into calls of the tool.
 
 `main` is the one place that turns an error into a message and an exit code: 0 done; 1 findings of severity error, or
 the job failed; 2 bad usage or configuration; 3 the service refused or could not be reached; 130 interrupted.
@@ -25,7 +25,6 @@ VERBS = {
     "keys": ("keys", "List the keys of the project file."),
     "render": ("render", "Write a job's YAML, check it, and print the gcloud command."),
     "check": ("check", "Check jobs of the project, or any YAML file."),
-    "checks": ("checks", "List the rules."),
     "explain": ("explain", "Show the cluster a job makes, its quota and its price."),
     "catalog": ("catalog", "Print machines, accelerators, regions, images or prices."),
     "package": ("package", "Build the trainer's package."),
@@ -35,14 +34,17 @@ VERBS = {
     "jobs": ("jobs", "List jobs and sweeps."),
     "watch": ("watch", "Follow a job to its end."),
     "logs": ("logs", "Stream a job's log."),
-    "cancel": ("cancel", "Stop a job, and see that it stops."),
+    "cancel": ("cancel", "Stop a job, and wait until it has stopped."),
     "trials": ("trials", "Show the trials of a sweep."),
     "best": ("best", "Show a sweep's best trial."),
     "report": ("report", "Write a job as a Markdown page."),
     "schedule": ("schedule", "Make Cloud Scheduler match the project file."),
     "function": ("function", "Stage, serve and deploy the Cloud Function that starts jobs."),
-    "doctor": ("doctor", "Look whether everything is there that a job needs."),
+    "doctor": ("doctor", "Check that everything a job needs is there."),
 }
+
+# former name of a verb -> (module, name in it); help does not list these, and each names its successor
+_RENAMED = {"checks": ("check", "renamed_checks")}
 
 
 class Verbs(Group):
@@ -52,13 +54,14 @@ class Verbs(Group):
         return list(VERBS)
 
     def get_command(self, ctx: click.Context, cmd_name: str) -> click.Command | None:
-        if cmd_name not in VERBS:
+        module, name = (VERBS[cmd_name][0], "command") if cmd_name in VERBS else _RENAMED.get(cmd_name, ("", ""))
+        if not module:
             return None
-        command: click.Command = import_module(f"vertexrig.cli.{VERBS[cmd_name][0]}").command
+        command: click.Command = getattr(import_module(f"vertexrig.cli.{module}"), name)
         return command
 
     def format_commands(self, ctx: click.Context, formatter: click.HelpFormatter) -> None:
-        with formatter.section("Commands"):  # from the table: help imports no verb
+        with formatter.section("Commands"):  # from the table, so that help imports no verb
             formatter.write_dl([(name, text) for name, (_, text) in VERBS.items()])
 
 
@@ -88,7 +91,7 @@ def run(args: Sequence[str] | None = None) -> int:
         code = returned if isinstance(returned, int) else 0  # click returns the code of an Exit
         sys.stdout.flush()
     except click.exceptions.NoArgsIsHelpError as wanting:
-        return _say(wanting.format_message(), UsageError.exit_code)
+        return _print_error(wanting.format_message(), UsageError.exit_code)
     except click.exceptions.Exit as done:
         code = done.exit_code
     except (BrokenPipeError, SystemExit) as gone:  # click exits where the reader of stderr has gone
@@ -102,12 +105,12 @@ def run(args: Sequence[str] | None = None) -> int:
         document.send(found)
     if found is None:
         return code
-    if not found.message:  # the result itself has said it
+    if not found.message:  # the result shows it already
         return found.exit_code
-    return _say(found.text(color=streams.wants_color(sys.stderr, os.environ)), found.exit_code)
+    return _print_error(found.text(color=streams.wants_color(sys.stderr, os.environ)), found.exit_code)
 
 
-def _say(message: str, code: int) -> int:
+def _print_error(message: str, code: int) -> int:
     try:
         print(message, file=sys.stderr)
     except BrokenPipeError:

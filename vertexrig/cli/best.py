@@ -1,4 +1,4 @@
-"""`vertexrig best`: what a sweep found."""
+"""`vertexrig best`: a sweep's best trial."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from vertexrig.errors import UsageError
 @options.local_option
 @options.format_option("text", "json", "args")
 def command(sweep: str, file: Path | None, local: bool, format_: str) -> None:
-    """Show the best trial of SWEEP; of several objectives, all that none beats.
+    """Show the best trial of SWEEP; with several objectives, all that no other trial beats.
 
     `--format args` prints the first one's parameters as arguments of the trainer.
     """

@@ -1,4 +1,4 @@
-"""`vertexrig cancel`: stop a job, and see that it stops."""
+"""`vertexrig cancel`: stop a job, and wait until it has stopped."""
 
 from __future__ import annotations
 

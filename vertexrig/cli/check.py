@@ -1,4 +1,4 @@
-"""`vertexrig check`: the project's jobs, or any YAML for gcloud from anywhere."""
+"""`vertexrig check`: the project's jobs, or any YAML for gcloud from anywhere; and the list of rules."""
 
 from __future__ import annotations
 
@@ -7,7 +7,8 @@ from pathlib import Path
 import click
 
 from vertexrig.checks.workspace import Workspace
-from vertexrig.cli import options, output, show, targets
+from vertexrig.cli import options, output, show, steps, targets
+from vertexrig.cli.tables import table
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.finding import Finding, Severity
 from vertexrig.spec.document import unreadable
@@ -19,13 +20,12 @@ from vertexrig.spec.document import unreadable
 @options.set_option
 @options.templates_option
 @options.info_option
-@click.option(
-    "--kind", type=click.Choice(list(targets.KINDS)), help="Take files for this kind; by default their keys decide."
-)
+@click.option("--kind", type=click.Choice(list(targets.KINDS)), help="Kind of the files; by default their keys decide.")
 @click.option("--region", help="Region the files are for; the project's by default.")
-@click.option("--trainer", type=click.Path(path_type=Path), help="Trainer folder to hold the files against.")
+@click.option("--trainer", type=click.Path(path_type=Path), help="Trainer folder that the files must fit.")
 @options.format_option("text", "json", "sarif")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
+@click.option("--list-rules", is_flag=True, help="Print every rule: id, severity, what holds; check nothing.")
 def command(
     wanted: tuple[str, ...],
     file: Path | None,
@@ -37,13 +37,19 @@ def command(
     trainer: Path | None,
     format_: str,
     strict: bool,
+    list_rules: bool,
 ) -> None:
     """Check jobs and sweeps by NAME, or any YAML FILE that gcloud would take; without either, all of the project.
 
-    Each file is taken for a custom job or a tuning job by its keys; which one is said on stderr. Of a project file,
+    The keys of a file decide whether it is a custom job or a tuning job; stderr names which. Of a project file,
     such as vertexrig.yaml, all jobs and sweeps are checked. `-` reads stdin. The exit code is 1 if anything of severity
     error is found.
     """
+    if list_rules:
+        if wanted or format_ == "sarif":
+            raise UsageError("--list-rules checks nothing: leave out NAME and FILE, and print it as text or json")
+        _list_rules(format_)
+        return
     files = [target for target in wanted if targets.is_file(target)]
     names = [target for target in wanted if target not in files]
     workspace = targets.workspace(
@@ -71,15 +77,17 @@ def command(
             continue
         own = targets.project(text, path, overrides)
         if own is not None:
-            found += _project(Workspace(own, templates=templates, region=region, trainer=trainer))
+            found += _project(
+                Workspace(own, templates=templates, region=region, trainer=trainer, program=steps.program())
+            )
             continue
         document, findings = workspace.check_text(text, file=path, kind=targets.kind(kind))
         if document.data:
-            options.note(f"{path}: taken for a {document.kind}")
+            options.note(f"{path}: read as a {document.kind}")
         found += findings
         proposed = workspace.proposed_image(document) if trainer is not None else ""
         if proposed:
-            options.note(f"{path}: to rehearse its image on this machine, put into vertexrig.yaml:\n{proposed}")
+            options.note(f"{path}: to rehearse its image on this machine, add to vertexrig.yaml:\n{proposed}")
     if format_ == "sarif":
         output.say(show.sarif(found), nl=False)
     elif format_ == "json":
@@ -91,9 +99,25 @@ def command(
         raise FindingsError("" if format_ == "text" else show.summary(found))  # as text it ends with the count
 
 
+def _list_rules(format_: str) -> None:
+    rules = show.rules()
+    rows = [(rule["id"], rule["severity"], rule["summary"]) for rule in rules]
+    output.result(format_, {"rules": rules}, lambda: table(("id", "severity", "what holds"), rows))
+
+
+@click.command("checks", hidden=True)
+@options.format_option("text", "json")
+def renamed_checks(format_: str) -> None:
+    """List every rule, as `vertexrig check --list-rules` does."""
+    options.note(f"`checks` is now called `{steps.line('check', '--list-rules')}`")
+    _list_rules(format_)
+
+
 def _project(workspace: Workspace) -> list[Finding]:
-    """What there is to say about every job and sweep of a project file."""
+    """The findings of every job and sweep of a project file."""
     project = workspace.loaded.project
     names = [*project.jobs, *project.sweeps]
-    options.note(f"{workspace.loaded.file}: a project file: checked {', '.join(names) or 'no job, since it has none'}")
+    options.note(
+        f"{workspace.loaded.file}: a project file: checked {', '.join(names) or 'nothing, since it has no jobs'}"
+    )
     return [finding for name in names for finding in workspace.prepare(name).findings]

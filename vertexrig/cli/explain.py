@@ -1,8 +1,7 @@
-"""`vertexrig explain`: the cluster a job makes, what its replicas are told, its quota and its price."""
+"""`vertexrig explain`: the cluster a job makes, the environment of its replicas, its quota and its price."""
 
 from __future__ import annotations
 
-import shlex
 import shutil
 import sys
 from datetime import date
@@ -11,12 +10,12 @@ from pathlib import Path
 import click
 
 from vertexrig import spec
-from vertexrig.cli import options, output, targets
+from vertexrig.cli import options, output, steps, targets
 from vertexrig.explain import model as explain
 from vertexrig.explain import picture as explain_text
 from vertexrig.finding import Severity
 
-_PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤", "+"), "─": "-", "│": "|", "×": "x", "…": "."})
+_PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "─": "-", "│": "|", "×": "x", "…": "."})
 
 
 @click.command("explain")
@@ -25,9 +24,7 @@ _PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤", "+"), "─": "-", 
 @options.set_option
 @options.templates_option
 @click.option("--replica", help="Show everything this replica finds in its environment, such as workerpool1-0.")
-@click.option(
-    "--kind", type=click.Choice(list(targets.KINDS)), help="Take a file for this kind; by default its keys decide."
-)
+@click.option("--kind", type=click.Choice(list(targets.KINDS)), help="Kind of a file; by default its keys decide.")
 @click.option("--region", help="Region the job runs in; the project's by default.")
 @options.format_option("text", "json")
 def command(
@@ -42,7 +39,7 @@ def command(
 ) -> None:
     """Show what job or sweep NAME, or any YAML FILE that gcloud would take, makes on Vertex AI.
 
-    A picture of the worker pools, then what runs in them, the environment of the replicas, the quota that is drawn and
+    A picture of the worker pools, then what runs in them, the environment of the replicas, its quota and
     an estimate of the price. Nothing is checked: `vertexrig check` does that. `-` reads stdin.
     """
     is_file = targets.is_file(target)
@@ -50,7 +47,7 @@ def command(
     topology = ""
     if is_file:
         document = spec.parse(targets.read(target), file=target, kind=targets.kind(kind))
-        options.note(f"{target}: taken for a {document.kind}")
+        options.note(f"{target}: read as a {document.kind}")
     else:
         rendered = workspace.renderer.render(target)
         topology = rendered.view.topology
@@ -62,7 +59,7 @@ def command(
     errors = sum(finding.severity is Severity.ERROR for finding in document.findings)
     if errors:
         what = "error" if errors == 1 else "errors"
-        shown_by = shlex.join(["vertexrig", "check", target]) if is_file else workspace.verb("check", target)
+        shown_by = steps.line("check", target) if is_file else workspace.verb("check", target)
         options.note(f"{target}: {errors} {what} in reading; what was refused is left out. `{shown_by}` shows it")
     one = found.replica(replica) if replica else None
     if format_ == "json":

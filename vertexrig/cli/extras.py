@@ -39,7 +39,7 @@ PARTS: Mapping[str, Part] = {
     "optuna": Part("optuna", "local"),
     "google_crc32c": Part("google-crc32c", "local"),
 }
-"""Modules outside the base install that vertexrig imports or runs; a parent stands for the modules below it."""
+"""Modules outside the base install that vertexrig imports or runs; a parent includes the modules below it."""
 
 
 INCLUDES: Mapping[str, frozenset[str]] = {"trigger": frozenset({"submit"}), "local": frozenset({"submit"})}
@@ -64,7 +64,7 @@ class MissingExtraError(UsageError):
 
 
 def missing(error: ImportError) -> MissingExtraError | None:
-    """The error for a person when an import failed for want of an extra; None if no extra brings the module."""
+    """The error for a person when an import failed because an extra is not installed; None if no extra brings the module."""
     absent = error.name or ""
     if not isinstance(error, ModuleNotFoundError):  # `from google.cloud import x` names the package, and x in its text
         absent = f"{absent}.{getattr(error, 'name_from', None) or ''}".rstrip(".")
@@ -75,7 +75,7 @@ def missing(error: ImportError) -> MissingExtraError | None:
 
 
 def need(*modules: str) -> None:
-    """Import modules before the work begins, or before a process of its own is started that would fail without them.
+    """Import modules before the work begins, or before a process is started that would fail without them.
 
     Args:
         modules: Keys of `PARTS`.

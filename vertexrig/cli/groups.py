@@ -16,7 +16,7 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
-        names = self.list_commands(ctx)
-        if args and args[0] not in names and not args[0].startswith("-"):
+        if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
+            names = self.list_commands(ctx)
             raise click.UsageError(f"there is no command {args[0]!r}. {did_you_mean(args[0], names, most=30)}", ctx)
         return super().resolve_command(ctx, args)

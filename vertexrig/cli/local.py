@@ -224,6 +224,8 @@ def _project(file: Path | None, root: Path | None) -> tuple[Loaded | None, Path]
 
 def _folder(file: Path | None, root: Path | None) -> Path:
     """The folder of the server's state; the project file is not read for it."""
+    if file is not None and not file.is_file():
+        raise UsageError(f"there is no file {file}")
     if root is not None:
         return root
     if file is None and not _has_project():

@@ -1,4 +1,4 @@
-"""Options that several verbs share, and what they make of a project."""
+"""Options that several verbs share, and the workspace they name."""
 
 from __future__ import annotations
 
@@ -11,19 +11,20 @@ from typing import Any, TypeVar
 import click
 
 from vertexrig.checks.workspace import Workspace
+from vertexrig.cli import steps
 from vertexrig.project import config
 
 F = TypeVar("F", bound=Callable[..., Any])
 
 
 class Integer(click.IntRange):
-    """A whole number, called so in messages."""
+    """A whole number; messages call it an integer."""
 
     name = "integer"
 
 
 class Seconds(click.FloatRange):
-    """A number of seconds; NaN and infinity, which float() takes too, are none."""
+    """A number of seconds; NaN and infinity, which float() accepts, are refused."""
 
     name = "seconds"
 
@@ -49,10 +50,12 @@ set_option = click.option(
     "args.NAME alone is a flag without a value.",
 )
 templates_option = click.option(
-    "--templates", type=click.Path(path_type=Path), help="Folder of templates that replace ours file by file."
+    "--templates",
+    type=click.Path(path_type=Path),
+    help="Folder of templates; each replaces the built-in one of the same name.",
 )
 poll_option = click.option(
-    "--poll", type=Seconds(0.05, 3600), default=5.0, show_default=True, help="Seconds between questions."
+    "--poll", type=Seconds(0.05, 3600), default=5.0, show_default=True, help="Seconds between requests for its state."
 )
 resume_option = click.option(
     "--resume",
@@ -61,7 +64,7 @@ resume_option = click.option(
     help="Go on with an earlier run of NAME, such as 20261121-171500-ab12: write into its output folder.",
 )
 local_option = click.option(
-    "--local", is_flag=True, help="Look at the rehearsals of this machine only, without asking Vertex AI."
+    "--local", is_flag=True, help="Show the rehearsals of this machine only, without asking Vertex AI."
 )
 info_option = click.option("--info", is_flag=True, help="Show findings of severity info, too.")
 
@@ -79,7 +82,8 @@ def workspace(
     templates: Path | None = None,
 ) -> Workspace:
     """The project that a command's options name."""
-    return Workspace(config.load(file, overrides=overrides, target=target), templates=templates)
+    loaded = config.load(file, overrides=overrides, target=target)
+    return Workspace(loaded, templates=templates, program=steps.program())
 
 
 def note(*words: object) -> None:

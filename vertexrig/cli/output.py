@@ -1,4 +1,4 @@
-"""What a verb prints on stdout: its result as text, or as one JSON document that also holds what went wrong."""
+"""What a verb prints on stdout: its result as text, or one JSON document that also has the error."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ class Answer:
 
 
 def wants_json(words: Sequence[str]) -> bool:
-    """Whether a command line asks for JSON: seen in its words, for it may be too wrong to be parsed."""
+    """Whether a command line asks for JSON: read from its words, since it may not parse."""
     own = list(words[: words.index("--")] if "--" in words else words)
     return "--format=json" in own or ("--format", "json") in pairwise(own)
 
@@ -56,7 +56,7 @@ def result(format_: str, data: Mapping[str, Any], text: str | Callable[[], str])
 
 
 def progress(format_: str, line: str) -> bool:
-    """A line about what goes on: a result where text was asked for, a message beside a JSON document.
+    """A line about progress: on stdout with text, on stderr beside a JSON document.
 
     False once nobody reads it any more.
     """
@@ -70,14 +70,14 @@ def document() -> Answer:
     """The document of the command that runs."""
     context = click.get_current_context()
     found = context.find_object(Answer)
-    if found is None:  # a group run by itself, not through vertexrig.cli.run
+    if found is None:  # a group that was not run through vertexrig.cli.run
         found = context.find_root().obj = Answer(wanted=True)
         context.find_root().call_on_close(found.send)
     return found
 
 
 def say(text: str | bytes, *, nl: bool = True) -> bool:
-    """Print a result on stdout; False if its reader has gone, which is no error: the verb ends with its own code."""
+    """Print a result on stdout; False if its reader has gone. That is not an error: the verb ends with its usual code."""
     try:
         # the stream is named: by itself click writes UTF-8 where the locale asks for ASCII
         click.echo(text, file=sys.stdout, nl=nl, color=streams.wants_color(sys.stdout, os.environ))

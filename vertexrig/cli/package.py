@@ -1,4 +1,4 @@
-"""`vertexrig package`: the trainer's folder as a package that a container can install."""
+"""`vertexrig package`: build the trainer's package."""
 
 from __future__ import annotations
 
@@ -18,6 +18,7 @@ from vertexrig.project.model import Job
 @click.argument("name", required=False)
 @options.file_option
 @options.set_option
+@options.templates_option
 @click.option("--trainer", type=click.Path(path_type=Path), help="Trainer folder; the project's by default.")
 @click.option("--tf-version", help="TensorFlow of the image, such as 2.17, in place of the job's.")
 @click.option("--output-dir", type=click.Path(path_type=Path), help="Where to; build/packages by default.")
@@ -25,12 +26,13 @@ from vertexrig.project.model import Job
 @click.option(
     "--verify/--no-verify", default=True, show_default=True, help="Install it in a clean place and import it."
 )
-@click.option("--upload", is_flag=True, help="Put it into the project's bucket, if it is not there yet.")
+@click.option("--upload", is_flag=True, help="Upload it to the project's bucket, if it is not there yet.")
 @options.format_option("text", "json")
 def command(
     name: str | None,
     file: Path | None,
     overrides: tuple[str, ...],
+    templates: Path | None,
     trainer: Path | None,
     tf_version: str | None,
     output_dir: Path | None,
@@ -42,13 +44,13 @@ def command(
     """Build the trainer's source package for the image of job NAME (or for trainer.image) and print its path.
 
     The file's name carries a hash of the sources, so a second build of the same sources does nothing. With --upload the
-    package's gs:// URI is printed, too; it goes to Cloud Storage, or where STORAGE_EMULATOR_HOST says.
+    package's gs:// URI is printed, too; it goes to Cloud Storage, or to the server that STORAGE_EMULATOR_HOST names.
     """
     if upload and (trainer or tf_version):
         raise UsageError(
-            "--upload takes the package as the project's jobs name it: leave --trainer and --tf-version out"
+            "--upload uploads the packages that the project's jobs name: leave out --trainer and --tf-version"
         )
-    workspace = options.workspace(file, overrides, name)
+    workspace = options.workspace(file, overrides, name, templates)
     project = workspace.loaded.project
     module = project.trainer.module
     if name is not None:

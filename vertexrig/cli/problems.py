@@ -1,4 +1,4 @@
-"""Every exception that a person may cause, as a code, a message and an exit code: the one place that decides."""
+"""What each exception means to the person: a code, a message and an exit code."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ class Failure:
     """What went wrong.
 
     Args:
-        code: A word for programs; docs/json.md lists them all.
+        code: A word for programs, which keeps its meaning between versions.
         message: For a person.
         exit_code: What the command ends with.
         details: More for programs, such as `file` and `line`.
@@ -45,7 +45,7 @@ class Failure:
 
 
 def problem(error: BaseException) -> Failure | None:
-    """What an exception means for the person; None for one that only a defect raises."""
+    """What an exception means for the person; None for an exception that only a defect raises."""
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return Failure("interrupted", "interrupted", INTERRUPTED)
     if isinstance(error, click.ClickException):
@@ -60,7 +60,7 @@ def problem(error: BaseException) -> Failure | None:
         message = error.strerror if file is None else f"{file}: {error.strerror}"
         return Failure("file", message, UsageError.exit_code, {"file": file})
     if isinstance(error, UnicodeEncodeError):
-        return Failure("usage", f"{ascii(error.object)[:200]} holds bytes that are no text", UsageError.exit_code)
+        return Failure("usage", f"{ascii(error.object)[:200]} contains bytes that are not text", UsageError.exit_code)
     return None
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -85,7 +85,7 @@ def command(
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
     if done.succeeded:
-        _on_vertex(workspace, name, file, overrides)
+        _on_vertex(workspace, name, file)
         return
     said = done.error.partition("\n")[2].removesuffix(f"Hint: {done.hint}").strip()
     if said and quiet:  # otherwise it was shown as it came
@@ -95,7 +95,7 @@ def command(
     raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
 
 
-def _on_vertex(workspace: Workspace, name: str, file: Path | None, overrides: Sequence[str]) -> None:
+def _on_vertex(workspace: Workspace, name: str, file: Path | None) -> None:
     """Write the YAML that ran, and say what runs the same on Vertex AI."""
     prepared = workspace.prepare(name)
     path = workspace.loaded.path(f"build/jobs/{name}.yaml")
@@ -105,7 +105,7 @@ def _on_vertex(workspace: Workspace, name: str, file: Path | None, overrides: Se
         options.note(f"its best trial:\n{steps.line('best', name, *given)}")
     options.note(f"through the API, on this machine:\n{steps.line('local', 'up', '--detach', *given)}")
     options.note(f"wrote {path}; on Vertex AI:")
-    for line in steps.on_vertex(workspace, [(prepared, path)], file, overrides):
+    for line in steps.on_vertex(workspace, [(prepared, path)]):
         options.note(line)
 
 

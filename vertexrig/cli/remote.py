@@ -1,11 +1,11 @@
-"""Where verbs about started jobs look: Vertex AI, or the rehearsals of this machine."""
+"""Finding started jobs: on Vertex AI, or among the rehearsals of this machine."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
 from pathlib import Path
 
-from vertexrig.cli import options
+from vertexrig.cli import options, steps
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.errors import JobFailedError, ServiceError, UsageError
 from vertexrig.project import config
@@ -42,16 +42,15 @@ def history(file: Path | None) -> History:
 
 
 def find(file: Path | None, name: str, *, local: bool) -> FoundJob:
-    """A job or sweep by name, number, or a rehearsal's run; which of the two it is goes to stderr when both could be meant.
+    """A job or sweep by name, number, or a rehearsal's run; stderr names which of the two it is when both have that name.
 
-    With `local` only rehearsals count, and nothing but files is read. Otherwise a rehearsal's number or run means that
-    rehearsal; of a name, the newest counts, and where Vertex AI cannot be asked, the rehearsal.
+    With `local` only rehearsals are searched, by reading files. Otherwise a rehearsal's number or run means that
+    rehearsal; of several with a name, the newest is meant, and where Vertex AI cannot be asked, the rehearsal.
     """
     record = history(file).find(name)
     if local and record is None:
-        raise UsageError(
-            f"there is no rehearsal {name!r} of this project; `vertexrig jobs --local` lists what there is"
-        )
+        listing = steps.line("jobs", "--local", *steps.named(file))
+        raise UsageError(f"this project has no rehearsal {name!r}; `{listing}` lists its rehearsals")
     if record is not None and (local or name in (record.run, record.job.id, record.job.name)):
         return FoundJob(record.job, record=record)
     service = vertex(file)

@@ -76,7 +76,7 @@ def command(
         options.note(f"output: {_output(one)}")
         if one.ok:
             written.append((one, path))
-            rows[-1]["command"] = steps.on_vertex(workspace, written[-1:], file, overrides)[-1]
+            rows[-1]["command"] = steps.on_vertex(workspace, written[-1:])[-1]
     if format_ == "text":
         for row in rows:
             if row["yaml"] is not None:
@@ -86,7 +86,7 @@ def command(
         show.findings(found, sources=show.project_sources(workspace.loaded.file), info=info)
     else:
         options.note("not checked")
-    lines = steps.on_vertex(workspace, written, file, overrides)
+    lines = steps.on_vertex(workspace, written)
     data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
     result(format_, data, "\n".join(lines))
     failed = [one.rendered.view.name for one in prepared if not one.ok]
@@ -95,7 +95,7 @@ def command(
 
 
 def _output(prepared: Prepared) -> str:
-    """Where a job that gcloud creates from the YAML writes."""
+    """The output folder of a job that gcloud creates from the YAML."""
     view, uri = prepared.rendered.view, prepared.document.output
     if not uri:
         return "none"

@@ -6,17 +6,20 @@ import os
 import sys
 from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
 
 import click
 
 from vertexrig import __version__
+from vertexrig.checks import all_rules, output
+from vertexrig.checks.output import rows, summary
 from vertexrig.cli import streams
 from vertexrig.cli.output import say
 from vertexrig.finding import Finding
 
+__all__ = ["findings", "project_sources", "rows", "rules", "sarif", "summary"]
+
 _MARGIN = 8
-"""Columns beside a line of the file: its number, a bar, and the dots where it is cut."""
+"""Columns beside a line of the file: its number, a bar, and an ellipsis where it is cut."""
 
 
 def project_sources(file: Path) -> dict[str, str]:
@@ -29,8 +32,6 @@ def project_sources(file: Path) -> dict[str, str]:
 
 def findings(found: Sequence[Finding], *, sources: Mapping[str, str], info: bool = False, err: bool = True) -> None:
     """Print findings as text on stderr, or as a result on stdout; those of severity info only if asked for."""
-    from vertexrig.checks import output
-
     stream = sys.stderr if err else sys.stdout
     columns = streams.width(stream)
     color = streams.wants_color(stream, os.environ)
@@ -42,22 +43,20 @@ def findings(found: Sequence[Finding], *, sources: Mapping[str, str], info: bool
         say(text, nl=False)
 
 
-def rows(found: Sequence[Finding]) -> list[dict[str, Any]]:
-    """Findings as JSON has them."""
-    from vertexrig.checks import output
-
-    return output.rows(found)
+def rules() -> list[dict[str, str]]:
+    """Every rule as JSON has it."""
+    return [
+        {
+            "id": rule.id,
+            "severity": rule.severity.value,
+            "summary": rule.summary,
+            "source": rule.source,
+            "docs": output.address(rule.id),
+        }
+        for rule in all_rules()
+    ]
 
 
 def sarif(found: Sequence[Finding]) -> str:
     """Findings as SARIF 2.1.0."""
-    from vertexrig.checks import all_rules, output
-
     return output.sarif(found, all_rules(), version=__version__)
-
-
-def summary(found: Sequence[Finding]) -> str:
-    """How many errors and warnings there are, in words."""
-    from vertexrig.checks import output
-
-    return output.summary(found)

@@ -1,4 +1,4 @@
-"""What to type next: commands that can be pasted into the shell this program was started from."""
+"""Commands to type next, which can be pasted into the shell that started this program."""
 
 from __future__ import annotations
 
@@ -10,12 +10,13 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from vertexrig.checks.workspace import GCLOUD_REFUSES, Prepared, Workspace
+from vertexrig.text import command_line
 
 NAME = "vertexrig"
 
 
 def program() -> str:
-    """How to type this program: by its name if the shell finds it so, else with its path, quoted for a shell."""
+    """How to type this program: its name if the shell finds it by that, otherwise its path, quoted for a shell."""
     started, found = Path(sys.argv[0]), shutil.which(NAME)
     if started.name != NAME:  # python -m vertexrig, or a function call
         return NAME if found else f"{shlex.quote(sys.executable)} -m {NAME}"
@@ -27,8 +28,8 @@ def program() -> str:
 
 
 def line(*words: object) -> str:
-    """A command of this program as a line for a POSIX shell."""
-    return f"{program()} {shlex.join(str(word) for word in words)}"
+    """A command that is not about a loaded project; `Workspace.verb` makes the others."""
+    return command_line(*words, program=program())
 
 
 def named(file: Path | None) -> list[object]:
@@ -36,37 +37,27 @@ def named(file: Path | None) -> list[object]:
     return ["--file", file] if file is not None else []
 
 
-def on_vertex(
-    workspace: Workspace,
-    prepared: Sequence[tuple[Prepared, Path]],
-    file: Path | None,
-    overrides: Sequence[str],
-) -> list[str]:
-    """The whole way of rendered jobs to Vertex AI: upload of the trainer's package, then creation.
+def on_vertex(workspace: Workspace, prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
+    """The commands that bring rendered jobs to Vertex AI: upload of the trainer's package, then creation.
 
     Args:
         workspace: The project.
         prepared: Each job or sweep, and the file its YAML was written to.
-        file: The project file as it was named on the command line.
-        overrides: The `--set` that were given.
 
     Returns:
         Lines for a shell. Jobs that share a package share the line that uploads it.
     """
-    given: list[object] = named(file)
-    for override in overrides:
-        given += ["--set", override]
     lines: list[str] = []
     uploaded: set[str] = set()
     for one, path in prepared:
         name = one.rendered.view.name
         if any(finding.id == GCLOUD_REFUSES for finding in one.findings):
-            lines.append(line("submit", name, *given))  # it uploads the package, too
+            lines.append(workspace.verb("submit", name))  # it also uploads the package
             continue
         own = {uri for pool in one.document.pools for uri in pool.package_uris}
         own &= set(workspace.renderer.packages.values())
         if own - uploaded:
-            lines.append(line("package", name, "--upload", *given))
+            lines.append(workspace.verb("package", name, "--upload"))
             uploaded |= own
         lines.append(one.rendered.shell_command(path))
     return lines

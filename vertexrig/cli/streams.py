@@ -1,4 +1,4 @@
-"""The two streams of a command: closed ones, ones that cannot show every character, terminals and their width.
+"""The two streams of a command: closed streams, streams that cannot encode every character, terminals and their width.
 
 Colour follows NO_COLOR, FORCE_COLOR, CLICOLOR_FORCE and TERM=dumb (https://no-color.org, https://force-color.org,
 https://bixense.com/clicolors, all read 2026-11-21).
@@ -25,7 +25,7 @@ _REPLACER = "vertexrig.plain"
 
 
 def prepare() -> None:
-    """Make stdin, stdout and stderr safe to use: open what was closed, and let no character fail.
+    """Make stdin, stdout and stderr safe to use: open closed ones, and replace characters that they cannot encode.
 
     A closed stream is opened on the null device under its own number, or the next file opened would take its place.
     """
@@ -48,7 +48,7 @@ def _occupy(number: int) -> None:
 
 
 def _wants_ascii(environment: Mapping[str, str]) -> bool:
-    """LC_ALL=C asks for ASCII; Python writes UTF-8 there unless it is told otherwise (PEP 540)."""
+    """LC_ALL=C asks for ASCII; Python writes UTF-8 there by default (PEP 540)."""
     return environment.get("LC_ALL") in ("C", "POSIX") and not (
         environment.get("PYTHONIOENCODING") or environment.get("PYTHONUTF8")
     )
@@ -67,7 +67,7 @@ def drop_broken() -> None:
         try:
             stream.flush()
         except (OSError, ValueError):
-            with contextlib.suppress(OSError):  # a stream without a number of its own
+            with contextlib.suppress(OSError):  # a stream without a file number
                 _occupy(stream.fileno())
 
 
@@ -81,5 +81,5 @@ def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
 
 
 def width(stream: TextIO) -> int | None:
-    """Columns of the terminal behind `stream`; None where it is a file or a pipe, which take any length."""
+    """Columns of the terminal behind `stream`; None for a file or a pipe, which take any length."""
     return shutil.get_terminal_size().columns if stream.isatty() else None

@@ -1,21 +1,20 @@
-"""Tables for the screen: as wide as the terminal at most, whole in a file or a pipe."""
+"""Tables for the screen: at most as wide as the terminal, never cut in a file or a pipe."""
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 from collections.abc import Iterable, Sequence
 from typing import Any, Literal
 
 from vertexrig.cli import streams
-from vertexrig.text import clean, shown
+from vertexrig.text import clean, draw, shown
 
 _GAP = 2
 
 
 def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
-    """Rows as aligned columns; numbers to the right, fractions with six digits, a text of many lines in one.
+    """Rows as aligned columns; numbers to the right, fractions with six digits, a text of several lines on one line.
 
     On a terminal long cells are wrapped to its width; where not even the headings fit, a row becomes a block of lines.
     """
@@ -28,7 +27,6 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
 
 
 def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], width: int | None) -> str:
-    from rich.console import Console
     from rich.rule import Rule
     from rich.table import Table
     from rich.text import Text
@@ -44,13 +42,7 @@ def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], width: int | 
         drawn.add_row(*map(Text, row))
     color = streams.wants_color(sys.stdout, os.environ)
     longest = sum(max(len(row[place]) for row in [names, *cells]) * 2 + _GAP for place in range(len(names)))
-    console = Console(
-        file=io.StringIO(), width=width or longest, force_terminal=color, color_system="standard" if color else None,
-        highlight=False, legacy_windows=False,
-    )  # fmt: skip
-    console.print(drawn)
-    assert isinstance(console.file, io.StringIO)
-    return "\n".join(line.rstrip() for line in console.file.getvalue().splitlines())
+    return draw(drawn, width=width or longest, color=color)
 
 
 def _blocks(names: Sequence[str], cells: Sequence[Sequence[str]]) -> str:

@@ -1,4 +1,4 @@
-"""What the verbs that take a NAME of the project or any FILE make of it."""
+"""How verbs read an argument that is a NAME of the project or any FILE."""
 
 from __future__ import annotations
 
@@ -8,6 +8,7 @@ from pathlib import Path
 
 from vertexrig import spec, yamltext
 from vertexrig.checks.workspace import Workspace
+from vertexrig.cli import steps
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.project.model import Project
@@ -17,7 +18,7 @@ KINDS = {"custom-job": "CustomJobSpec", "hp-tuning-job": "HyperparameterTuningJo
 
 
 def is_file(target: str) -> bool:
-    """True for `-`, a path, a name with a dot, which no job has, and the name of a file that is there."""
+    """True for `-`, a path, a name with a dot, which no job has, and the name of a file that exists."""
     return target == "-" or any(char in target for char in "/\\.") or Path(target).is_file()
 
 
@@ -44,7 +45,7 @@ def read(path: str) -> str:
 
 
 def project(text: str, path: str, overrides: Sequence[str] = ()) -> config.Loaded | None:
-    """The project that a file holds; None if it is no project file.
+    """The project that a file holds; None if it is not a project file.
 
     Raises:
         ConfigError: It is one, and something is wrong with it.
@@ -69,11 +70,11 @@ def workspace(
     """The project, or an empty one when it is not needed and there is none.
 
     Raises:
-        UsageError: There is no project although one is needed, or nothing at `trainer`.
+        UsageError: There is no project although one is needed, or no folder at `trainer`.
     """
     if trainer is not None and not trainer.exists():
         raise UsageError(
-            f"--trainer {trainer}: there is no such folder. Name the folder of the trainer, or of its Dockerfile"
+            f"--trainer {trainer}: the folder does not exist. Name the folder of the trainer, or of its Dockerfile"
         )
     try:
         loaded = config.load(file, overrides=overrides, target=target)
@@ -81,4 +82,4 @@ def workspace(
         if needed or file is not None or overrides:
             raise
         loaded = config.Loaded(Project(project="", region=""), Path(), {})
-    return Workspace(loaded, templates=templates, region=region, trainer=trainer)
+    return Workspace(loaded, templates=templates, region=region, trainer=trainer, program=steps.program())

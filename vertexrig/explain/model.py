@@ -1,4 +1,4 @@
-"""What a job or sweep makes on Vertex AI: pools, replicas, what each replica is told, quota and price.
+"""What a job or sweep makes on Vertex AI: pools, replicas, the environment of each replica, quota and price.
 
 A pure function of the job spec and the catalog; `vertexrig.explain.picture` draws its value for a terminal.
 """
@@ -23,7 +23,7 @@ MOST_REPLICAS = 10_000
 """More replicas than this are not listed one by one."""
 
 UNKNOWN = cluster.Identity("<job id>", "<project number>", "<region>")
-"""Stands for what the service decides when the job is created."""
+"""In place of a value that the service decides when the job is created."""
 
 
 @dataclass(frozen=True)
@@ -101,7 +101,7 @@ class StudyFacts:
     Args:
         metrics: Goal by metric id.
         algorithm: GRID_SEARCH, RANDOM_SEARCH or BAYESIAN (the service's default).
-        parameters: What is searched, by parameter id: `0.001 to 1, UNIT_LOG_SCALE`. Conditional ones say so.
+        parameters: What is searched, by parameter id: `0.001 to 1, UNIT_LOG_SCALE`. Conditional ones name their condition.
         trials: Trials at most.
         parallel: Trials at one time.
     """
@@ -325,7 +325,7 @@ def _parents(child: Mapping[str, Any]) -> str:
 def data(explanation: Explanation) -> dict[str, Any]:
     """An explanation as plain values for JSON.
 
-    TF_CONFIG and CLUSTER_SPEC stand once, without the `task` that tells the replicas apart; each replica has its own
+    TF_CONFIG and CLUSTER_SPEC are given once, without the `task` in which the replicas differ; each replica has its task
     under `tf_config_task` and `cluster_spec_task`. `replica_data` gives them whole.
     """
     first = explanation.replicas[0]

@@ -1,24 +1,28 @@
-"""An explanation drawn for a terminal: plain box-drawing characters, no colour, folded to a width."""
+"""An explanation drawn for a terminal: tables of rich without colour, and text folded to a width."""
 
 from __future__ import annotations
 
 import json
 import shlex
 import textwrap
-import unicodedata
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
-from typing import Any
+from typing import TYPE_CHECKING, Literal
+
+from rich.cells import cell_len
 
 from vertexrig.catalog import LineItem
 from vertexrig.explain.estimate import Estimate
 from vertexrig.explain.model import Explanation, ImageFacts, PoolFacts
 from vertexrig.spec.cluster import Replica
 from vertexrig.spec.quota import Draw
+from vertexrig.text import draw
 
-WIDEST_BOX = 36  # columns of text; two such boxes stand side by side in 80 columns
+if TYPE_CHECKING:
+    from rich.table import Table
+
+WIDEST_COLUMN = 36  # of text; two such pools fit side by side in 80 columns
 FOLD = 6  # items of a list that are shown before the rest is only counted
-GAP = 2
 
 
 def text(explanation: Explanation, *, width: int = 80, today: str = "") -> str:
@@ -27,7 +31,7 @@ def text(explanation: Explanation, *, width: int = 80, today: str = "") -> str:
     Args:
         explanation: What to draw.
         width: Columns of the terminal; names and URIs longer than that are not cut.
-        today: ISO date that an image's end dates are held against, "" to leave that out.
+        today: ISO date that an image's end dates are compared with, "" to leave that out.
     """
     width = max(width, 40)
     sections = [
@@ -60,38 +64,35 @@ def replica_text(explanation: Explanation, replica: Replica) -> str:
 
 
 def picture(pools: Sequence[PoolFacts], replicas: Sequence[Replica], width: int) -> list[str]:
-    """A box per pool, side by side as far as they fit, in rows of equal length."""
+    """A column of a table per pool (name, machine, replicas), as many side by side as fit, in rows of equal length."""
+    from rich import box
+    from rich.table import Table
+    from rich.text import Text
+
     shown = pools[: 2 * FOLD]
-    bodies = [(f"{pool.name}: {pool.label}", _pool_lines(pool)) for pool in shown]
-    widest = max(_columns(line) for title, body in bodies for line in (title + " ", *body))
-    inner = min(widest, WIDEST_BOX, width - 4)
-    cells = [_cells(pool, [one for one in replicas if one.pool == pool.index], inner) for pool in shown]
-    fit = max(1, (width + GAP) // (inner + 4 + GAP))
+    columns = [
+        (f"{pool.name}: {pool.label}", "\n".join(_pool_lines(pool)), _replicas(pool, replicas)) for pool in shown
+    ]
+    widest = max(cell_len(line) for cells in columns for cell in cells for line in cell.splitlines())
+    inner = min(widest, WIDEST_COLUMN, width - 4)
+    fit = max(1, (width - 1) // (inner + 3))
     per_row = -(-len(shown) // -(-len(shown) // fit))
     lines: list[str] = []
     for start in range(0, len(shown), per_row):
-        row = list(zip(bodies, cells, strict=True))[start : start + per_row]
-        heights = max(len(body) for (_, body), _ in row), max(len(cell) for _, cell in row)
-        boxes = [_box(title, body, cell, inner, heights) for (title, body), cell in row]
-        lines += [(" " * GAP).join(parts) for parts in zip(*boxes, strict=True)]
+        drawn = Table(box=box.SQUARE, show_header=False, show_lines=True)
+        row = columns[start : start + per_row]
+        for _ in row:
+            drawn.add_column(width=inner, overflow="fold")
+        for cells in zip(*row, strict=True):
+            drawn.add_row(*map(Text, cells))
+        lines += _drawn(drawn, width)
     if len(pools) > len(shown):
         lines.append(f"… and {len(pools) - len(shown)} more worker pools")
     return lines
 
 
-def _box(title: str, body: list[str], cells: list[str], inner: int, heights: tuple[int, int]) -> list[str]:
-    def row(line: str) -> str:
-        line = _cut(line, inner)
-        return f"│ {line}{' ' * (inner - _columns(line))} │"
-
-    heading = f" {_cut(title, inner - 1)} "
-    return [
-        f"┌{heading}{'─' * (inner + 2 - _columns(heading))}┐",
-        *map(row, body + [""] * (heights[0] - len(body))),
-        f"├{'─' * (inner + 2)}┤",
-        *map(row, cells + [""] * (heights[1] - len(cells))),
-        f"└{'─' * (inner + 2)}┘",
-    ]
+def _drawn(table: Table, width: int, indent: int = 0) -> list[str]:
+    return [" " * indent + line for line in draw(table, width=width - indent).splitlines()]
 
 
 def _pool_lines(pool: PoolFacts) -> list[str]:
@@ -117,24 +118,14 @@ def _accelerator(pool: PoolFacts) -> str:
     return f"{name}, {pool.accelerator_count} {unit}"
 
 
-def _cells(pool: PoolFacts, replicas: Sequence[Replica], inner: int) -> list[str]:
-    """`[worker 0] [worker 1]`, in lines of the box; many are folded to the first and the last."""
-    short = "server" if pool.label == "reduction server" else pool.label
-    names = [f"[{short} {one.index}]" for one in replicas]
-    if len(names) > FOLD:
-        names = [names[0], "…", names[-1]]
-    return _flow(names, inner)
+def _replicas(pool: PoolFacts, replicas: Sequence[Replica]) -> str:
+    """`[worker 0 to 8]`."""
+    label = "server" if pool.label == "reduction server" else pool.label
+    return f"[{label} {_range([one.index for one in replicas if one.pool == pool.index])}]"
 
 
-def _flow(words: Iterable[str], width: int) -> list[str]:
-    """Words set in lines without breaking them."""
-    lines: list[str] = []
-    for word in words:
-        if lines and _columns(lines[-1]) + 1 + _columns(word) <= width:
-            lines[-1] += f" {word}"
-        else:
-            lines.append(word)
-    return lines
+def _range(numbers: Sequence[int]) -> str:
+    return str(numbers[0]) if len(numbers) == 1 else f"{numbers[0]} to {numbers[-1]}"
 
 
 # ---- the sections
@@ -213,7 +204,7 @@ def _words(words: Sequence[str]) -> str:
 
 def _image_notes(image: ImageFacts, today: str) -> Iterator[str]:
     if not image.name:
-        yield "not one of the prebuilt images in the catalog"
+        yield "not a prebuilt image of the catalog"
         return
 
     def past(day: str) -> str:
@@ -227,7 +218,9 @@ def _environment(explanation: Explanation, width: int) -> list[str]:
     where = f"in every replica of trial {explanation.trial}" if explanation.trial else "in every replica"
     lines = [f"Environment {where}"]
     if not any(name.startswith("AIP_") for name in explanation.variables):
-        lines += _wrapped("AIP_MODEL_DIR and its kin are not set: there is no baseOutputDirectory", width, "  ")
+        lines += _wrapped(
+            "AIP_MODEL_DIR and the other AIP_ directories are not set: there is no baseOutputDirectory", width, "  "
+        )
     for name, value in explanation.variables.items():
         lines += _assignment(name, _clean(value), width)
     if not explanation.distributed:
@@ -242,7 +235,7 @@ def _environment(explanation: Explanation, width: int) -> list[str]:
         more = "; only it lists the evaluator" if evaluator else ""
         lines += _wrapped(f"CLUSTER_SPEC has the same under the names of the pools{more}", width, "  ")
     name = explanation.replicas[-1].name
-    return [*lines, *_wrapped(f"In full: --replica {name}. What stands in <> the service decides.", width, "  ")]
+    return [*lines, *_wrapped(f"In full: --replica {name}. The service fills in values in <>.", width, "  ")]
 
 
 def _hosts(cluster: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
@@ -256,12 +249,13 @@ def _tasks(explanation: Explanation) -> Iterator[tuple[str, str]]:
     """The task of each replica, one line for each role: within it only the index differs."""
     for role, members in groupby(explanation.replicas, key=lambda one: one.role):
         indices = [one.index for one in members]
-        index = str(indices[0]) if len(indices) == 1 else f"{indices[0]} to {indices[-1]}"
         trial = f", trial {explanation.trial}" if explanation.trial else ""
-        yield "task" if role == "chief" else "", f"type {role}, index {index}{trial}"
+        yield "task" if role == "chief" else "", f"type {role}, index {_range(indices)}{trial}"
 
 
 def _quota(explanation: Explanation, width: int) -> list[str]:
+    from rich.text import Text
+
     place = f" in {_clean(explanation.region)}, of what a new project has there" if explanation.region else ""
     dated = f" ({explanation.quota_date})" if explanation.quota_date else ""
     lines = _wrapped(f"Quota drawn{place}{dated}", width)
@@ -269,13 +263,22 @@ def _quota(explanation: Explanation, width: int) -> list[str]:
         return [*lines, "  none: the job runs on a persistent resource"]
     if not explanation.quota:
         return [*lines, "  none that the catalog knows"]
-    amounts = [f"{draw.amount:,}" for draw in explanation.quota]
-    number, unit = max(map(len, amounts)), max(len(draw.unit) for draw in explanation.quota)
-    for draw, amount in zip(explanation.quota, amounts, strict=True):
-        first = f"  {amount:>{number}} {draw.unit:<{unit}}  "
-        lines += _hung(first, f"{_default(draw, explanation)}; {_clean(draw.item)}: {_clean(draw.sum)}", width)
-        lines.append(" " * len(first) + (draw.metric or "the metric's name is not sourced"))
-    return lines
+    table = _grid("right", "left", "left")
+    for one in explanation.quota:
+        what = f"{_default(one, explanation)}; {_clean(one.item)}: {_clean(one.sum)}"
+        metric = one.metric or "the metric's name has no source"
+        table.add_row(f"{one.amount:,}", one.unit, Text(f"{what}\n{metric}"))
+    return [*lines, *_drawn(table, width, 2)]
+
+
+def _grid(*columns: Literal["left", "right"]) -> Table:
+    """A table without lines."""
+    from rich.table import Table
+
+    table = Table.grid(padding=(0, 2, 0, 0))
+    for justify in columns:
+        table.add_column(justify=justify, overflow="fold")
+    return table
 
 
 def _default(draw: Draw, explanation: Explanation) -> str:
@@ -289,6 +292,9 @@ def _default(draw: Draw, explanation: Explanation) -> str:
 
 
 def _price(price: Estimate, width: int) -> list[str]:
+    from rich.rule import Rule
+    from rich.text import Text
+
     lines = [f"Price: an estimate in US dollars at the on-demand prices of {price.region}"]
     study = price.trials is not None
     rows = [_line(line) for line in price.lines]
@@ -299,8 +305,12 @@ def _price(price: Estimate, width: int) -> list[str]:
     )
     if price.trials is not None:
         rows.append((f"{_many(price.trials, 'trial')} in {span(price.wall_s)}", _usd(price, price.usd_at_most, 2), ""))
-    left, middle = (max(_columns(row[i]) for row in rows) for i in (0, 1))
-    lines += _rows(rows, left, middle, width, len(price.lines))
+    table = _grid("left", "right", "left")
+    for index, row in enumerate(rows):
+        if index == len(price.lines) > 0:  # between the items and the sums
+            table.add_row(Rule(style=""), Rule(style=""))
+        table.add_row(*map(Text, row))
+    lines += _drawn(table, width, 2)
     notes = []
     if study:
         notes.append(f"every trial until its timeout, {price.parallel} at a time")
@@ -308,7 +318,7 @@ def _price(price: Estimate, width: int) -> list[str]:
         notes.append("no timeout is written: that is the service's default")
     if price.unpriced:
         names = dict.fromkeys(_clean(name) for name in price.unpriced)
-        notes.append(f"not in the sums, for want of a sourced price: {', '.join(names)}")
+        notes.append(f"not in the sums, no sourced price: {', '.join(names)}")
     if any(line.basis == "derived" for line in price.lines):
         notes.append("derived: the Compute Engine price with the ratio seen where both are known")
     notes += [f"{line.item}: {line.note}" for line in price.lines if line.note and line.usd_per_hour is not None]
@@ -324,15 +334,6 @@ def _line(line: LineItem) -> tuple[str, str, str]:
         return _clean(what), "?", "no sourced price"
     dated = f"{line.basis}, {line.date}"
     return _clean(what), f"{line.usd_per_hour:,.4f}", dated
-
-
-def _rows(rows: list[tuple[str, str, str]], left: int, middle: int, width: int, items: int) -> Iterator[str]:
-    """The table; a rule divides the items from the sums."""
-    for index, (name, usd, basis) in enumerate(rows):
-        if index == items and items:
-            yield "  " + "─" * min(left + 2 + middle, width - 2)
-        space = " " * (left - _columns(name))
-        yield f"  {name}{space}  {usd:>{middle}}  {basis}".rstrip()
 
 
 def _usd(price: Estimate, usd: float, digits: int) -> str:
@@ -372,21 +373,21 @@ def _folded(names: Sequence[str]) -> str:
 def _pairs(rows: Iterable[tuple[str, str]], width: int, indent: str = "  ") -> list[str]:
     """Names to the left, values beside them, wrapped."""
     rows = list(rows)
-    column = min(max((_columns(name) for name, _ in rows), default=0), 24)
+    column = min(max((cell_len(name) for name, _ in rows), default=0), 24)
     lines: list[str] = []
     for name, value in rows:
-        lines += _hung(f"{indent}{name}{' ' * (column - _columns(name))}  ", value, width)
+        lines += _hung(f"{indent}{name}{' ' * (column - cell_len(name))}  ", value, width)
     return lines
 
 
 def _assignment(name: str, value: str, width: int) -> list[str]:
     line = f"  {name}={value}"
-    return [line] if _columns(line) <= width else [f"  {name}=", f"    {value}"]
+    return [line] if cell_len(line) <= width else [f"  {name}=", f"    {value}"]
 
 
 def _hung(first: str, value: str, width: int) -> list[str]:
-    """`value` wrapped after `first`; its later lines stand below its beginning."""
-    return _wrapped(value, width, " " * _columns(first), first)
+    """`value` wrapped after `first`; its later lines begin in the same column."""
+    return _wrapped(value, width, " " * cell_len(first), first)
 
 
 def _wrapped(value: str, width: int, indent: str = "", first: str | None = None) -> list[str]:
@@ -401,25 +402,10 @@ def _wrapped(value: str, width: int, indent: str = "", first: str | None = None)
 
 
 def _clean(value: str) -> str:
-    """Text from a job as it may stand in a terminal: on one line, control characters written out."""
+    """Text from a job for a terminal: on one line, control characters written out."""
     return "".join(char if char.isprintable() else char.encode("unicode_escape").decode() for char in value)
 
 
 def _box_text(value: str) -> str:
-    """Text from a job as it may stand in a box, where every character is one column wide."""
+    """Text from a job for a table, where every character is one column wide."""
     return _clean(value.encode("ascii", "backslashreplace").decode())
-
-
-def _columns(value: str) -> int:
-    if value.isascii():
-        return len(value)
-    width: Callable[[str], Any] = unicodedata.east_asian_width
-    return sum(2 if width(char) in "WF" else 0 if unicodedata.combining(char) else 1 for char in value)
-
-
-def _cut(value: str, width: int) -> str:
-    """`value` in at most `width` columns, the middle left out: the ends tell names apart."""
-    if _columns(value) <= width:
-        return value
-    tail = (width - 1) // 2
-    return f"{value[: width - 1 - tail]}…{value[len(value) - tail :]}"

@@ -1,6 +1,6 @@
 """Google's API schema as data: the descriptors of Vertex AI's messages and services, shipped in one file.
 
-`aiplatform_v1.binpb` is a serialised `google.protobuf.FileDescriptorSet`; `tools/descriptors.py` makes it from the installed
+`aiplatform_v1.binpb` is a serialised `google.protobuf.FileDescriptorSet`; a tool of the repository makes it from the installed
 google-cloud-aiplatform. What the strict reading needs of it (names, types, unions, enum values) is read here straight from
 the bytes: importing protobuf's Python package for that takes 20 to 30 ms of every command, reading the tables 2 to 3 ms
 (measured 2026-11-21). `vertexrig.spec.messages` makes protobuf's own message classes from the same file.
