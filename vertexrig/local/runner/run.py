@@ -16,7 +16,7 @@ from vertexrig import spec
 from vertexrig.errors import JobFailedError, PackageError, VertexrigError
 from vertexrig.local.hints import hint
 from vertexrig.local.runner import environment, policy, ports, programs
-from vertexrig.local.runner.children import Child, Children, Command, Exit
+from vertexrig.local.runner.children import Child, Children, Command, Exit, sweep
 from vertexrig.local.runner.lines import SERVICE, Line, LogFiles, OnLine
 from vertexrig.local.runner.options import Control, RunOptions, new_job_id
 from vertexrig.local.runner.policy import Action
@@ -29,6 +29,8 @@ SUSPENDED = "SUSPENDED"
 
 _OUTPUTS_LISTED = 1000
 _STDERR_KEPT = 200
+_MARK = "VERTEXRIG_REPLICA"
+"""A variable by which the processes of a replica are found when their supervisor was killed."""
 _PIP_LINES_SHOWN = 40
 
 
@@ -249,6 +251,8 @@ class _Run:
     def _prepare(self) -> None:
         if not self.pools or not any(pool.index == 0 for pool in self.pools):
             raise JobFailedError("workerPoolSpecs[0] is missing: a job needs its primary pool")
+        if self.folder.exists():  # a server that was killed ran this job; its supervisors may have been killed, too
+            sweep(f"{_MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
         replicas = cluster.replicas(self.pools)
         self.ports = ports.take(len(replicas))
@@ -264,17 +268,27 @@ class _Run:
             )
             if key not in made:
                 made[key] = programs.prepare(
-                    pool, self.options, self.root, self._execute, self.say, lambda: self.control.cancelled
-                )
+                    pool, self.options, self.root, self._visible(self.folder / "config"), self._execute, self.say,
+                    lambda: self.control.cancelled,
+                )  # fmt: skip
             self._note(pool, made[key])
             self.docker |= {pool.index} if made[key].image else set()
             for one in replicas:
                 if one.pool == pool.index:
                     self.members[one.name] = _Member(one, self._command(pool, one, replicas, made[key]))
 
+    def _visible(self, scratch: Path) -> dict[str, str]:
+        """What replicas and pip see of the user's environment."""
+        scratch.mkdir(parents=True, exist_ok=True)
+        options = self.options
+        found = environment.machine_environment(
+            os.environ, scratch, credentials=options.credentials, pass_env=options.pass_env
+        )
+        return {**found, "PATH": environment.search_path((), os.environ)}
+
     def _note(self, pool: spec.Pool, program: programs.ReplicaProgram) -> None:
         """Say what is different here from the cloud."""
-        for sentence in (environment.stand_in(pool), *program.stand_ins):
+        for sentence in (environment.substitute(pool), *program.substitutes):
             if sentence and sentence not in self.stand_ins:
                 self.stand_ins.append(sentence)
                 self.say(f"Stand-in: {sentence}.", "WARNING")
@@ -286,11 +300,11 @@ class _Run:
         """Run a program of the preparation, its output in the log of the primary replica."""
         name = self.pools_replica()
 
-        def hear(line: Line) -> None:
+        def keep(line: Line) -> None:
             self.installing.append(line.text)
             self._line(line)
 
-        children = Children(hear, self.control.fileno())
+        children = Children(keep, self.control.fileno())
         try:
             child = children.start(name, Command(argv, env, self.folder))
             while child.exit is None:
@@ -310,8 +324,7 @@ class _Run:
     ) -> Command:
         options, place = self.options, self.folder / one.name
         scratch, work = place / "config", place / "work"
-        for folder in (scratch, work):
-            folder.mkdir(parents=True, exist_ok=True)
+        work.mkdir(parents=True, exist_ok=True)
         identity = cluster.Identity(options.job_id, options.project_number, options.region, options.trial)
         service = cluster.service_environment(replicas, one, self.job, identity)
         service["CLOUD_ML_HP_METRIC_FILE"] = str(place / "output.metrics")
@@ -325,14 +338,8 @@ class _Run:
             k: environment.map_paths(v, buckets) for k, v in seen.items() if k not in ("CLUSTER_SPEC", "TF_CONFIG")
         }
         contract |= {k: v for k, v in seen.items() if k in ("CLUSTER_SPEC", "TF_CONFIG")}
-        machine = environment.machine_environment(
-            os.environ, scratch, credentials=options.credentials, pass_env=options.pass_env
-        )
-        machine |= {
-            "PATH": environment.search_path(program.folders, os.environ),
-            "PYTHONUNBUFFERED": "1",
-            **options.extra_env,
-        }
+        path = environment.search_path(program.folders, os.environ)
+        machine = {**self._visible(scratch), "PATH": path, "PYTHONUNBUFFERED": "1", **options.extra_env}
         cleanup: tuple[str, ...] = ()
         if program.image:
             name = f"vertexrig-{options.job_id}-{one.name}"
@@ -341,7 +348,9 @@ class _Run:
             cleanup = (programs.docker(), "rm", "--force", name)
         else:
             argv = program.argv(seen, buckets)
-        return Command(argv, {**machine, **contract}, program.cwd or work, options.memory_limit, cleanup)
+        env = {**machine, **contract, _MARK: f"{options.job_id}/{one.name}/"}
+        mark = f"{_MARK}={env[_MARK]}"
+        return Command(argv, env, program.cwd or work, options.memory_limit, cleanup, mark)
 
     # running
 
