@@ -74,7 +74,7 @@ def main(folder: str, target: str, port: str) -> None:
     function = asgi(functions_framework.create_app(target, str(Path(folder) / "main.py"), kind))  # type: ignore[no-untyped-call]
     uvicorn.run(
         guard.LoopbackGuard(guard.BodyGuard(function)), host="127.0.0.1", port=int(port), lifespan="off",
-        http=guard.serving_protocol(), ws="none", log_level="warning", access_log=False, limit_concurrency=256,
+        http=guard.serving_protocol(), ws="none", log_level="warning", access_log=False, proxy_headers=False, limit_concurrency=256,
     )  # fmt: skip
 
 

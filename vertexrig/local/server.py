@@ -151,6 +151,7 @@ def running(
                 local.app,
                 log_level="warning",
                 access_log=False,
+                proxy_headers=False,
                 lifespan="on",
                 timeout_graceful_shutdown=3,
                 http=serving_protocol(),

@@ -92,10 +92,8 @@ class Database:
 def _run(connection: sqlite3.Connection, script: str) -> None:
     """Each statement of a script, within the open transaction, which `executescript` would commit."""
     statement = ""
-    for line in script.splitlines(keepends=True):
-        statement += line
-        if sqlite3.complete_statement(statement):
+    for part in script.split(";")[:-1]:
+        statement += f"{part};"
+        if sqlite3.complete_statement(statement):  # a semicolon within a string ends none
             connection.execute(statement)
             statement = ""
-    if statement.strip():
-        connection.execute(statement)

@@ -59,11 +59,17 @@ def map_paths(text: str, buckets: Path | str) -> str:
     Raises:
         JobFailedError: A path has a `..`, which on this machine would lead out of its bucket.
     """
-    found = _UPWARD.search(text)
-    if found:
-        raise JobFailedError(f"{found.group()!r} in {text[:200]!r} has a '..': a path in a bucket cannot lead upwards")
+    refuse_upward(text)
     folder = f"{buckets}/".replace("\\", "\\\\")
     return _GCS.sub(folder, _GS.sub(folder, text))
+
+
+def refuse_upward(*texts: str) -> None:
+    """Raise JobFailedError for a `gs://` or `/gcs/` path with a `..`, which here would lead out of its bucket."""
+    for text in texts:
+        found = _UPWARD.search(text)
+        if found:
+            raise JobFailedError(f"{text[:200]!r} has a '..' after {found.group()[:-2]!r}: a path in a bucket has none")
 
 
 def absent(texts: Iterable[str], root: Path) -> list[str]:

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -204,7 +204,7 @@ class _Run:
         return str(self.folder / "logs")
 
     def _result(self, state: str, error: JobError | None) -> JobResult:
-        outputs = tuple(self._outputs()) if state != SUSPENDED else ()
+        outputs = tuple(self._outputs()) if self.members and state != SUSPENDED else ()
         meant = ""
         if state == FAILED and error is not None:
             meant = self._hint(error)
@@ -251,6 +251,7 @@ class _Run:
     def _prepare(self) -> None:
         if not self.pools or not any(pool.index == 0 for pool in self.pools):
             raise JobFailedError("workerPoolSpecs[0] is missing: a job needs its primary pool")
+        environment.refuse_upward(*_texts(self.job))  # before packages are installed
         if self.folder.exists():  # a server that was killed ran this job; its supervisors may have been killed, too
             sweep(f"{_MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -464,6 +465,17 @@ class _Run:
         folder = environment.local_path(uri, self.root)
         found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         return [f"{uri}/{path.relative_to(folder).as_posix()}" for path in found[:_OUTPUTS_LISTED]]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text inside a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        value = value.values()
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        for item in value:
+            yield from _texts(item)
 
 
 def _internal(error: OSError) -> JobError:
