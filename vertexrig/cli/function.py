@@ -69,7 +69,7 @@ def serve(file: Path | None, port: int, target: str) -> None:
     options.note(f"serving {staged.folder} on http://127.0.0.1:{port}")
     # The script gets no folder of the tool on its path: the function imports the staged copy, as in the cloud.
     start = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
-    script = Path(control.__file__).with_name("function_server.py")
+    script = Path(__file__).with_name("function_server.py")
     words = [sys.executable, "-c", start, str(script), str(staged.folder), target, str(port)]
     sys.stdout.flush()
     os.execve(sys.executable, words, environment)

@@ -63,11 +63,9 @@ class Refusal(Exception):
 
 def _kernel_form(address: Address) -> tuple[str, str]:
     """An IPv4 address and port as `/proc/net/tcp` and `/proc/net/tcp6` write them: words in the machine's byte order."""
-    (word,) = struct.unpack("=I", socket.inet_aton(address[0]))
-    return (
-        f"{word:08X}:{address[1]:04X}",
-        f"0000000000000000{struct.unpack('=I', bytes([0, 0, 255, 255]))[0]:08X}{word:08X}:{address[1]:04X}",
-    )
+    word, mapped = struct.unpack("=2I", socket.inet_aton(address[0]) + bytes([0, 0, 255, 255]))
+    ending = f"{word:08X}:{address[1]:04X}"
+    return ending, f"{0:016X}{mapped:08X}{ending}"
 
 
 def peer_user(client: Address, server: Address) -> int | None:

@@ -194,7 +194,7 @@ class Coverage:
 
 
 def endpoint(method: str, pattern: str, handler: Handler) -> Endpoint:
-    """A row of a routing table; `{name}` stands for one path segment, `{name*}` for the rest of the path."""
+    """A row of a routing table; `{name}` is one path segment, `{name*}` for the rest of the path."""
     regex = re.sub(r"\{(\w+)\*\}", r"(?P<\1>.+)", pattern)
     return Endpoint(method, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+?)", regex)), handler)
 
@@ -250,7 +250,7 @@ class Api:
 
 
 def _trouble(error: Exception) -> ApiError:
-    """The server's own failure, such as a full disk: said in words, since the person at the client owns the disk."""
+    """The server's own failure, such as a full disk, in words, since the person at the client owns the disk."""
     numbers = (errno.ENOSPC, errno.EDQUOT)
     full = (isinstance(error, OSError) and error.errno in numbers) or "disk is full" in str(error)
     return ApiError(

@@ -218,8 +218,8 @@ class _Stage:
                 on_result=lambda name, result: ended.update({name: result}),
             )  # fmt: skip
             job = {**job, "name": body["name"], "labels": body["labels"]}
-            said = ["the local study engine for Vertex AI's search: its trials have other values"]
-            stand_ins = tuple(dict.fromkeys(said + [one for result in ended.values() for one in result.stand_ins]))
+            notes = ["the local study engine for Vertex AI's search: its trials have other values"]
+            stand_ins = tuple(dict.fromkeys(notes + [one for result in ended.values() for one in result.stand_ins]))
             history.save(self.record(job, stand_ins=stand_ins))
         failed = next((one for one in reversed(ended.values()) if one.state == "JOB_STATE_FAILED"), None)
         failed = failed if job["state"] == "JOB_STATE_FAILED" else None

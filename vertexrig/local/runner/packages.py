@@ -75,31 +75,6 @@ class Interpreter:
     installed: Mapping[str, str] = field(default_factory=dict)
 
 
-# framework of a prebuilt image -> its distribution
-_DISTRIBUTIONS = {
-    "tf": "tensorflow", "pytorch": "torch", "sklearn": "scikit-learn", "xgboost": "xgboost", "ray": "ray",
-}  # fmt: skip
-
-
-def substitute(base: Interpreter, image: str) -> str:
-    """One sentence on what an interpreter has in place of an image, "" if a prebuilt image has the same versions."""
-    from vertexrig.catalog import load
-
-    prebuilt = load().image(image)
-    if prebuilt is None:
-        return f"Python {base.version} of this machine for the image {image}"
-    parts = []
-    if prebuilt.python and base.version.split(".")[:2] != prebuilt.python.split(".")[:2]:
-        parts.append(f"Python {base.version} for {prebuilt.python}")
-    name = _DISTRIBUTIONS.get(prebuilt.framework, prebuilt.framework)
-    here = base.installed.get(name)
-    if here is None:
-        parts.append(f"no {name} for {prebuilt.version}")
-    elif here.split(".")[:2] != prebuilt.version.split(".")[:2]:
-        parts.append(f"{name} {here} for {prebuilt.version}")
-    return f"{' and '.join(parts)} of the image {prebuilt.name}" if parts else ""
-
-
 @lru_cache(maxsize=32)
 def interpreter(python: str) -> Interpreter:
     """Look at a Python.

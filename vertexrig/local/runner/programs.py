@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from vertexrig.catalog import load
 from vertexrig.errors import JobFailedError, PackageError
 from vertexrig.local.runner import packages
 from vertexrig.local.runner.environment import bucket_folder, local_path, map_paths
@@ -47,6 +48,29 @@ class ReplicaProgram:
         return [map_paths(expand(arg, variables), buckets) for arg in (*self.head, *self.args)]
 
 
+# framework of a prebuilt image -> its distribution
+_DISTRIBUTIONS = {
+    "tf": "tensorflow", "pytorch": "torch", "sklearn": "scikit-learn", "xgboost": "xgboost", "ray": "ray",
+}  # fmt: skip
+
+
+def _substitute(base: packages.Interpreter, image: str) -> str:
+    """One sentence on what an interpreter has in place of an image, "" if a prebuilt image has the same versions."""
+    prebuilt = load().image(image)
+    if prebuilt is None:
+        return f"Python {base.version} of this machine for the image {image}"
+    parts = []
+    if prebuilt.python and base.version.split(".")[:2] != prebuilt.python.split(".")[:2]:
+        parts.append(f"Python {base.version} for {prebuilt.python}")
+    name = _DISTRIBUTIONS.get(prebuilt.framework, prebuilt.framework)
+    here = base.installed.get(name)
+    if here is None:
+        parts.append(f"no {name} for {prebuilt.version}")
+    elif here.split(".")[:2] != prebuilt.version.split(".")[:2]:
+        parts.append(f"{name} {here} for {prebuilt.version}")
+    return f"{' and '.join(parts)} of the image {prebuilt.name}" if parts else ""
+
+
 @lru_cache(maxsize=1)
 def docker() -> str:
     """The docker program, "" unless an engine answers it."""
@@ -79,9 +103,9 @@ def prepare(
     if pool.python is not None:
         files = [_package(uri, root) for uri in pool.package_uris]
         python = packages.layer(base, pool.image, files, root / "envs", env, execute, log, give_up)
-        said = (packages.substitute(base, pool.image), packages.replaced(python))
+        notes = (_substitute(base, pool.image), packages.replaced(python))
         return ReplicaProgram(
-            (str(python), "-m", pool.module), tuple(pool.args), (python.parent,), substitutes=tuple(filter(None, said))
+            (str(python), "-m", pool.module), tuple(pool.args), (python.parent,), substitutes=tuple(filter(None, notes))
         )
     command = tuple((pool.container or {}).get("command", ()))
     local = first_match(options.images, pool.image)
@@ -119,8 +143,8 @@ def _mapped(
         raise JobFailedError(
             f"image {image!r} is mapped to {folder} without an entry point, and the spec has no command"
         )
-    said = f"folder {folder.name} and Python {base.version} of this machine for the image {image}"
-    return ReplicaProgram(head, tuple(args), (Path(base.python).parent,), folder, substitutes=(said,))
+    note = f"folder {folder.name} and Python {base.version} of this machine for the image {image}"
+    return ReplicaProgram(head, tuple(args), (Path(base.python).parent,), folder, substitutes=(note,))
 
 
 def docker_argv(

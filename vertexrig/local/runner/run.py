@@ -129,14 +129,14 @@ class _Run:
         self.installing: deque[str] = deque(maxlen=_STDERR_KEPT)
         self.exit_codes: dict[str, int] = {}
         self.ports: list[int] = []
-        self.stand_ins: list[str] = []
+        self.substitutes: list[str] = []
         self.docker: set[int] = set()
         self.failed, self.words = "", ""
         self.deadline = float("inf")
         self.begun = time.monotonic()
         self._on_line, self._on_state, self._on_pause, self._state = on_line, on_state, on_pause, ""
 
-    # what the run says
+    # its output
 
     def _line(self, line: Line) -> None:
         member = self.members.get(line.task)
@@ -146,11 +146,11 @@ class _Run:
         if self._on_line is not None:
             self._on_line(line)
 
-    def say(self, text: str, severity: str = "INFO", task: str = SERVICE) -> None:
+    def log(self, text: str, severity: str = "INFO", task: str = SERVICE) -> None:
         self._line(Line(time.time(), task, severity, text))
 
     def _flush(self) -> None:
-        """Hand on what was said."""
+        """Hand on the lines so far."""
         self.files.flush()
         if self._on_pause is not None:
             self._on_pause()
@@ -182,7 +182,7 @@ class _Run:
                 return self._result(SUSPENDED, None)
             if self.control.cancelled:
                 return self._result(CANCELLED, JobError(policy.CANCELLED, "CANCELED"))
-            self.say(str(error), "ERROR")
+            self.log(str(error), "ERROR")
             return self._result(FAILED, self._refusal(error))
         except BrokenPipeError:  # whoever listens to the lines has gone
             raise
@@ -194,8 +194,8 @@ class _Run:
             return JobError(policy.INVALID_ARGUMENT, str(error))
         # the executor installs packages inside the replica, so the service sees the replica fail
         self.failed, self.words = self.pools_replica(), str(error)
-        said = "\n".join([*list(self.installing)[-_PIP_LINES_SHOWN:], str(error)])
-        return JobError(policy.INVALID_ARGUMENT, policy.exit_message(self.failed, Exit(1), said, self._logs()))
+        output = "\n".join([*list(self.installing)[-_PIP_LINES_SHOWN:], str(error)])
+        return JobError(policy.INVALID_ARGUMENT, policy.exit_message(self.failed, Exit(1), output, self._logs()))
 
     def pools_replica(self) -> str:
         return f"workerpool{self.pools[0].index}-0" if self.pools else "workerpool0-0"
@@ -210,14 +210,14 @@ class _Run:
             meant = self._hint(error)
             error = replace(error, message=f"{error.message}\nHint: {meant}") if meant else error
         if state == SUCCEEDED:
-            self.say("Job completed successfully.")
+            self.log("Job completed successfully.")
         elif error is not None:
-            self.say(
+            self.log(
                 f"Job {'cancelled' if state == CANCELLED else 'failed'}: {error.message.splitlines()[0]}",
                 "ERROR" if state == FAILED else "INFO",
             )
             if meant:
-                self.say(f"Hint: {meant}", "WARNING")
+                self.log(f"Hint: {meant}", "WARNING")
         self.files.flush()
         return JobResult(
             state,
@@ -227,7 +227,7 @@ class _Run:
             self.words,
             meant,
             outputs,
-            tuple(self.stand_ins),
+            tuple(self.substitutes),
             dict(self.counts.restarts),
             self.counts.retries,
             time.monotonic() - self.begun,
@@ -269,7 +269,7 @@ class _Run:
             )
             if key not in made:
                 made[key] = programs.prepare(
-                    pool, self.options, self.root, self._visible(self.folder / "config"), self._execute, self.say,
+                    pool, self.options, self.root, self._visible(self.folder / "config"), self._execute, self.log,
                     lambda: self.control.cancelled,
                 )  # fmt: skip
             self._note(pool, made[key])
@@ -288,14 +288,14 @@ class _Run:
         return {**found, "PATH": environment.search_path((), os.environ)}
 
     def _note(self, pool: spec.Pool, program: programs.ReplicaProgram) -> None:
-        """Say what is different here from the cloud."""
+        """Log what is different here from the cloud."""
         for sentence in (environment.substitute(pool), *program.substitutes):
-            if sentence and sentence not in self.stand_ins:
-                self.stand_ins.append(sentence)
-                self.say(f"Stand-in: {sentence}.", "WARNING")
+            if sentence and sentence not in self.substitutes:
+                self.substitutes.append(sentence)
+                self.log(f"Stand-in: {sentence}.", "WARNING")
         for uri in environment.absent(pool.args, self.root):
             where = environment.local_path(uri, self.root)
-            self.say(f"{uri} is looked for at {where}: there is no such bucket here yet.", "WARNING")
+            self.log(f"{uri} is looked for at {where}: there is no such bucket here yet.", "WARNING")
 
     def _execute(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
         """Run a program of the preparation, its output in the log of the primary replica."""
@@ -414,10 +414,10 @@ class _Run:
         for name in killed:
             child = self.children.running.get(name)
             if child is not None:
-                self.say(f"Fault on demand: {name} is killed.", "WARNING")
+                self.log(f"Fault on demand: {name} is killed.", "WARNING")
                 child.send(signal.SIGKILL, asked=False)
         if preempted:
-            self.say("Fault on demand: the machines are preempted.", "WARNING")
+            self.log("Fault on demand: the machines are preempted.", "WARNING")
             self.preemptions += 1
             if self.preemptions > policy.SPOT_RESTARTS or self.scheduling.disable_retries:
                 raise _Ended(FAILED, JobError(policy.RESOURCE_EXHAUSTED, policy.stockout_message(self.options.region)))
@@ -429,7 +429,7 @@ class _Run:
         name = child.name
         self.exit_codes[name] = exit_.code
         action = policy.decide(exit_, name, self.scheduling, self.counts)
-        self.say(
+        self.log(
             f"Task {name} ended with exit code {exit_.code}: {action.value}.", "INFO" if exit_.code == 0 else "ERROR"
         )
         if action is Action.LEAVE:

@@ -1,4 +1,4 @@
-"""The staged Cloud Function on this machine, behind the local Vertex's guard: what `function serve` becomes.
+"""The staged Cloud Function on this machine, behind the guard of the local Vertex: what `function serve` becomes.
 
 Run as a file with the folder, the target and the port. It imports nothing of the installed vertexrig, so that the
 function imports the copy in its staged folder, as it will in the cloud; the application is functions-framework's own.
@@ -16,7 +16,7 @@ from typing import Any
 
 def _guards() -> Any:
     """The module `guard`, from its file."""
-    spec = importlib.util.spec_from_file_location("vertexrig_guard", Path(__file__).with_name("guard.py"))
+    spec = importlib.util.spec_from_file_location("vertexrig_guard", Path(__file__).parents[1] / "local" / "guard.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
     sys.modules[spec.name] = module
