@@ -54,7 +54,7 @@ class Rehearsal:
         state: The state it ended in, such as `JOB_STATE_SUCCEEDED`.
         error: Why it failed, "" if it did not.
         seconds: Wall time.
-        output: Folder on this machine that the output URI stands for, None without one.
+        output: Folder on this machine of the output URI, None without one.
         run: The run whose output folder that is, "" if all runs of the job share one.
         metrics: The last value under each tag that a job's primary replica reported with cloudml-hypertune.
         failed_replica: The replica that failed the job, "" if none did.
@@ -280,5 +280,5 @@ def run_options(workspace: Workspace, prepared: Prepared) -> RunOptions:
 
 
 def _local(uri: str, root: Path) -> Path | None:
-    """The folder on this machine that an output URI stands for."""
+    """The folder of an output URI on this machine."""
     return local_path(uri.rstrip("/"), root) if uri.startswith("gs://") else None

@@ -28,9 +28,9 @@ class RunOptions:
         project_number: Project number, what CLOUD_ML_PROJECT_ID holds.
         region: What CLOUD_ML_REGION holds.
         trial: Trial id, "" outside tuning jobs.
-        interpreters: Image pattern (as `*tf-cpu.2-17*`) to the Python that stands in for it; the first that fits
+        interpreters: Image pattern (as `*tf-cpu.2-17*`) to the Python used in its place; the first that fits
             counts, by default the running one.
-        images: Image pattern to the folder that stands in for a custom image.
+        images: Image pattern to the folder used in place of a custom image.
         docker: Use a Docker engine for container specs when one answers.
         credentials: Pass the user's cloud credentials to replicas.
         pass_env: Further variables of the user's environment that replicas see.

@@ -453,7 +453,7 @@ class _Run:
             self._start(member)
 
     def _stop_all(self) -> None:
-        """SIGTERM, then SIGKILL; a replica that was stopped has no say in how the job ended."""
+        """SIGTERM, then SIGKILL; how a replica ends after that does not count for the job."""
         self.children.stop(list(self.children.running.values()), self.options.grace)
         self.files.flush()
 
