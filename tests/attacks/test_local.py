@@ -168,6 +168,23 @@ def test_a_closed_connection_belongs_to_nobody() -> None:
             one.close()
             assert guard.peer_user(address, accepted.getsockname()) is None
             accepted.close()
+        assert guard.peer_user(listener.getsockname(), ("127.0.0.1", 9)) is None  # a listening socket has no other end
+
+
+@needs_root
+@on_linux
+@pytest.mark.parametrize("table", [True, False], ids=["proc", "kernel"])
+def test_whose_a_connection_is(table: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's answer for one socket and its whole table name the same user, also where only the table is there."""
+    if table:
+        monkeypatch.setattr(guard, "_NETLINK_SOCK_DIAG", 31)  # no such protocol
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        other = ["bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{listener.getsockname()[1]}; cat <&3"]
+        process = subprocess.Popen(other, user=NOBODY, group=NOBODY, extra_groups=[], cwd="/")
+        accepted, address = listener.accept()
+        assert guard.peer_user(address, accepted.getsockname()) == NOBODY
+        accepted.close()
+        process.wait(20)
 
 
 def test_the_state_folder_is_private(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def environ(scope: Mapping[str, Any], body: bytes) -> dict[str, Any]:
         "QUERY_STRING": scope["query_string"].decode("latin-1"), "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
         "SERVER_NAME": scope["server"][0], "SERVER_PORT": str(scope["server"][1]), "REMOTE_ADDR": scope["client"][0],
         "wsgi.version": (1, 0), "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(body), "wsgi.errors": sys.stderr,
-        "wsgi.multithread": True, "wsgi.multiprocess": False, "wsgi.run_once": False,
+        "wsgi.input_terminated": True, "wsgi.multithread": True, "wsgi.multiprocess": False, "wsgi.run_once": False,
     }  # fmt: skip
     for key, value in scope["headers"]:
         name = key.decode("latin-1").upper().replace("-", "_")

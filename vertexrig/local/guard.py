@@ -31,6 +31,8 @@ TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 KNOWS_USERS = sys.platform == "linux" and TABLES[0].exists()
 """Whether the kernel's table says which user holds a connection; without it every user of the machine is answered."""
 
+_NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
+
 MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 JSON_TYPES = frozenset({"application/json", "application/cloudevents+json"})
 
@@ -68,6 +70,28 @@ def _kernel_form(address: Address) -> tuple[str, str]:
     return ending, f"{0:016X}{mapped:08X}{ending}"
 
 
+def _asked_kernel(client: Address, server: Address) -> int | None:
+    """`peer_user` by the kernel's sock_diag(7), which looks up one socket; None also where that is not available.
+
+    Reading /proc/net/tcp walks the kernel's whole table: 120 ms on a busy machine with 350 sockets (2026-11-21).
+    """
+    ends = struct.pack("!HH4s12x4s12x", client[1], server[1], socket.inet_aton(client[0]), socket.inet_aton(server[0]))
+    wanted = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + ends + struct.pack("=Iq", 0, -1)
+    header = struct.pack("=IHHII", 16 + len(wanted), _SOCK_DIAG_BY_FAMILY, 1, 1, 0)
+    try:
+        with socket.socket(socket.AF_NETLINK, socket.SOCK_RAW, _NETLINK_SOCK_DIAG) as kernel:
+            kernel.settimeout(1)
+            kernel.send(header + wanted)
+            answer = kernel.recv(4096)
+    except (OSError, AttributeError):
+        return None
+    if len(answer) < 88 or struct.unpack_from("=H", answer, 4)[0] != _SOCK_DIAG_BY_FAMILY:
+        return None
+    user, inode = struct.unpack_from("=II", answer, 80)
+    # Without such a connection the kernel answers with a listening socket of the client's port, which has no other end.
+    return int(user) if inode and answer[20:24] == ends[:4] else None
+
+
 def peer_user(client: Address, server: Address) -> int | None:
     """The user id that holds the client's end of a loopback connection, None if no process holds it (any more).
 
@@ -75,6 +99,9 @@ def peer_user(client: Address, server: Address) -> int | None:
         client: The client's address and port, IPv4.
         server: The server's.
     """
+    user = _asked_kernel(client, server)
+    if user is not None:
+        return user
     for table, ours, theirs in zip(TABLES, _kernel_form(client), _kernel_form(server), strict=True):
         try:
             lines = table.read_text(encoding="ascii").splitlines()[1:]
