@@ -27,6 +27,7 @@ sys.path.insert(0, str(REPOSITORY))
 
 from vertexrig.local import server
 from vertexrig.local.jobs import resources
+from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.jobs.store import ResourceStore
 
 IMAGE = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest"
@@ -210,7 +211,7 @@ def rest(here: server.RunningServer, seconds: float = 10.0) -> list[str]:
 def up(root: Path) -> Iterator[server.RunningServer]:
     """A server of its own process."""
     try:
-        yield server.up(root, 0, ["--slots", str(max(PARALLEL, 8))])
+        yield server.up(Settings(root, slots=max(PARALLEL, 8)), 0)
     finally:
         server.down(root)
 

@@ -24,7 +24,8 @@ from tests import clouds
 from vertexrig import cli
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.runner import LocalImage, RunOptions
+from vertexrig.local.runner import RunOptions
+from vertexrig.project.model import LocalImage
 
 IMAGE = "us-docker.pkg.dev/my-project/images/quick:1"
 PROGRAM = """

@@ -18,7 +18,7 @@ from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
-from vertexrig.local.http import LoopbackGuard
+from vertexrig.local.guard import LoopbackGuard
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 

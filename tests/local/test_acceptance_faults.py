@@ -121,7 +121,7 @@ def small_disk(tmp_path: Path) -> Iterator[Path]:
 def test_a_full_disk(small_disk: Path) -> None:
     """With the disk full an upload and a create are refused in Google's format, and when there is room again jobs run."""
     root = small_disk / "state"
-    here = server.up(root, 0, ["--slots", "2"])
+    here = server.up(Settings(root, slots=2), 0)
     try:
         sdist(root / "gs/packages/trainer.tar.gz")
         api = Api(here.url)
@@ -152,7 +152,7 @@ def test_a_limit_on_the_size_of_files(tmp_path: Path) -> None:
     def limit() -> None:
         resource.setrlimit(resource.RLIMIT_FSIZE, (300_000, 300_000))
 
-    argv = [sys.executable, "-m", "vertexrig.local.server", "--root", str(tmp_path / "state"), "--port", "0"]
+    argv = [sys.executable, "-m", "vertexrig", "local", "up", "--root", str(tmp_path / "state"), "--port", "0"]
     with subprocess.Popen(argv, preexec_fn=limit, stdin=subprocess.DEVNULL) as process:
         try:
             until = time.monotonic() + 60

@@ -49,7 +49,7 @@ def test_a_study_survives_five_kills_of_the_server(tmp_path: Path) -> None:
     sdist(tmp_path / "gs/packages/trainer.tar.gz")
     runs = tmp_path / "gs/runs"
     runs.mkdir()
-    here = server.up(tmp_path, 0, ["--slots", "4"])
+    here = server.up(Settings(tmp_path, slots=4), 0)
     body = tuning(REPORT, "gs://runs", trials=20, parallel=4)
     name = Api(here.url).call("POST", "hyperparameterTuningJobs", json=body).json()["name"]
     moment = random.Random(7)
@@ -69,7 +69,7 @@ def test_a_study_survives_five_kills_of_the_server(tmp_path: Path) -> None:
         os.kill(here.pid, signal.SIGKILL)
         assert psutil.wait_procs(processes, timeout=30)[1] == []
         finished = {path.name: path.read_text() for path in runs.iterdir() if path.name in seen}
-        here = server.up(tmp_path, 0, ["--slots", "4"])
+        here = server.up(Settings(tmp_path, slots=4), 0)
         assert {key: (runs / key).read_text() for key in finished} == finished
     try:
         done = Api(here.url).wait(name)

@@ -23,7 +23,8 @@ from starlette.responses import JSONResponse
 from starlette.routing import Route
 
 from vertexrig import times
-from vertexrig.local.http import ApiError, LoopbackGuard
+from vertexrig.local.guard import LoopbackGuard
+from vertexrig.local.http import ApiError
 from vertexrig.local.logs import COVERAGE, LogLine, LogStore, routes
 from vertexrig.local.logs.query import bounds, matches, parse
 

@@ -16,7 +16,8 @@ import psutil
 import pytest
 from jobkit import job, output, pool, sdist
 
-from vertexrig.local.runner import Control, JobResult, Line, LocalImage, RunOptions, programs, run_job
+from vertexrig.local.runner import Control, JobResult, Line, RunOptions, programs, run_job
+from vertexrig.project.model import LocalImage
 
 FAST = RunOptions(grace=0.5)
 WAIT = "import time; time.sleep(600)"
@@ -298,11 +299,11 @@ def test_nothing_outlives_a_runner_killed_with_9(root: Path) -> None:
         if len(found) == 2:
             break
     processes = [psutil.Process(pid) for pid in found]
-    wardens = [process.parent() for process in processes]
+    supervisors = [process.parent() for process in processes]
     os.kill(runner.pid, signal.SIGKILL)
     runner.wait()
     runner.stdout.close()
-    _, alive = psutil.wait_procs([*processes, *(w for w in wardens if w)], timeout=30)
+    _, alive = psutil.wait_procs([*processes, *(s for s in supervisors if s)], timeout=30)
     assert alive == []
 
 

@@ -23,7 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
-from vertexrig.local.http import LoopbackGuard
+from vertexrig.local.guard import LoopbackGuard
 from vertexrig.local.scheduler import COVERAGE, JobStore, SchedulerEngine, routes
 
 Command = Callable[..., subprocess.CompletedProcess[str]]

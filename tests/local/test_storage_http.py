@@ -20,7 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
-from vertexrig.local.http import LoopbackGuard
+from vertexrig.local.guard import LoopbackGuard
 from vertexrig.local.storage import COVERAGE, ObjectStore, routes
 
 

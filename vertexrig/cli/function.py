@@ -47,30 +47,32 @@ def build(file: Path | None, output: Path | None, format_: str) -> None:
     help="Which function: trigger answers HTTP requests, on_event takes events.",
 )
 def serve(file: Path | None, port: int, target: str) -> None:
-    """Stage the function and serve it on this machine with functions-framework, until interrupted.
+    """Stage the function and serve it on this machine with functions-framework, until interrupted. It answers only
+    programs of this user, with JSON bodies, and no web page of another origin.
 
     Jobs go where VERTEXRIG_AIPLATFORM says; without it, to the local Vertex that runs in .vertexrig/. Never to the cloud.
     """
     from vertexrig.cli import extras
     from vertexrig.errors import UsageError
-    from vertexrig.local import server
+    from vertexrig.local import control, state
     from vertexrig.trigger import stage
 
-    extras.need("functions_framework", "requests")
+    extras.need("functions_framework", "requests", "uvicorn")
     loaded = config.load(file)
     environment = dict(os.environ)
     if not environment.get("VERTEXRIG_AIPLATFORM"):
-        here = server.find(loaded.path(config.STATE_FOLDER))
+        here = state.find(loaded.path(config.STATE_FOLDER))
         if here is None:
             raise UsageError("no local Vertex runs here: start one with `vertexrig local up`")
-        environment |= server.env(here)
+        environment |= control.env(here)
     staged = stage.stage(loaded, loaded.path(stage.FOLDER))
     options.note(f"serving {staged.folder} on http://127.0.0.1:{port}")
-    kind = "http" if target == "trigger" else "cloudevent"
-    words = ["--target", target, "--source", str(staged.folder / "main.py"), "--signature-type", kind]
-    words += ["--host", "127.0.0.1", "--port", str(port)]
+    # The script gets no folder of the tool on its path: the function imports the staged copy, as in the cloud.
+    start = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
+    script = Path(__file__).with_name("function_server.py")
+    words = [sys.executable, "-c", start, str(script), str(staged.folder), target, str(port)]
     sys.stdout.flush()
-    os.execve(sys.executable, [sys.executable, "-m", "functions_framework", *words], environment)
+    os.execve(sys.executable, words, environment)
 
 
 @command.command("package", short_help="Upload the trainer packages of triggered runs.")

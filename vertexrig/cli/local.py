@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Callable
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,7 +17,7 @@ from vertexrig.errors import ServiceError, UsageError
 from vertexrig.project import config
 
 if TYPE_CHECKING:
-    from vertexrig.local.server import RunningServer
+    from vertexrig.local.state import RunningServer
     from vertexrig.project.config import Loaded
 
 _DEFAULT_PORT = 8642
@@ -73,34 +74,37 @@ def up(
     format_: str,
 ) -> None:
     """Start the server on 127.0.0.1; it stops with Ctrl-C, or with `vertexrig local down`."""
-    from vertexrig.local import server
+    from vertexrig.local import control, guard
+    from vertexrig.local.jobs.settings import Fault, Settings
+    from vertexrig.local.runner.options import RunOptions, of_project
 
     loaded, folder = _project(file, root)
-    if port is None:
-        port = _DEFAULT_PORT if server.find(folder) or server.is_free(_DEFAULT_PORT) else 0
+    run = of_project(loaded) if loaded else RunOptions()
     slots = slots or (loaded.project.local.slots if loaded else None)
-    words = ["--slow-start", str(slow_start), "--seed", str(seed), *_from_project(loaded)]
-    words += ["--slots", str(slots)] if slots else []
-    words += ["--at-least-twice"] if at_least_twice else []
-    words += ["--no-checks"] if no_checks else []
-    words += ["--pass-credentials"] if pass_credentials else []
-    for fault in faults:
-        words += ["--fault", fault]
+    settings = Settings(
+        folder, run=replace(run, slow_start=slow_start, credentials=pass_credentials), checks=not no_checks, seed=seed,
+        faults=[Fault.parse(fault) for fault in faults], at_least_twice=at_least_twice,
+    )  # fmt: skip
+    settings = replace(settings, slots=slots) if slots else settings
+    if not guard.KNOWS_USERS:
+        options.note("warning: this system does not show whose a connection is: its other users can reach the server")
     if detach:
-        here = server.up(folder, port, words)
+        here = control.up(settings, port)
         _make_bucket(here, loaded)
         result(format_, _where(here), "")
         options.note(f"the local Vertex answers at {here.url}")
-        _say_next(loaded, steps.named(file), ["--root", root] if root is not None else [])
+        _show_next(loaded, steps.named(file), ["--root", root] if root is not None else [])
         return
-    server.main(["--root", str(folder), "--port", str(port), *words], on_start=_started(format_, loaded))
+    from vertexrig.local import server
+
+    server.serve(settings, port, on_start=_started(format_, loaded))
 
 
 def _where(here: RunningServer) -> dict[str, Any]:
     return {"url": here.url, "pid": here.pid, "root": str(here.root)}
 
 
-def _say_next(loaded: Loaded | None, named: list[object], rooted: list[object]) -> None:
+def _show_next(loaded: Loaded | None, named: list[object], rooted: list[object]) -> None:
     """How to use the server: in the shell of whoever started it, and with the project's first job."""
     options.note(f"""point gcloud and the SDK at it:\neval "$({steps.line("local", "env", *named, *rooted)})\"""")
     job = next(iter(loaded.project.jobs), None) if loaded else None
@@ -110,13 +114,13 @@ def _say_next(loaded: Loaded | None, named: list[object], rooted: list[object]) 
 
 def _make_bucket(here: RunningServer, loaded: Loaded | None) -> None:
     """Jobs put their packages and outputs into the project's bucket, which nobody made on this machine yet."""
-    from vertexrig.local import server
+    from vertexrig.local import control
 
     name = loaded.project.bucket_name if loaded else ""
     if not name:
         return
     try:
-        server.make_bucket(here, name)
+        control.make_bucket(here, name)
     except ServiceError as error:
         options.note(f"warning: the bucket {name} of the project file is not here: {error}")
 
@@ -124,14 +128,14 @@ def _make_bucket(here: RunningServer, loaded: Loaded | None) -> None:
 def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], None]:
     document = output.document()
 
-    def tell(here: RunningServer) -> None:
+    def report(here: RunningServer) -> None:
         _make_bucket(here, loaded)
         if format_ == "json":
             document.data.update(_where(here))
             document.send()
         options.note(f"the local Vertex answers at {here.url}; its state is in {here.root}")
 
-    return tell
+    return report
 
 
 @command.command("down", short_help="Stop the server.")
@@ -140,10 +144,10 @@ def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], N
 @options.format_option("text", "json")
 def down(file: Path | None, root: Path | None, format_: str) -> None:
     """Stop the server; jobs that ran start again with the next one."""
-    from vertexrig.local import server
+    from vertexrig.local import control
 
     folder = _folder(file, root)
-    stopped = server.down(folder)
+    stopped = control.down(folder)
     result(format_, {"stopped": bool(stopped)}, "")
     options.note("stopped" if stopped else f"no local Vertex runs on {folder}")
 
@@ -154,10 +158,10 @@ def down(file: Path | None, root: Path | None, format_: str) -> None:
 @options.format_option("text", "json")
 def status(file: Path | None, root: Path | None, format_: str) -> None:
     """Show whether the server runs, where, and what it does; the exit code is 1 where none runs."""
-    from vertexrig.local import server
+    from vertexrig.local import control
 
     folder = _folder(file, root)
-    found = server.status(folder)
+    found = control.status(folder)
     if format_ == "json":
         output.document().data.update(found or {"running": False})
     elif found is None:
@@ -178,11 +182,11 @@ def status(file: Path | None, root: Path | None, format_: str) -> None:
 @options.format_option("text", "json")
 def env(file: Path | None, root: Path | None, format_: str) -> None:
     """Print shell exports that point gcloud, the SDK, storage clients and vertexrig at the server."""
-    from vertexrig.local import server
+    from vertexrig.local import control
 
     loaded, folder = _project(file, root)
     names = {"project": loaded.project.project, "region": loaded.project.region} if loaded else {}
-    found = server.env(_running(folder), **names)
+    found = control.env(_running(folder), **names)
     exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in found.items())
     result(format_, {"env": found}, exports)
 
@@ -195,9 +199,9 @@ def env(file: Path | None, root: Path | None, format_: str) -> None:
 @options.format_option("text", "json")
 def kill(job: str, replica: str, file: Path | None, root: Path | None, format_: str) -> None:
     """Kill REPLICA (such as workerpool1-0) of a running JOB (id or display name), as the loss of its machine would."""
-    from vertexrig.local import server
+    from vertexrig.local import control
 
-    server.kill(_running(_folder(file, root)), job, replica)
+    control.kill(_running(_folder(file, root)), job, replica)
     result(format_, {"job": job, "replica": replica}, "")
 
 
@@ -208,9 +212,9 @@ def kill(job: str, replica: str, file: Path | None, root: Path | None, format_: 
 @options.format_option("text", "json")
 def preempt(job: str, file: Path | None, root: Path | None, format_: str) -> None:
     """Take the machines of a running JOB (id or display name) away, as happens to Spot VMs."""
-    from vertexrig.local import server
+    from vertexrig.local import control
 
-    server.preempt(_running(_folder(file, root)), job)
+    control.preempt(_running(_folder(file, root)), job)
     result(format_, {"job": job}, "")
 
 
@@ -241,23 +245,10 @@ def _has_project() -> bool:
     return True
 
 
-def _from_project(loaded: Loaded | None) -> list[str]:
-    """The server's options that the project file's `local:` stands for."""
-    if loaded is None:
-        return []
-    words = []
-    for pattern, python in loaded.project.local.interpreters.items():
-        words += ["--interpreter", f"{pattern}={python}"]
-    for pattern, image in loaded.project.local.images.items():
-        place = loaded.path(image.path)
-        words += ["--image", f"{pattern}={place}" + (f"={shlex.join(image.command)}" if image.command else "")]
-    return words
-
-
 def _running(folder: Path) -> RunningServer:
-    from vertexrig.local import server
+    from vertexrig.local import state
 
-    here = server.find(folder)
+    here = state.find(folder)
     if here is None:
         raise ServiceError(f"no local Vertex runs on {folder}; start it with `vertexrig local up --detach`")
     return here

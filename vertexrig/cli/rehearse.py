@@ -51,7 +51,7 @@ def command(
     own environment, every replica a process with the service's environment, gs:// mapped to .vertexrig/gs/.
 
     What the replicas print goes to stderr, a summary to stdout; the exit code is 0 only if the job succeeded. Each run has an
-    output folder of its own, and `vertexrig jobs --local` lists what was rehearsed.
+    separate output folder, and `vertexrig jobs --local` lists what was rehearsed.
     """
     from vertexrig.cli import extras
 
@@ -96,7 +96,7 @@ def command(
 
 
 def _on_vertex(workspace: Workspace, name: str, file: Path | None) -> None:
-    """Write the YAML that ran, and say what runs the same on Vertex AI."""
+    """Write the YAML that ran, and show what runs the same on Vertex AI."""
     prepared = workspace.prepare(name)
     path = workspace.loaded.path(f"build/jobs/{name}.yaml")
     write_text(path, prepared.rendered.text)

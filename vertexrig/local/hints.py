@@ -1,4 +1,4 @@
-"""What a trainer's last words usually mean: well-known causes of failed jobs, and what to do about each.
+"""What the end of a trainer's output usually means: well-known causes of failed jobs, and what to do about each.
 
 The causes are those that users of Vertex AI report most; the words are the ones their trainers end with.
 """

@@ -1,4 +1,4 @@
-"""What every local API shares: Google-style errors, bounded bodies, routing on the raw path, and the loopback guard."""
+"""What every local API shares: Google-style errors, bounded bodies and routing on the raw path."""
 
 from __future__ import annotations
 
@@ -17,15 +17,12 @@ import anyio.to_thread
 from starlette.requests import ClientDisconnect, Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Mount
-from starlette.types import ASGIApp, Receive, Scope, Send
+from starlette.types import Receive, Scope, Send
 
 _LOG = logging.getLogger(__name__)
 
 JSON_LIMIT = 4 * 1024 * 1024
 """Most bytes of a JSON body that are read."""
-
-LOOPBACK = frozenset({"127.0.0.1", "localhost", "::1"})
-"""Host names and peer addresses that are this machine."""
 
 Json = dict[str, Any]
 Handler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
@@ -197,7 +194,7 @@ class Coverage:
 
 
 def endpoint(method: str, pattern: str, handler: Handler) -> Endpoint:
-    """A row of a routing table; `{name}` stands for one path segment, `{name*}` for the rest of the path."""
+    """A row of a routing table; `{name}` is one path segment, `{name*}` for the rest of the path."""
     regex = re.sub(r"\{(\w+)\*\}", r"(?P<\1>.+)", pattern)
     return Endpoint(method, re.compile(re.sub(r"\{(\w+)\}", r"(?P<\1>[^/]+?)", regex)), handler)
 
@@ -253,7 +250,7 @@ class Api:
 
 
 def _trouble(error: Exception) -> ApiError:
-    """The server's own failure, such as a full disk: said in words, since the person at the client owns the disk."""
+    """The server's own failure, such as a full disk, in words, since the person at the client owns the disk."""
     numbers = (errno.ENOSPC, errno.EDQUOT)
     full = (isinstance(error, OSError) and error.errno in numbers) or "disk is full" in str(error)
     return ApiError(
@@ -264,50 +261,3 @@ def _trouble(error: Exception) -> ApiError:
 def mount(prefix: str, table: Sequence[Endpoint]) -> BaseRoute:
     """An API's table under a path prefix."""
     return Mount(prefix, app=Api(table))
-
-
-class LoopbackGuard:
-    """Refuse what does not come from this machine's own programs.
-
-    The server runs code and has no authentication, so a request must come from a loopback address, name a loopback
-    host (else a web page could reach it by DNS rebinding), and must not be sent by a page of another origin.
-
-    Args:
-        app: The application behind the guard.
-        hosts: Host names that are answered.
-    """
-
-    def __init__(self, app: ASGIApp, hosts: frozenset[str] = LOOPBACK) -> None:
-        self.app, self.hosts = app, hosts
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer or refuse one ASGI request."""
-        refusal = self.refusal(scope) if scope["type"] in ("http", "websocket") else None
-        if refusal is None:
-            await self.app(scope, receive, send)
-        elif scope["type"] == "http":
-            await ApiError(403, refusal).response()(scope, receive, send)
-        else:
-            await send({"type": "websocket.close", "code": 1008})
-
-    def refusal(self, scope: Scope) -> str | None:
-        """Why a request is refused, or None."""
-        headers = [(k.decode("latin-1").lower(), v.decode("latin-1")) for k, v in scope["headers"]]
-        hosts = [value for key, value in headers if key == "host"]
-        peer = (scope.get("client") or ("127.0.0.1", 0))[0]
-        if peer not in LOOPBACK and not peer.startswith("127."):
-            return f"The local Vertex answers this machine only, not {peer}."
-        if len(hosts) != 1 or host_name(hosts[0]) not in self.hosts:
-            return f"The local Vertex answers to {', '.join(sorted(self.hosts))}, not to host {', '.join(hosts)!r}."
-        for key, value in headers:
-            if key == "origin" and value.lower() not in (f"http://{hosts[0].lower()}", f"https://{hosts[0].lower()}"):
-                return f"Requests of the web page {value!r} are refused."
-            if key == "sec-fetch-site" and value not in ("same-origin", "none"):
-                return "Requests of another site's page are refused."
-        return None
-
-
-def host_name(header: str) -> str:
-    """The host of a Host header, without its port and brackets, in lower case."""
-    match = re.fullmatch(r"\[([0-9a-fA-F:.]+)\](?::\d+)?|([^:\[\]]+)(?::\d+)?", header.strip())
-    return (match.group(1) or match.group(2)).lower() if match else ""

@@ -1,4 +1,4 @@
-"""The parts that stand beside training: Cloud Logging, which takes what jobs say, and Cloud Scheduler."""
+"""The parts beside training: Cloud Logging, which takes the output of jobs, and Cloud Scheduler."""
 
 from __future__ import annotations
 

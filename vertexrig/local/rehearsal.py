@@ -15,8 +15,11 @@ from vertexrig.errors import FindingsError, UsageError
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.inprocess import run_study
 from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.runner import Control, JobResult, Line, LocalImage, RunOptions, new_job_id, run_job
+from vertexrig.local.runner import Control, JobResult, Line, RunOptions, new_job_id, run_job
+from vertexrig.local.runner.environment import local_path
+from vertexrig.local.runner.options import of_project
 from vertexrig.local.runner.run import metric_file
+from vertexrig.local.state import make_private
 from vertexrig.local.study.metrics import last_values
 from vertexrig.package import builder
 from vertexrig.project import runs
@@ -29,7 +32,7 @@ from vertexrig.submit.trials import table
 
 @dataclass(frozen=True)
 class Watcher:
-    """Who is told while it runs.
+    """What is called while it runs.
 
     Args:
         line: Called with the id of a trial ("" outside sweeps) and each line that its replicas print.
@@ -51,13 +54,13 @@ class Rehearsal:
         state: The state it ended in, such as `JOB_STATE_SUCCEEDED`.
         error: Why it failed, "" if it did not.
         seconds: Wall time.
-        output: Folder on this machine that the output URI stands for, None without one.
+        output: Folder on this machine of the output URI, None without one.
         run: The run whose output folder that is, "" if all runs of the job share one.
         metrics: The last value under each tag that a job's primary replica reported with cloudml-hypertune.
         failed_replica: The replica that failed the job, "" if none did.
         traceback: The end of its output.
         hint: What that usually means.
-        stand_ins: A sentence for each thing that was stood in for.
+        stand_ins: A sentence for each substitute for a part of the cloud.
         trials: A sweep's trials as rows, the best first (`vertexrig.submit.trials.table`).
     """
 
@@ -100,7 +103,7 @@ def rehearse(
     Args:
         workspace: The project.
         name: A job or sweep of it.
-        watcher: Who is told while it runs.
+        watcher: Called while it runs.
         control: To cancel it from another thread.
         trials: For a sweep: this many trials instead of maxTrialCount.
         seed: For a sweep: what its search starts from.
@@ -115,7 +118,7 @@ def rehearse(
         raise FindingsError(f"{name} would fail: `{workspace.verb('check', name)}` says why")
     if trials is not None and prepared.document.study is None:
         raise UsageError(f"{name} is a job, which has no trials; leave --trials out")
-    root = workspace.loaded.path(STATE_FOLDER)
+    root = make_private(workspace.loaded.path(STATE_FOLDER))
     if resume:
         _must_be_there(prepared, root, resume)
     prepared = prepared.in_run(resume or runs.new_run())
@@ -136,7 +139,7 @@ def _must_be_there(prepared: Prepared, root: Path, run: str) -> None:
 
 @dataclass(frozen=True)
 class _Stage:
-    """One rehearsal: what runs, where, and who is told."""
+    """One rehearsal: what runs, where, and who watches."""
 
     workspace: Workspace
     prepared: Prepared
@@ -215,8 +218,8 @@ class _Stage:
                 on_result=lambda name, result: ended.update({name: result}),
             )  # fmt: skip
             job = {**job, "name": body["name"], "labels": body["labels"]}
-            said = ["the local study engine for Vertex AI's search: its trials have other values"]
-            stand_ins = tuple(dict.fromkeys(said + [one for result in ended.values() for one in result.stand_ins]))
+            notes = ["the local study engine for Vertex AI's search: its trials have other values"]
+            stand_ins = tuple(dict.fromkeys(notes + [one for result in ended.values() for one in result.stand_ins]))
             history.save(self.record(job, stand_ins=stand_ins))
         failed = next((one for one in reversed(ended.values()) if one.state == "JOB_STATE_FAILED"), None)
         failed = failed if job["state"] == "JOB_STATE_FAILED" else None
@@ -254,7 +257,7 @@ def place_packages(workspace: Workspace, prepared: Prepared, root: Path) -> list
     for tf_version, uri in workspace.renderer.packages.items():
         if uri not in wanted:
             continue
-        target = root / "gs" / uri.removeprefix("gs://")
+        target = local_path(uri, root)
         if not target.is_file():
             trainer = workspace.loaded.project.trainer
             folder, out = workspace.loaded.path(trainer.path), workspace.loaded.path("build/packages")
@@ -270,19 +273,12 @@ def place_packages(workspace: Workspace, prepared: Prepared, root: Path) -> list
 def run_options(workspace: Workspace, prepared: Prepared) -> RunOptions:
     """The run's options as the project file's `local:` gives them."""
     project = workspace.loaded.project
-    images = {
-        pattern: LocalImage(workspace.loaded.path(image.path).resolve(), image.command)
-        for pattern, image in project.local.images.items()
-    }
-    return RunOptions(
-        display_name=prepared.rendered.view.display_name,
-        project=project.project,
-        region=project.region,
-        interpreters=project.local.interpreters,
-        images=images,
-    )
+    return replace(
+        of_project(workspace.loaded),
+        display_name=prepared.rendered.view.display_name, project=project.project, region=project.region,
+    )  # fmt: skip
 
 
 def _local(uri: str, root: Path) -> Path | None:
-    """The folder on this machine that an output URI stands for."""
-    return root / "gs" / uri.removeprefix("gs://").rstrip("/") if uri.startswith("gs://") else None
+    """The folder of an output URI on this machine."""
+    return local_path(uri.rstrip("/"), root) if uri.startswith("gs://") else None

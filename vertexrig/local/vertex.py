@@ -5,7 +5,7 @@ from __future__ import annotations
 import base64
 import binascii
 from collections.abc import Callable, Iterable, Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -13,11 +13,8 @@ from starlette.responses import JSONResponse, Response
 from vertexrig.local import http
 from vertexrig.local.http import Coverage, Endpoint, endpoint, in_thread, invalid, not_found, query_int
 from vertexrig.local.jobs import filters, resources
-from vertexrig.local.jobs.manager import Jobs
-from vertexrig.local.jobs.pipelines import Pipelines
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, MODELS, OPERATIONS, PIPELINES, TUNING_JOBS, Json
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
-from vertexrig.local.jobs.studies import Studies
 
 _PARENT = "/{version}/projects/{project}/locations/{location}"
 _VERSIONS = ("v1", "v1beta1")
@@ -65,20 +62,31 @@ COVERAGE = (
 )
 
 
+class Owner(Protocol):
+    """What looks after the resources of a collection; each method raises `ApiError`."""
+
+    def create(self, parent: str, body: Mapping[str, Any]) -> Json: ...
+    def get(self, name: str) -> Json: ...
+    def cancel(self, name: str) -> None: ...
+    def delete(self, name: str) -> None: ...
+
+
 class VertexApi:
     """Handlers of the API.
 
     Args:
         store: Where resources are kept.
-        jobs: Custom jobs.
-        studies: Tuning jobs.
-        pipelines: Training pipelines and models.
+        owners: By collection.
+        shown: By collection, how a stored resource is listed where it is not as stored.
     """
 
-    def __init__(self, store: ResourceStore, jobs: Jobs, studies: Studies, pipelines: Pipelines) -> None:
-        self.store = store
-        self.owners: dict[str, Any] = {CUSTOM_JOBS: jobs, TUNING_JOBS: studies, PIPELINES: pipelines, MODELS: pipelines}
-        self.studies = studies
+    def __init__(
+        self,
+        store: ResourceStore,
+        owners: Mapping[str, Owner],
+        shown: Mapping[str, Callable[[StoredResource], Json]],
+    ) -> None:
+        self.store, self.owners, self.shown = store, owners, shown
 
     def table(self) -> list[Endpoint]:
         """The routes, below the API's mount."""
@@ -158,7 +166,7 @@ class VertexApi:
         order = request.query_params.get("orderBy", "")
 
         def work() -> Json:
-            shown = self.studies.shown if kind == TUNING_JOBS else _body
+            shown = self.shown.get(kind, _body)
             found, following = page(self.store, kind, parent, text, order, min(size, _LARGEST_PAGE), token)
             answer: Json = {kind: [shown(stored) for stored in found]} if found else {}
             return {**answer, "nextPageToken": following} if following else answer

@@ -19,7 +19,7 @@ from typing import IO
 from vertexrig.errors import JobFailedError
 from vertexrig.local.runner.lines import Line, Splitter
 
-_WARDEN = Path(__file__).with_name("warden.py")
+_SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _CHUNK = 256 * 1024
 
 
@@ -33,6 +33,7 @@ class Command:
         cwd: Its working directory.
         memory: Bytes all its processes may take together, 0 for no limit.
         cleanup: A command run after its end.
+        mark: How a variable of `env` begins that only processes of this program have, "" if there is none.
     """
 
     argv: Sequence[str]
@@ -40,6 +41,7 @@ class Command:
     cwd: Path
     memory: int = 0
     cleanup: Sequence[str] = ()
+    mark: str = ""
 
 
 @dataclass(frozen=True)
@@ -50,7 +52,7 @@ class Exit:
         code: Exit code; 128 + N when signal N killed it.
         signal: The signal that killed it, None if it exited by itself.
         out_of_memory: It was killed for its memory: by the limit or by the kernel.
-        asked: The runner had told it to end.
+        asked: The runner had asked it to end.
     """
 
     code: int
@@ -64,6 +66,7 @@ class Child:
     """A running program. Made by `Children.start`."""
 
     name: str
+    command: Command
     process: subprocess.Popen[bytes]
     control: socket.socket
     streams: dict[IO[bytes], Splitter]
@@ -71,7 +74,7 @@ class Child:
     exit: Exit | None = None
     asked: bool = False
     _buffer: bytes = b""
-    _said: Exit | None = None
+    _reported: Exit | None = None
     open: set[object] = field(default_factory=set)
 
     def send(self, number: int, *, asked: bool = True) -> None:
@@ -80,8 +83,8 @@ class Child:
         with contextlib.suppress(OSError):
             self.control.sendall(f"signal {number}\n".encode())
 
-    def hear(self, data: bytes) -> None:
-        """Take what the warden says."""
+    def read(self, data: bytes) -> None:
+        """Take what the supervisor reports."""
         self._buffer += data
         *lines, self._buffer = self._buffer.split(b"\n")
         for line in lines:
@@ -92,12 +95,45 @@ class Child:
                 status, oom = int(numbers[0]), bool(int(numbers[1]))
                 number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
                 code = 128 + number if number else os.WEXITSTATUS(status)
-                self._said = Exit(code, number, oom, self.asked)
+                self._reported = Exit(code, number, oom, self.asked)
 
     def finish(self) -> None:
         """Settle how it ended, once nothing more can come."""
         self.process.wait()
-        self.exit = self._said or Exit(128 + signal.SIGKILL, signal.SIGKILL, False, self.asked)
+        if self._reported is None:
+            sweep(self.command.mark, self.command.cleanup)
+        self.exit = self._reported or Exit(128 + signal.SIGKILL, signal.SIGKILL, False, self.asked)
+
+
+def sweep(mark: str, cleanup: Sequence[str] = ()) -> None:
+    """Kill what a program left behind whose supervisor was killed: every process with its mark, and its container.
+
+    Only on Linux, where the system shows the environment that a process was started with.
+    """
+    for _ in range(200 if mark else 0):  # a process may fork while it is being killed
+        pids = map(int, filter(str.isdecimal, _listed("/proc")))
+        left = [pid for pid in pids if any(item.startswith(mark.encode()) for item in _environment(pid))]
+        for pid in left:
+            with contextlib.suppress(ProcessLookupError, PermissionError):
+                os.kill(pid, signal.SIGKILL)
+        if not left:
+            break
+        time.sleep(0.005)
+    if cleanup:
+        subprocess.run(cleanup, capture_output=True, check=False)
+
+
+def _listed(folder: str) -> list[str]:
+    with contextlib.suppress(OSError):
+        return os.listdir(folder)
+    return []
+
+
+def _environment(pid: int) -> list[bytes]:
+    """The environment a process was started with; empty if it has ended or belongs to another user."""
+    with contextlib.suppress(OSError):
+        return Path(f"/proc/{pid}/environ").read_bytes().split(b"\0")
+    return []
 
 
 class Children:
@@ -128,7 +164,7 @@ class Children:
             sys.executable,
             "-I",
             "-S",
-            str(_WARDEN),
+            str(_SUPERVISOR),
             str(theirs.fileno()),
             json.dumps(options),
             "--",
@@ -153,7 +189,7 @@ class Children:
             theirs.close()
         assert process.stdout is not None and process.stderr is not None
         streams = {process.stdout: Splitter(name, "stdout"), process.stderr: Splitter(name, "stderr")}
-        child = Child(name, process, ours, streams)
+        child = Child(name, command, process, ours, streams)
         sources: list[socket.socket | IO[bytes]] = [ours, *streams]
         for source in sources:
             os.set_blocking(source.fileno(), False)
@@ -174,8 +210,8 @@ class Children:
             if key.fileobj not in child.open:
                 continue
             self._read(child, key.fileobj)
-            if child.control not in child.open and (not child.open or child._said is None):
-                # A warden that says nothing was killed itself: what it watched over may hold the pipes for ever.
+            if child.control not in child.open and (not child.open or child._reported is None):
+                # A supervisor that ends without a report was killed: what it started may hold the pipes for ever.
                 for source in list(child.open):
                     self._close(child, source)
                 child.finish()
@@ -187,7 +223,7 @@ class Children:
         try:
             if source is child.control:
                 data = child.control.recv(4096)
-                child.hear(data)
+                child.read(data)
             else:
                 data = os.read(source.fileno(), _CHUNK)  # type: ignore[attr-defined]
                 self._emit(child, source, data, final=not data)
@@ -227,7 +263,7 @@ class Children:
         for child in list(self.running.values()):
             child.asked = True
             self._selector.unregister(child.control)
-            child.control.close()  # the warden takes this for our end
+            child.control.close()  # which the supervisor takes as the end of this process
             child.open.discard(child.control)
         for child in list(self.running.values()):
             with contextlib.suppress(subprocess.TimeoutExpired):

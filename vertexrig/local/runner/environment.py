@@ -7,16 +7,28 @@ import re
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
+from vertexrig.errors import JobFailedError
 from vertexrig.spec.document import Pool
 
-# What a program needs of the machine it runs on. All else of the user's environment stays outside, as in the cloud.
+# The one list of what passes from the user's environment to replicas, to pip and so to a package's setup.py; all else
+# stays outside, as in the cloud. By name, because a prefix such as NVIDIA_ also fits NVIDIA_API_KEY.
 # fmt: off
 _PASSED = frozenset({
     "HOME", "USER", "LOGNAME", "LANG", "LANGUAGE", "TZ", "TMPDIR", "TERM", "LD_LIBRARY_PATH", "DYLD_LIBRARY_PATH",
-    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE", "CUDA_VISIBLE_DEVICES", "CUDA_HOME",
+    "LC_ALL", "LC_COLLATE", "LC_CTYPE", "LC_MESSAGES", "LC_MONETARY", "LC_NUMERIC", "LC_TIME",
+    "SSL_CERT_FILE", "SSL_CERT_DIR", "REQUESTS_CA_BUNDLE", "CURL_CA_BUNDLE",
+    # pip's settings; of its index URLs one may hold a password, which pip needs
+    "PIP_CACHE_DIR", "PIP_CERT", "PIP_CLIENT_CERT", "PIP_CONFIG_FILE", "PIP_CONSTRAINT", "PIP_DEFAULT_TIMEOUT",
+    "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "PIP_INDEX_URL", "PIP_NO_CACHE_DIR", "PIP_NO_INDEX", "PIP_ONLY_BINARY",
+    "PIP_PREFER_BINARY", "PIP_PROXY", "PIP_RETRIES", "PIP_TIMEOUT", "PIP_TRUSTED_HOST",
+    "CUDA_CACHE_PATH", "CUDA_DEVICE_ORDER", "CUDA_HOME", "CUDA_LAUNCH_BLOCKING", "CUDA_PATH", "CUDA_VISIBLE_DEVICES",
+    "NVIDIA_DRIVER_CAPABILITIES", "NVIDIA_TF32_OVERRIDE", "NVIDIA_VISIBLE_DEVICES",
+    "TF_CPP_MAX_VLOG_LEVEL", "TF_CPP_MIN_LOG_LEVEL", "TF_CPP_VMODULE", "TF_ENABLE_ONEDNN_OPTS",
+    "TF_FORCE_GPU_ALLOW_GROWTH", "TF_GPU_ALLOCATOR", "TF_NUM_INTEROP_THREADS", "TF_NUM_INTRAOP_THREADS",
+    "TF_XLA_FLAGS", "XLA_FLAGS",
+    "MKL_NUM_THREADS", "OMP_NUM_THREADS", "OMP_PLACES", "OMP_PROC_BIND", "OMP_SCHEDULE", "OPENBLAS_NUM_THREADS",
     "KERAS_HOME", "TFDS_DATA_DIR", "HF_HOME",
 })
-_PASSED_PREFIXES = ("LC_", "TF_CPP_", "OMP_", "NVIDIA_")
 _PROXIES = frozenset({"http_proxy", "https_proxy", "no_proxy", "all_proxy"})
 _CREDENTIALS = frozenset({
     "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CLOUD_PROJECT", "GOOGLE_OAUTH_ACCESS_TOKEN", "BOTO_CONFIG",
@@ -25,6 +37,7 @@ _CREDENTIALS = frozenset({
 
 _GS = re.compile(r"gs://(?=[a-z0-9])")
 _GCS = re.compile(r"(?:(?<=^)|(?<=[=,:;\"'\s]))/gcs/(?=[a-z0-9])")
+_UPWARD = re.compile(r"(?:gs://|(?:(?<=^)|(?<=[=,:;\"'\s]))/gcs/)[^\s\"',;]*?/\.\.(?![^/\s\"',;])")
 _BUCKET_PATH = re.compile(r"gs://([a-z0-9][a-z0-9._-]*)(/[^\s\"',;]*)?")
 
 
@@ -34,7 +47,7 @@ def bucket_folder(root: Path) -> Path:
 
 
 def local_path(uri: str, root: Path) -> Path:
-    """The file of a gs:// URI or a /gcs/ path; any other text is taken for a local path."""
+    """The file of a gs:// URI or a /gcs/ path; any other text is a local path."""
     return Path(map_paths(uri, bucket_folder(root)))
 
 
@@ -42,9 +55,21 @@ def map_paths(text: str, buckets: Path | str) -> str:
     """`gs://` and `/gcs/` paths in an argument or value, pointed at the folder that holds the buckets.
 
     A `/gcs/` in the middle of another path is left alone.
+
+    Raises:
+        JobFailedError: A path has a `..`, which on this machine would lead out of its bucket.
     """
+    refuse_upward(text)
     folder = f"{buckets}/".replace("\\", "\\\\")
     return _GCS.sub(folder, _GS.sub(folder, text))
+
+
+def refuse_upward(*texts: str) -> None:
+    """Raise JobFailedError for a `gs://` or `/gcs/` path with a `..`, which here would lead out of its bucket."""
+    for text in texts:
+        found = _UPWARD.search(text)
+        if found:
+            raise JobFailedError(f"{text[:200]!r} has a '..' after {found.group()[:-2]!r}: a path in a bucket has none")
 
 
 def absent(texts: Iterable[str], root: Path) -> list[str]:
@@ -60,20 +85,16 @@ def absent(texts: Iterable[str], root: Path) -> list[str]:
 def machine_environment(
     user: Mapping[str, str], scratch: Path, *, credentials: bool = False, pass_env: Iterable[str] = ()
 ) -> dict[str, str]:
-    """The part of the user's environment a replica sees.
+    """The part of the user's environment that replicas, pip and a package's setup.py see.
 
     Args:
         user: The user's environment.
-        scratch: An empty folder that stands in for gcloud's configuration, so that no login is found through HOME.
+        scratch: An empty folder in place of gcloud's configuration, so that no login is found through HOME.
         credentials: Leave the user's Google credentials in.
         pass_env: Names the user wants passed as well.
     """
     wanted = _PASSED | set(pass_env)
-    result = {
-        name: value
-        for name, value in user.items()
-        if name in wanted or name.startswith(_PASSED_PREFIXES) or name.lower() in _PROXIES
-    }
+    result = {name: value for name, value in user.items() if name in wanted or name.lower() in _PROXIES}
     if credentials:
         result |= {k: v for k, v in user.items() if k in _CREDENTIALS or k.startswith("CLOUDSDK_")}
     else:
@@ -97,7 +118,7 @@ def accelerators_here() -> int:
 
 
 def virtual_devices(pool: Pool) -> int:
-    """How many virtual CPU devices stand in for a replica's accelerators; 0 when it has none, or when they are here."""
+    """How many virtual CPU devices replace a replica's accelerators; 0 when it has none, or when they are here."""
     if pool.tpu_topology and re.fullmatch(r"[0-9]+(x[0-9]+)*", pool.tpu_topology):
         chips = 1
         for side in pool.tpu_topology.split("x"):
@@ -111,8 +132,8 @@ def virtual_devices(pool: Pool) -> int:
     return count if here < count else 0
 
 
-def stand_in(pool: Pool) -> str:
-    """One sentence on what stands in for a pool's accelerators, "" if nothing has to."""
+def substitute(pool: Pool) -> str:
+    """One sentence on what replaces a pool's accelerators, "" if nothing does."""
     count = virtual_devices(pool)
     if not count:
         return ""

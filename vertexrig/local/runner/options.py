@@ -7,25 +7,14 @@ import secrets
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TypeVar
 
+from vertexrig.project.config import Loaded
+from vertexrig.project.model import LocalImage
+
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class LocalImage:
-    """A folder that stands in for a container image where there is no Docker.
-
-    Args:
-        folder: Working directory of its processes, as an image's WORKDIR.
-        entrypoint: Program and arguments, as an image's ENTRYPOINT; `python` is the interpreter chosen for the image.
-    """
-
-    folder: Path
-    entrypoint: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -39,9 +28,9 @@ class RunOptions:
         project_number: Project number, what CLOUD_ML_PROJECT_ID holds.
         region: What CLOUD_ML_REGION holds.
         trial: Trial id, "" outside tuning jobs.
-        interpreters: Image pattern (as `*tf-cpu.2-17*`) to the Python that stands in for it; the first that fits
+        interpreters: Image pattern (as `*tf-cpu.2-17*`) to the Python used in its place; the first that fits
             counts, by default the running one.
-        images: Image pattern to the folder that stands in for a custom image.
+        images: Image pattern to the folder used in place of a custom image.
         docker: Use a Docker engine for container specs when one answers.
         credentials: Pass the user's cloud credentials to replicas.
         pass_env: Further variables of the user's environment that replicas see.
@@ -68,6 +57,13 @@ class RunOptions:
     slow_start: float = 0.0
     memory_limit: int = 0
     restart_delay: float = 0.0
+
+
+def of_project(loaded: Loaded) -> RunOptions:
+    """What the project file's `local:` names: interpreters and images, with their folders as absolute paths."""
+    local = loaded.project.local
+    images = {name: replace(image, path=str(loaded.path(image.path).resolve())) for name, image in local.images.items()}
+    return RunOptions(interpreters=local.interpreters, images=images)
 
 
 def first_match(patterns: Mapping[str, T], image: str) -> T | None:

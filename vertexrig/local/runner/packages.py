@@ -24,6 +24,7 @@ from functools import lru_cache
 from pathlib import Path
 
 from vertexrig.errors import PackageError
+from vertexrig.local.runner.environment import machine_environment, search_path
 
 Execute = Callable[[Sequence[str], Mapping[str, str]], int]
 """Runs a command with an environment and returns its exit code; its output goes to the job's log."""
@@ -55,7 +56,7 @@ _KERAS = (
 
 @dataclass(frozen=True)
 class Interpreter:
-    """A Python that stands in for a prebuilt image's.
+    """A Python in place of a prebuilt image's.
 
     Args:
         python: Its executable.
@@ -74,31 +75,6 @@ class Interpreter:
     installed: Mapping[str, str] = field(default_factory=dict)
 
 
-# framework of a prebuilt image -> its distribution
-_DISTRIBUTIONS = {
-    "tf": "tensorflow", "pytorch": "torch", "sklearn": "scikit-learn", "xgboost": "xgboost", "ray": "ray",
-}  # fmt: skip
-
-
-def stand_in(base: Interpreter, image: str) -> str:
-    """One sentence on what an interpreter has in place of an image, "" if a prebuilt image has the same versions."""
-    from vertexrig.catalog import load
-
-    prebuilt = load().image(image)
-    if prebuilt is None:
-        return f"Python {base.version} of this machine for the image {image}"
-    parts = []
-    if prebuilt.python and base.version.split(".")[:2] != prebuilt.python.split(".")[:2]:
-        parts.append(f"Python {base.version} for {prebuilt.python}")
-    name = _DISTRIBUTIONS.get(prebuilt.framework, prebuilt.framework)
-    here = base.installed.get(name)
-    if here is None:
-        parts.append(f"no {name} for {prebuilt.version}")
-    elif here.split(".")[:2] != prebuilt.version.split(".")[:2]:
-        parts.append(f"{name} {here} for {prebuilt.version}")
-    return f"{' and '.join(parts)} of the image {prebuilt.name}" if parts else ""
-
-
 @lru_cache(maxsize=32)
 def interpreter(python: str) -> Interpreter:
     """Look at a Python.
@@ -110,7 +86,7 @@ def interpreter(python: str) -> Interpreter:
     try:
         if found is None:
             raise FileNotFoundError(f"no such program: {python}")
-        done = subprocess.run([found, "-c", _PROBE], capture_output=True, text=True, timeout=60, env=_plain(), cwd="/")
+        done = subprocess.run([found, "-c", _PROBE], capture_output=True, text=True, timeout=60, env=_own(), cwd="/")
         data = json.loads(done.stdout)
     except (OSError, ValueError, subprocess.SubprocessError) as error:
         raise PackageError(
@@ -121,8 +97,9 @@ def interpreter(python: str) -> Interpreter:
     )
 
 
-def _plain() -> dict[str, str]:
-    return {k: v for k, v in os.environ.items() if k != "PYTHONPATH" and k != "PYTHONHOME"}
+def _own() -> dict[str, str]:
+    """The environment of our own programs that only look at an interpreter."""
+    return machine_environment(os.environ, Path(os.devnull)) | {"PATH": search_path((), os.environ)}
 
 
 def layer_key(base: Interpreter, image: str, packages: Sequence[Path]) -> str:
@@ -145,19 +122,21 @@ def layer(
     image: str,
     packages: Sequence[Path],
     cache: Path,
+    env: Mapping[str, str],
     execute: Execute,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     give_up: Callable[[], bool] = lambda: False,
 ) -> Path:
     """The interpreter of the environment for these packages; made when it is not in the cache.
 
     Args:
         base: What it is layered on.
-        image: The image it stands in for.
+        image: The image it replaces.
         packages: Source distributions or wheels, in order.
         cache: Folder that holds the environments.
+        env: What pip, and so a package's setup.py, sees of the user's environment.
         execute: Runs pip.
-        say: Takes a sentence on what is being done.
+        log: Takes a sentence on what is being done.
         give_up: Asked while another process makes the same environment; True ends the wait.
 
     Raises:
@@ -172,7 +151,7 @@ def layer(
         if (folder / _READY).is_file():
             return python
         shutil.rmtree(folder, ignore_errors=True)
-        replaced = _build(base, folder, packages, execute, say)
+        replaced = _build(base, folder, packages, env, execute, log)
         (folder / _READY).write_text(
             json.dumps(
                 {"base": base.python, "image": image, "packages": [p.name for p in packages], "replaced": replaced}
@@ -182,7 +161,7 @@ def layer(
 
 
 def replaced(python: Path) -> str:
-    """What of the requirements of an environment made by `layer` this machine's own stands in for, "" if nothing."""
+    """Which of the requirements of an environment made by `layer` this machine's own replace, "" if none."""
     try:
         data = json.loads((python.parent.parent / _READY).read_text(encoding="utf-8"))
     except (OSError, ValueError):
@@ -191,10 +170,14 @@ def replaced(python: Path) -> str:
 
 
 def _build(
-    base: Interpreter, folder: Path, packages: Sequence[Path], execute: Execute, say: Callable[[str], None]
+    base: Interpreter,
+    folder: Path,
+    packages: Sequence[Path],
+    env: Mapping[str, str],
+    execute: Execute,
+    log: Callable[[str], None],
 ) -> str:
-    env = _plain() | {"PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
-    env.pop("PIP_TARGET", None)
+    env = {**env, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
     if execute([base.python, "-m", "venv", "--without-pip", str(folder)], env) != 0:
         raise PackageError(f"{base.python} cannot make a virtual environment; its output says why")
     python = folder / "bin" / "python"
@@ -203,7 +186,7 @@ def _build(
     (site / "vertexrig_base.pth").write_text("".join(lines))
     pip = [str(python), "-m", "pip"] if base.pip else [sys.executable, "-m", "pip", "--python", str(python)]
     for package in packages:
-        say(f"Running command: pip3 install --upgrade --force-reinstall --no-deps {package.name}")
+        log(f"Running command: pip3 install --upgrade --force-reinstall --no-deps {package.name}")
         argv = [
             *pip,
             "install",
@@ -221,7 +204,7 @@ def _build(
     )
     required, replaced = _without_other_keras(json.loads(done.stdout or "[]"), python, env)
     if required:
-        say(f"Running command: pip3 install {' '.join(required)}")
+        log(f"Running command: pip3 install {' '.join(required)}")
         if execute([*pip, "install", "--quiet", "--no-warn-conflicts", *required], env) != 0:
             raise PackageError(
                 f"the requirements of {', '.join(p.name for p in packages)} cannot be installed: {', '.join(required)}"

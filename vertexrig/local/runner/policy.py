@@ -77,18 +77,18 @@ def decide(exit_: Exit, replica: str, scheduling: Scheduling, counts: Counts) ->
     return Action.RETRY_JOB if counts.retries < JOB_RETRIES else Action.FAIL
 
 
-def exit_message(replica: str, exit_: Exit, said: str, logs: str) -> str:
+def exit_message(replica: str, exit_: Exit, stderr: str, logs: str) -> str:
     """The error of a job whose replica failed, in the service's words.
 
     Args:
         replica: Its name.
         exit_: How it ended.
-        said: The last of what it wrote to stderr.
+        stderr: The last of what it wrote to stderr.
         logs: Where the whole log is.
     """
     if exit_.out_of_memory:
         return f"The replica {replica} ran out of memory and exited with a non-zero status of {exit_.code}."
-    end = f" \n{said}" if said else ""
+    end = f" \n{stderr}" if stderr else ""
     return (
         f"The replica {replica} exited with a non-zero status of {exit_.code}. Termination reason: Error.{end}\n"
         f"To find out more about why your job exited please check the logs: {logs}"
@@ -96,7 +96,7 @@ def exit_message(replica: str, exit_: Exit, said: str, logs: str) -> str:
 
 
 def stockout_message(region: str) -> str:
-    """What the service says when it has no machines (also after Spot preemptions)."""
+    """The service's message when it has no machines (also after Spot preemptions)."""
     return f"Resources are insufficient in region: {region}. Try a different region or use a different accelerator."
 
 
@@ -115,7 +115,7 @@ def last_words(stderr: list[str], limit: int = 4000) -> str:
 
 
 def scheduling_of(job: Mapping[str, Any]) -> Scheduling:
-    """What a CustomJobSpec says of its scheduling."""
+    """The scheduling of a CustomJobSpec."""
     data = job.get("scheduling") or {}
     disable = bool(data.get("disableRetries", False))
     timeout = float(str(data.get("timeout", "0s")).rstrip("s") or 0)

@@ -10,10 +10,12 @@ from dataclasses import dataclass, field
 from functools import lru_cache
 from pathlib import Path
 
+from vertexrig.catalog import load
 from vertexrig.errors import JobFailedError, PackageError
 from vertexrig.local.runner import packages
 from vertexrig.local.runner.environment import bucket_folder, local_path, map_paths
-from vertexrig.local.runner.options import LocalImage, RunOptions, first_match
+from vertexrig.local.runner.options import RunOptions, first_match
+from vertexrig.project.model import LocalImage
 from vertexrig.spec.cluster import expand
 from vertexrig.spec.document import Pool
 
@@ -30,7 +32,7 @@ class ReplicaProgram:
         folders: Put in front of PATH.
         cwd: Working directory; None for a replica's own scratch folder.
         image: The image, when Docker runs it.
-        stand_ins: A sentence for each thing that stands in for the image or for what it would install.
+        substitutes: A sentence for each thing that replaces the image or what it would install.
     """
 
     head: tuple[str, ...]
@@ -39,11 +41,34 @@ class ReplicaProgram:
     cwd: Path | None = None
     image: str = ""
     settings: Mapping[str, str] = field(default_factory=dict)
-    stand_ins: tuple[str, ...] = ()
+    substitutes: tuple[str, ...] = ()
 
     def argv(self, variables: Variables, buckets: Path | str) -> list[str]:
         """The command line of a replica that has these variables."""
         return [map_paths(expand(arg, variables), buckets) for arg in (*self.head, *self.args)]
+
+
+# framework of a prebuilt image -> its distribution
+_DISTRIBUTIONS = {
+    "tf": "tensorflow", "pytorch": "torch", "sklearn": "scikit-learn", "xgboost": "xgboost", "ray": "ray",
+}  # fmt: skip
+
+
+def _substitute(base: packages.Interpreter, image: str) -> str:
+    """One sentence on what an interpreter has in place of an image, "" if a prebuilt image has the same versions."""
+    prebuilt = load().image(image)
+    if prebuilt is None:
+        return f"Python {base.version} of this machine for the image {image}"
+    parts = []
+    if prebuilt.python and base.version.split(".")[:2] != prebuilt.python.split(".")[:2]:
+        parts.append(f"Python {base.version} for {prebuilt.python}")
+    name = _DISTRIBUTIONS.get(prebuilt.framework, prebuilt.framework)
+    here = base.installed.get(name)
+    if here is None:
+        parts.append(f"no {name} for {prebuilt.version}")
+    elif here.split(".")[:2] != prebuilt.version.split(".")[:2]:
+        parts.append(f"{name} {here} for {prebuilt.version}")
+    return f"{' and '.join(parts)} of the image {prebuilt.name}" if parts else ""
 
 
 @lru_cache(maxsize=1)
@@ -63,23 +88,24 @@ def prepare(
     pool: Pool,
     options: RunOptions,
     root: Path,
+    env: Mapping[str, str],
     execute: packages.Execute,
-    say: Callable[[str], None],
+    log: Callable[[str], None],
     give_up: Callable[[], bool],
 ) -> ReplicaProgram:
-    """Make ready what a pool runs: install its packages, or find its image.
+    """Make ready what a pool runs: install its packages, or find its image; `env` is what pip sees.
 
     Raises:
         PackageError: A package is not there or does not install.
-        JobFailedError: The image can be run by nothing on this machine.
+        JobFailedError: Nothing on this machine can run the image.
     """
     base = packages.interpreter(first_match(options.interpreters, pool.image) or sys.executable)
     if pool.python is not None:
         files = [_package(uri, root) for uri in pool.package_uris]
-        python = packages.layer(base, pool.image, files, root / "envs", execute, say, give_up)
-        said = (packages.stand_in(base, pool.image), packages.replaced(python))
+        python = packages.layer(base, pool.image, files, root / "envs", env, execute, log, give_up)
+        notes = (_substitute(base, pool.image), packages.replaced(python))
         return ReplicaProgram(
-            (str(python), "-m", pool.module), tuple(pool.args), (python.parent,), stand_ins=tuple(filter(None, said))
+            (str(python), "-m", pool.module), tuple(pool.args), (python.parent,), substitutes=tuple(filter(None, notes))
         )
     command = tuple((pool.container or {}).get("command", ()))
     local = first_match(options.images, pool.image)
@@ -109,15 +135,16 @@ def _package(uri: str, root: Path) -> Path:
 def _mapped(
     local: LocalImage, command: Sequence[str], args: Sequence[str], base: packages.Interpreter, image: str
 ) -> ReplicaProgram:
-    if not local.folder.is_dir():
-        raise JobFailedError(f"image {image!r} is mapped to {local.folder}, which is not a folder")
-    head = tuple(command) or local.entrypoint
+    folder = Path(local.path)
+    if not folder.is_dir():
+        raise JobFailedError(f"image {image!r} is mapped to {folder}, which is not a folder")
+    head = tuple(command) or local.command
     if not head:
         raise JobFailedError(
-            f"image {image!r} is mapped to {local.folder} without an entry point, and the spec has no command"
+            f"image {image!r} is mapped to {folder} without an entry point, and the spec has no command"
         )
-    said = f"folder {local.folder.name} and Python {base.version} of this machine for the image {image}"
-    return ReplicaProgram(head, tuple(args), (Path(base.python).parent,), local.folder, stand_ins=(said,))
+    note = f"folder {folder.name} and Python {base.version} of this machine for the image {image}"
+    return ReplicaProgram(head, tuple(args), (Path(base.python).parent,), folder, substitutes=(note,))
 
 
 def docker_argv(

@@ -26,9 +26,9 @@ class JobResult:
         failed_replica: The replica that failed the job, "" if none did.
         traceback: The last traceback (or last lines) of its stderr.
         outputs: gs:// URIs of the files below the output directory.
-        hint: What the failure usually means and what to do, "" if it is no well-known one; the error's message ends with
+        hint: What the failure usually means and what to do, "" if it is not a known one; the error's message ends with
             it, too.
-        stand_ins: A sentence for each thing that was stood in for.
+        stand_ins: A sentence for each substitute for a part of the cloud.
         restarts: Times each replica was started again.
         retries: Times the job was tried again.
         wall_seconds: From the call to the end.

@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -16,7 +16,7 @@ from vertexrig import spec
 from vertexrig.errors import JobFailedError, PackageError, VertexrigError
 from vertexrig.local.hints import hint
 from vertexrig.local.runner import environment, policy, ports, programs
-from vertexrig.local.runner.children import Child, Children, Command, Exit
+from vertexrig.local.runner.children import Child, Children, Command, Exit, sweep
 from vertexrig.local.runner.lines import SERVICE, Line, LogFiles, OnLine
 from vertexrig.local.runner.options import Control, RunOptions, new_job_id
 from vertexrig.local.runner.policy import Action
@@ -29,6 +29,8 @@ SUSPENDED = "SUSPENDED"
 
 _OUTPUTS_LISTED = 1000
 _STDERR_KEPT = 200
+_MARK = "VERTEXRIG_REPLICA"
+"""A variable by which the processes of a replica are found when their supervisor was killed."""
 _PIP_LINES_SHOWN = 40
 
 
@@ -127,14 +129,14 @@ class _Run:
         self.installing: deque[str] = deque(maxlen=_STDERR_KEPT)
         self.exit_codes: dict[str, int] = {}
         self.ports: list[int] = []
-        self.stand_ins: list[str] = []
+        self.substitutes: list[str] = []
         self.docker: set[int] = set()
         self.failed, self.words = "", ""
         self.deadline = float("inf")
         self.begun = time.monotonic()
         self._on_line, self._on_state, self._on_pause, self._state = on_line, on_state, on_pause, ""
 
-    # what the run says
+    # its output
 
     def _line(self, line: Line) -> None:
         member = self.members.get(line.task)
@@ -144,11 +146,11 @@ class _Run:
         if self._on_line is not None:
             self._on_line(line)
 
-    def say(self, text: str, severity: str = "INFO", task: str = SERVICE) -> None:
+    def log(self, text: str, severity: str = "INFO", task: str = SERVICE) -> None:
         self._line(Line(time.time(), task, severity, text))
 
     def _flush(self) -> None:
-        """Hand on what was said."""
+        """Hand on the lines so far."""
         self.files.flush()
         if self._on_pause is not None:
             self._on_pause()
@@ -180,7 +182,7 @@ class _Run:
                 return self._result(SUSPENDED, None)
             if self.control.cancelled:
                 return self._result(CANCELLED, JobError(policy.CANCELLED, "CANCELED"))
-            self.say(str(error), "ERROR")
+            self.log(str(error), "ERROR")
             return self._result(FAILED, self._refusal(error))
         except BrokenPipeError:  # whoever listens to the lines has gone
             raise
@@ -192,8 +194,8 @@ class _Run:
             return JobError(policy.INVALID_ARGUMENT, str(error))
         # the executor installs packages inside the replica, so the service sees the replica fail
         self.failed, self.words = self.pools_replica(), str(error)
-        said = "\n".join([*list(self.installing)[-_PIP_LINES_SHOWN:], str(error)])
-        return JobError(policy.INVALID_ARGUMENT, policy.exit_message(self.failed, Exit(1), said, self._logs()))
+        output = "\n".join([*list(self.installing)[-_PIP_LINES_SHOWN:], str(error)])
+        return JobError(policy.INVALID_ARGUMENT, policy.exit_message(self.failed, Exit(1), output, self._logs()))
 
     def pools_replica(self) -> str:
         return f"workerpool{self.pools[0].index}-0" if self.pools else "workerpool0-0"
@@ -202,20 +204,20 @@ class _Run:
         return str(self.folder / "logs")
 
     def _result(self, state: str, error: JobError | None) -> JobResult:
-        outputs = tuple(self._outputs()) if state != SUSPENDED else ()
+        outputs = tuple(self._outputs()) if self.members and state != SUSPENDED else ()
         meant = ""
         if state == FAILED and error is not None:
             meant = self._hint(error)
             error = replace(error, message=f"{error.message}\nHint: {meant}") if meant else error
         if state == SUCCEEDED:
-            self.say("Job completed successfully.")
+            self.log("Job completed successfully.")
         elif error is not None:
-            self.say(
+            self.log(
                 f"Job {'cancelled' if state == CANCELLED else 'failed'}: {error.message.splitlines()[0]}",
                 "ERROR" if state == FAILED else "INFO",
             )
             if meant:
-                self.say(f"Hint: {meant}", "WARNING")
+                self.log(f"Hint: {meant}", "WARNING")
         self.files.flush()
         return JobResult(
             state,
@@ -225,7 +227,7 @@ class _Run:
             self.words,
             meant,
             outputs,
-            tuple(self.stand_ins),
+            tuple(self.substitutes),
             dict(self.counts.restarts),
             self.counts.retries,
             time.monotonic() - self.begun,
@@ -249,6 +251,9 @@ class _Run:
     def _prepare(self) -> None:
         if not self.pools or not any(pool.index == 0 for pool in self.pools):
             raise JobFailedError("workerPoolSpecs[0] is missing: a job needs its primary pool")
+        environment.refuse_upward(*_texts(self.job))  # before packages are installed
+        if self.folder.exists():  # a server that was killed ran this job; its supervisors may have been killed, too
+            sweep(f"{_MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
         replicas = cluster.replicas(self.pools)
         self.ports = ports.take(len(replicas))
@@ -264,33 +269,43 @@ class _Run:
             )
             if key not in made:
                 made[key] = programs.prepare(
-                    pool, self.options, self.root, self._execute, self.say, lambda: self.control.cancelled
-                )
+                    pool, self.options, self.root, self._visible(self.folder / "config"), self._execute, self.log,
+                    lambda: self.control.cancelled,
+                )  # fmt: skip
             self._note(pool, made[key])
             self.docker |= {pool.index} if made[key].image else set()
             for one in replicas:
                 if one.pool == pool.index:
                     self.members[one.name] = _Member(one, self._command(pool, one, replicas, made[key]))
 
+    def _visible(self, scratch: Path) -> dict[str, str]:
+        """What replicas and pip see of the user's environment."""
+        scratch.mkdir(parents=True, exist_ok=True)
+        options = self.options
+        found = environment.machine_environment(
+            os.environ, scratch, credentials=options.credentials, pass_env=options.pass_env
+        )
+        return {**found, "PATH": environment.search_path((), os.environ)}
+
     def _note(self, pool: spec.Pool, program: programs.ReplicaProgram) -> None:
-        """Say what is different here from the cloud."""
-        for sentence in (environment.stand_in(pool), *program.stand_ins):
-            if sentence and sentence not in self.stand_ins:
-                self.stand_ins.append(sentence)
-                self.say(f"Stand-in: {sentence}.", "WARNING")
+        """Log what is different here from the cloud."""
+        for sentence in (environment.substitute(pool), *program.substitutes):
+            if sentence and sentence not in self.substitutes:
+                self.substitutes.append(sentence)
+                self.log(f"Stand-in: {sentence}.", "WARNING")
         for uri in environment.absent(pool.args, self.root):
             where = environment.local_path(uri, self.root)
-            self.say(f"{uri} is looked for at {where}: there is no such bucket here yet.", "WARNING")
+            self.log(f"{uri} is looked for at {where}: there is no such bucket here yet.", "WARNING")
 
     def _execute(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
         """Run a program of the preparation, its output in the log of the primary replica."""
         name = self.pools_replica()
 
-        def hear(line: Line) -> None:
+        def keep(line: Line) -> None:
             self.installing.append(line.text)
             self._line(line)
 
-        children = Children(hear, self.control.fileno())
+        children = Children(keep, self.control.fileno())
         try:
             child = children.start(name, Command(argv, env, self.folder))
             while child.exit is None:
@@ -310,8 +325,7 @@ class _Run:
     ) -> Command:
         options, place = self.options, self.folder / one.name
         scratch, work = place / "config", place / "work"
-        for folder in (scratch, work):
-            folder.mkdir(parents=True, exist_ok=True)
+        work.mkdir(parents=True, exist_ok=True)
         identity = cluster.Identity(options.job_id, options.project_number, options.region, options.trial)
         service = cluster.service_environment(replicas, one, self.job, identity)
         service["CLOUD_ML_HP_METRIC_FILE"] = str(place / "output.metrics")
@@ -325,14 +339,8 @@ class _Run:
             k: environment.map_paths(v, buckets) for k, v in seen.items() if k not in ("CLUSTER_SPEC", "TF_CONFIG")
         }
         contract |= {k: v for k, v in seen.items() if k in ("CLUSTER_SPEC", "TF_CONFIG")}
-        machine = environment.machine_environment(
-            os.environ, scratch, credentials=options.credentials, pass_env=options.pass_env
-        )
-        machine |= {
-            "PATH": environment.search_path(program.folders, os.environ),
-            "PYTHONUNBUFFERED": "1",
-            **options.extra_env,
-        }
+        path = environment.search_path(program.folders, os.environ)
+        machine = {**self._visible(scratch), "PATH": path, "PYTHONUNBUFFERED": "1", **options.extra_env}
         cleanup: tuple[str, ...] = ()
         if program.image:
             name = f"vertexrig-{options.job_id}-{one.name}"
@@ -341,7 +349,9 @@ class _Run:
             cleanup = (programs.docker(), "rm", "--force", name)
         else:
             argv = program.argv(seen, buckets)
-        return Command(argv, {**machine, **contract}, program.cwd or work, options.memory_limit, cleanup)
+        env = {**machine, **contract, _MARK: f"{options.job_id}/{one.name}/"}
+        mark = f"{_MARK}={env[_MARK]}"
+        return Command(argv, env, program.cwd or work, options.memory_limit, cleanup, mark)
 
     # running
 
@@ -404,10 +414,10 @@ class _Run:
         for name in killed:
             child = self.children.running.get(name)
             if child is not None:
-                self.say(f"Fault on demand: {name} is killed.", "WARNING")
+                self.log(f"Fault on demand: {name} is killed.", "WARNING")
                 child.send(signal.SIGKILL, asked=False)
         if preempted:
-            self.say("Fault on demand: the machines are preempted.", "WARNING")
+            self.log("Fault on demand: the machines are preempted.", "WARNING")
             self.preemptions += 1
             if self.preemptions > policy.SPOT_RESTARTS or self.scheduling.disable_retries:
                 raise _Ended(FAILED, JobError(policy.RESOURCE_EXHAUSTED, policy.stockout_message(self.options.region)))
@@ -419,7 +429,7 @@ class _Run:
         name = child.name
         self.exit_codes[name] = exit_.code
         action = policy.decide(exit_, name, self.scheduling, self.counts)
-        self.say(
+        self.log(
             f"Task {name} ended with exit code {exit_.code}: {action.value}.", "INFO" if exit_.code == 0 else "ERROR"
         )
         if action is Action.LEAVE:
@@ -443,7 +453,7 @@ class _Run:
             self._start(member)
 
     def _stop_all(self) -> None:
-        """SIGTERM, then SIGKILL; a replica that was stopped has no say in how the job ended."""
+        """SIGTERM, then SIGKILL; how a replica ends after that does not count for the job."""
         self.children.stop(list(self.children.running.values()), self.options.grace)
         self.files.flush()
 
@@ -455,6 +465,17 @@ class _Run:
         folder = environment.local_path(uri, self.root)
         found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
         return [f"{uri}/{path.relative_to(folder).as_posix()}" for path in found[:_OUTPUTS_LISTED]]
+
+
+def _texts(value: Any) -> Iterator[str]:
+    """Every text inside a value."""
+    if isinstance(value, str):
+        yield value
+    elif isinstance(value, Mapping):
+        value = value.values()
+    if isinstance(value, Iterable) and not isinstance(value, str):
+        for item in value:
+            yield from _texts(item)
 
 
 def _internal(error: OSError) -> JobError:

@@ -9,7 +9,8 @@ import json
 from dataclasses import dataclass, field
 from typing import Any
 
-from vertexrig.local.http import LOOPBACK, Json
+from vertexrig.local.guard import LOOPBACK
+from vertexrig.local.http import Json
 from vertexrig.local.scheduler.jobs import seconds
 
 REPLACED = ("host", "content-length", "user-agent", "transfer-encoding", "connection")

@@ -235,7 +235,7 @@ def _replaced(old: Json, new: Json, keys: list[str], path: str, kind: str) -> Js
     if check is None or (len(keys) > 1 and not isinstance(check, str)):
         if keys[0] in OUTPUT_ONLY and kind == "job":
             return old
-        raise invalid(f"Invalid field mask: {path[:200]!r} is no field of a job.")
+        raise invalid(f"Invalid field mask: {path[:200]!r} is not a field of a job.")
     if len(keys) > 1 and isinstance(check, str):
         value: Any = _replaced(old.get(keys[0]) or {}, new.get(keys[0]) or {}, keys[1:], path, check) or None
     else:

@@ -56,7 +56,7 @@ class Attempt:
 
     Args:
         job: The job's full name.
-        schedule_time: The time of the schedule it stands for, RFC 3339; the same for all attempts of an execution.
+        schedule_time: The time of the schedule it is for, RFC 3339; the same for all attempts of an execution.
         number: 0 for the first, then counting retries.
         duplicate: Delivered on purpose although the one before succeeded.
         started: RFC 3339.

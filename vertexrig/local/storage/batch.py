@@ -35,7 +35,7 @@ class Batch:
         self.api = api
 
     async def run(self, request: Request, values: Mapping[str, str]) -> Response:
-        """Do the calls one after another and answer each in a part of its own."""
+        """Do the calls one after another and answer each in its own part."""
         content_type = request.headers.get("content-type", "")
         body = await read_body(request)
         header = b"Content-Type: " + content_type.encode("latin-1") + b"\r\n\r\n"

@@ -178,7 +178,7 @@ class Resumable:
         return JSONResponse(object_resource(made, base(request)))
 
     async def _finished(self, request: Request, upload: Upload) -> Response:
-        """The answer to a client that did not hear that its upload was done."""
+        """The answer to a client that missed the answer to its finished upload."""
         found = await in_thread(self.store.get, upload.bucket, upload.name)
         found = await in_thread(self.store.digested, found)
         return JSONResponse(object_resource(found, base(request)))

@@ -1,11 +1,11 @@
-"""The process that stands between the runner and one replica; it runs alone, on the standard library only.
+"""The process between the runner and one replica; it runs alone, on the standard library only.
 
-It starts the program in a process group of its own and sees to it that nothing of it outlives the runner: the socket
-it is given closes when the runner dies, however it dies, and then everything below the warden is killed. On Linux it
+It starts the program in a new process group and sees to it that nothing of it outlives the runner: the socket it is
+given closes when the runner dies, however it dies, and then everything below the supervisor is killed. On Linux it
 adopts what the program leaves behind (PR_SET_CHILD_SUBREAPER), so that a daemon the program started ends with it, as
 it would with its container.
 
-Called as `python warden.py FD OPTIONS -- PROGRAM ARGS...`; OPTIONS is JSON: `memory` (bytes, 0 for no limit), `cwd`,
+Called as `python supervisor.py FD OPTIONS -- PROGRAM ARGS...`; OPTIONS is JSON: `memory` (bytes, 0 for no limit), `cwd`,
 `cleanup` (a command run at the end). On the socket it reads lines `signal NUMBER` and writes `start PID`,
 `exit STATUS OOM`.
 """
@@ -92,7 +92,7 @@ def _reap(child: int | None) -> int | None:
 
 
 def _oom_kills() -> int:
-    """How often the kernel's out-of-memory killer struck in this control group, -1 if that cannot be told."""
+    """How often the kernel's out-of-memory killed in this control group, -1 if that is not known."""
     try:
         with open("/proc/self/cgroup") as file:
             group = file.read().strip().rpartition("::")[2]
@@ -115,7 +115,7 @@ def _spawn(argv: list[str], cwd: str, read_end: int, write_end: int, parent: int
     try:
         os.setsid()
         _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # the warden died before the line above
+        if os.getppid() != parent:  # the supervisor died before the line above
             os._exit(127)
         for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
             signal.signal(number, signal.SIG_DFL)
@@ -132,7 +132,7 @@ def main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
     options = json.loads(sys.argv[2])
-    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the runner, which tells us what to do
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the runner, which passes on what counts
         signal.signal(number, signal.SIG_IGN)
     wake, wake_end = os.pipe()
     os.set_blocking(wake_end, False)

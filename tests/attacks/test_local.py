@@ -1,0 +1,536 @@
+"""The local Vertex attacked: by other users, web pages, hostile HTTP, packages, outputs, kills and damaged state."""
+
+from __future__ import annotations
+
+import fcntl
+import itertools
+import json
+import os
+import signal
+import socket
+import sqlite3
+import stat
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Iterator
+from concurrent.futures import ThreadPoolExecutor
+from contextlib import closing
+from pathlib import Path
+
+import httpx
+import psutil
+import pytest
+
+from tests.local.jobkit import PARENT, Api, job, pool, sdist
+from vertexrig.errors import ServiceError, UsageError
+from vertexrig.local import control, guard, server, state
+from vertexrig.local.jobs.settings import Settings
+from vertexrig.local.runner import Control, Line, RunOptions, run_job
+from vertexrig.local.sqlite import Database
+
+QUICK = RunOptions(grace=0.5)
+NOBODY = 65534
+needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
+on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc")
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
+    root = tmp_path_factory.mktemp("attacked")
+    sdist(root / "gs/packages/trainer.tar.gz")
+    with server.running(Settings(root, slots=2, run=QUICK)) as running:
+        yield running
+
+
+def exchange(port: int, data: bytes, timeout: float = 10) -> bytes:
+    """Send bytes and read until the server closes the connection, has answered, or `timeout` seconds have passed."""
+    answer = b""
+    with socket.create_connection(("127.0.0.1", port), timeout) as connection:
+        try:
+            connection.sendall(data)
+            while chunk := connection.recv(65536):
+                answer += chunk
+        except OSError:
+            pass
+    return answer
+
+
+def status_of(answer: bytes) -> int:
+    """The status of the first answer, 0 where the connection was closed without one."""
+    return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/") else 0
+
+
+def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
+    """A request as bytes; header names are given with _ for -, and Host is 127.0.0.1 unless given."""
+    fields = {
+        "Host": "127.0.0.1",
+        "Connection": "close",
+        **{key.replace("_", "-"): text for key, text in headers.items()},
+    }
+    fields |= {"Content-Length": str(len(body))} if body and "Transfer-Encoding" not in fields else {}
+    lines = [f"{method} {path} HTTP/1.1", *(f"{key}: {text}" for key, text in fields.items())]
+    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
+
+
+# other users
+
+
+def as_user(user: int, port: int, data: bytes) -> bytes:
+    """Send bytes as another user of this machine, from a process that belongs to it."""
+    script = f"exec 3<>/dev/tcp/127.0.0.1/{port}; cat >&3; cat <&3"
+    return subprocess.run(
+        ["bash", "-c", script],
+        input=data,
+        capture_output=True,
+        timeout=30,
+        user=user,
+        group=user,
+        extra_groups=[],
+        cwd="/",
+    ).stdout
+
+
+@needs_root
+@on_linux
+def test_another_user_is_refused(here: server.RunningServer) -> None:
+    """A process of another user can read nothing, upload nothing and start nothing; the same bytes from ours are taken."""
+    made = json.dumps({"displayName": "x", "jobSpec": job(pool("pass"))}).encode()
+    tries = [
+        request("GET", "/local/v1/status"),
+        request("GET", "/local/v1/status", X_Forwarded_For="127.0.0.1", X_Forwarded_Proto="https"),
+        request("POST", "/storage/v1/b", b'{"name": "not-mine"}', Content_Type="application/json"),
+        request("POST", f"{PARENT}/customJobs", made, Content_Type="application/json"),
+        request("POST", "/local/v1/stop", b"{}", Content_Type="application/json"),
+    ]
+    for data in tries:
+        answer = as_user(NOBODY, here.port, data)
+        assert status_of(answer) == 403 and b"not the user with id 65534" in answer, answer
+    assert Api(here.url).call("GET", f"{PARENT}/customJobs").json() == {}
+    assert not (here.root / "gs/not-mine").exists()
+    assert [status_of(as_user(0, here.port, data)) for data in tries[:2]] == [200, 200]
+
+
+def test_a_replica_reaches_the_server(here: server.RunningServer) -> None:
+    """A replica, which is a process of the same user, is answered by the server that started it."""
+    code = (
+        "import urllib.request as r; r.urlopen(os.environ['STORAGE_EMULATOR_HOST'] + '/storage/v1/b?project=p').read()"
+    )
+    api = Api(here.url)
+    name = api.create(job(pool(code)))["name"]
+    assert api.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
+    api.call("DELETE", f"/vertex/v1/{name}")
+
+
+@needs_root
+@on_linux
+def test_a_server_of_another_user_answers_root(tmp_path: Path) -> None:
+    """A server that is not root's answers its own user and root (a container's processes are root's), and no third one."""
+    script = (
+        "import sys\nsys.path.insert(0, sys.argv[1])\nimport asyncio, uvicorn, guard\n"
+        "async def app(scope, receive, send):\n"
+        "    await send({'type': 'http.response.start', 'status': 204, 'headers': []})\n"
+        "    await send({'type': 'http.response.body'})\n"
+        "config = uvicorn.Config(guard.LoopbackGuard(app), port=0, lifespan='off', http=guard.serving_protocol())\n"
+        "server = uvicorn.Server(config)\n"
+        "async def main():\n"
+        "    task = asyncio.create_task(server.serve())\n"
+        "    while not server.started: await asyncio.sleep(0.01)\n"
+        "    print(server.servers[0].sockets[0].getsockname()[1], flush=True)\n"
+        "    await task\n"
+        "import os; os.setgroups([]); os.setgid(65534)\n"
+        "import encodings.ascii, uvicorn.protocols.http.h11_impl, uvicorn.protocols.websockets.auto, uvicorn.loops.auto\n"
+        "os.setuid(65534)\nasyncio.run(main())\n"
+    )
+    copied = tmp_path / "guard.py"
+    copied.write_text(Path(guard.__file__).read_text())
+    process = subprocess.Popen([sys.executable, "-c", script, str(tmp_path)], stdout=subprocess.PIPE, text=True)
+    try:
+        assert process.stdout is not None
+        port = int(process.stdout.readline())
+        assert [status_of(as_user(user, port, request("GET", "/"))) for user in (NOBODY, 0, 1234)] == [204, 204, 403]
+    finally:
+        process.kill()
+        process.wait()
+
+
+@on_linux
+def test_a_closed_connection_belongs_to_nobody() -> None:
+    """The kernel lists a socket that its process closed under user 0: it is not taken for root's."""
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        client = socket.create_connection(listener.getsockname())
+        mapped = socket.socket(socket.AF_INET6)
+        mapped.connect(("::ffff:127.0.0.1", listener.getsockname()[1]))
+        for one in (client, mapped):
+            accepted, address = listener.accept()
+            assert guard.peer_user(address, accepted.getsockname()) == os.geteuid()
+            one.close()
+            assert guard.peer_user(address, accepted.getsockname()) is None
+            accepted.close()
+        assert guard.peer_user(listener.getsockname(), ("127.0.0.1", 9)) is None  # a listening socket has no other end
+
+
+@needs_root
+@on_linux
+@pytest.mark.parametrize("table", [True, False], ids=["proc", "kernel"])
+def test_whose_a_connection_is(table: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The kernel's answer for one socket and its whole table name the same user, also where only the table is there."""
+    if table:
+        monkeypatch.setattr(guard, "_NETLINK_SOCK_DIAG", 31)  # no such protocol
+    with closing(socket.create_server(("127.0.0.1", 0))) as listener:
+        other = ["bash", "-c", f"exec 3<>/dev/tcp/127.0.0.1/{listener.getsockname()[1]}; cat <&3"]
+        process = subprocess.Popen(other, user=NOBODY, group=NOBODY, extra_groups=[], cwd="/")
+        accepted, address = listener.accept()
+        assert guard.peer_user(address, accepted.getsockname()) == NOBODY
+        accepted.close()
+        process.wait(20)
+
+
+def test_the_state_folder_is_private(tmp_path: Path) -> None:
+    """State is readable by its owner only, also in a folder that was there; one that anyone may write to is refused."""
+    (tmp_path / "old").mkdir(mode=0o755)
+    for name in ("old", "new/deep"):
+        with server.running(Settings(tmp_path / name)):
+            assert stat.S_IMODE((tmp_path / name).stat().st_mode) == 0o700
+    (tmp_path / "open").mkdir()
+    (tmp_path / "open").chmod(0o777)
+    with pytest.raises(UsageError, match="anyone may write"), server.running(Settings(tmp_path / "open")):
+        pass
+
+
+# hostile HTTP
+
+METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", "CONNECT", "PROPFIND", "G E T", "")
+PATHS = ("/", "/vertex/v1/", f"{PARENT}/customJobs", f"{PARENT}/customJobs/1:cancel", "/local/v1/status", "/storage/v1/b",
+         "/storage/v1/b/..%2f..%2fetc/o/passwd", "/gs/../../etc/passwd", "/%00", "/%ff%fe", "//", "/" + "a" * 20_000,
+         "http://evil.example/", "*", "/local/v1/jobs/..%2f:kill", "/upload/storage/v1/b/x/o?uploadType=media&name=../../x")  # fmt: skip
+FOREIGN = (
+    {"Host": "evil.example"}, {"Host": "evil.example:8642"}, {"Host": ""}, {"Host": "127.0.0.1.evil.example"},
+    {"Host": "[::1"}, {"Host": "localhost@evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"},
+    {"Origin": "http://localhost:3000"}, {"Origin": "file://"}, {"Sec_Fetch_Site": "cross-site"},
+    {"Sec_Fetch_Site": "same-site"},
+)  # fmt: skip
+MUTATIONS = (
+    ("POST", f"{PARENT}/customJobs"), ("POST", f"{PARENT}/hyperparameterTuningJobs"), ("POST", "/storage/v1/b"),
+    ("PUT", "/storage/v1/b/packages"), ("DELETE", "/storage/v1/b/packages"), ("POST", "/local/v1/stop"),
+    ("POST", "/local/v1/faults"), ("POST", "/scheduler/v1/projects/p/locations/us-central1/jobs"),
+)  # fmt: skip
+BODIES = (b"{", b"[" * 100_000, b"\xff" * 100, b'{"a": 1e999}', b"null", b'{"displayName": "\\ud800"}', b'{"jobSpec": []}',
+          b"x" * 5_000_000, b'{"a":' * 2_000 + b"1" + b"}" * 2_000, b"--x\r\n\r\n--x--")  # fmt: skip
+RAW = (
+    b"\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03", b"\r\n" * 1000, b"GET / HTTP/9.9\r\n\r\n", b"\x00" * 1000,
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nHost: evil.example\r\n\r\n", b"GET /\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"X: " + b"a" * 100_000 + b"\r\n\r\n",
+    b"POST /storage/v1/b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 5\r\nContent-Length: 6\r\n\r\n{}",
+    b"POST /storage/v1/b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: -1\r\n\r\n{}",
+    b"POST /storage/v1/b HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 99999999999999999999\r\n\r\n{}",
+    b"POST /storage/v1/b HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\n\r\nzz\r\n{}\r\n0\r\n\r\n",
+    b"POST /storage/v1/b HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: chunked\r\nContent-Length: 4\r\n\r\n0\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n\r\n",
+    b"GET / HTTP/1.1\r\nHost: 127.0.0.1\r\n" + b"".join(b"A%d: b\r\n" % i for i in range(2000)) + b"\r\n",
+)  # fmt: skip
+
+
+def test_hostile_http(here: server.RunningServer) -> None:
+    """More than 200 hostile requests: what a foreign page sends is a 403, nothing gives a 5xx, and nothing has changed."""
+    api = Api(here.url)
+    before = (api.call("GET", "/local/v1/status").json(), api.call("GET", "/storage/v1/b?project=p").json())
+    foreign = [
+        request(method, path, b"{}", Content_Type=kind, **headers)
+        for (method, path), headers in itertools.product(MUTATIONS, FOREIGN)
+        for kind in ("text/plain", "application/json")
+    ]
+    odd = [request(method, path) for method, path in itertools.product(METHODS, PATHS)]
+    bodies = [request(method, path, body) for (method, path), body in itertools.product(MUTATIONS[:2], BODIES)]
+    bodies += [request("POST", "/storage/v1/b", body) for body in BODIES]
+    assert len(foreign) + len(odd) + len(bodies) + len(RAW) > 200
+    with ThreadPoolExecutor(16) as pool_:
+        for data, answer in zip(foreign, pool_.map(lambda data: exchange(here.port, data), foreign), strict=True):
+            assert status_of(answer) in (400, 403), (data, answer[:300])
+        answers = list(pool_.map(lambda data: exchange(here.port, data, timeout=3), (*odd, *bodies, *RAW)))
+        for data, answer in zip((*odd, *bodies, *RAW), answers, strict=True):
+            assert status_of(answer) < 500 and b"Traceback" not in answer, (data[:200], answer[:300])
+    assert sum(status_of(answer) > 0 for answer in answers) > 0.9 * len(answers)
+    after = (api.call("GET", "/local/v1/status").json(), api.call("GET", "/storage/v1/b?project=p").json())
+    assert after == before
+
+
+# packages, environment, outputs
+
+SECRETS = ("AWS_SECRET_ACCESS_KEY", "NVIDIA_API_KEY", "OPENAI_API_KEY", "HF_TOKEN", "WANDB_API_KEY", "GITHUB_TOKEN",
+           "GOOGLE_APPLICATION_CREDENTIALS", "CLOUDSDK_AUTH_ACCESS_TOKEN", "TF_CPP_SECRET", "OMP_SECRET", "LC_SECRET",
+           "PIP_PASSWORD")  # fmt: skip
+
+
+def test_planted_secrets_reach_neither_a_package_nor_a_trainer(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """None of 12 planted secrets is in the environment of pip, of a package's setup.py or of a replica; what pip and
+    CUDA need is in all of them."""
+    seen = tmp_path / "seen.json"
+    setup = (
+        f"import json, os\nfrom setuptools import setup\njson.dump(dict(os.environ), open({str(seen)!r}, 'w'))\n"
+        "setup(name='trainer', version='1.0', packages=['trainer'])\n"
+    )
+    sdist(tmp_path / "gs/packages/trainer.tar.gz", setup=setup)
+    for name in SECRETS:
+        monkeypatch.setenv(name, f"planted-{name}")
+    needed = {
+        "PIP_RETRIES": "1",
+        "CUDA_VISIBLE_DEVICES": "0",
+        "no_proxy": "localhost",
+        "SSL_CERT_DIR": "/etc/ssl/certs",
+    }
+    for name, value in needed.items():
+        monkeypatch.setenv(name, value)
+    lines: list[Line] = []
+    code = "print(json.dumps(dict(os.environ)))"
+    result = run_job(job(pool(code)), root=tmp_path, on_line=lines.append, options=QUICK)
+    assert result.succeeded, result.error
+    trainer = next(line.payload for line in lines if line.task == "workerpool0-0" and line.payload)
+    for environment in (json.loads(seen.read_text()), trainer):
+        assert [name for name in SECRETS if name in environment] == []
+        assert "planted-" not in str(environment)
+        assert {name: environment.get(name) for name in needed} == needed
+
+
+@pytest.mark.parametrize("uri", ["gs://out/a/../../../escaped", "gs://out/..", "/gcs/out/../../escaped"])
+@pytest.mark.parametrize("where", ["output", "argument", "variable", "package"])
+def test_paths_do_not_lead_out_of_a_bucket(tmp_path: Path, uri: str, where: str) -> None:
+    """A job whose output, argument, variable or package has a `..` in its bucket path fails, and makes nothing."""
+    root = tmp_path / "state"
+    sdist(root / "gs/packages/trainer.tar.gz")
+    one = pool("pass", *([f"--out={uri}"] if where == "argument" else []))
+    one["pythonPackageSpec"]["env"] = [{"name": "OUT", "value": uri}] if where == "variable" else []
+    if where == "package":
+        one["pythonPackageSpec"]["packageUris"] = [uri]
+    spec = job(one, **({"baseOutputDirectory": {"outputUriPrefix": uri}} if where == "output" else {}))
+    result = run_job(spec, root=root, options=QUICK)
+    assert result.state == "JOB_STATE_FAILED" and result.error is not None and "'..'" in result.error.message
+    assert sorted(path.name for path in tmp_path.rglob("*") if "escaped" in path.name) == []
+
+
+@on_linux
+def test_a_killed_supervisor_leaves_no_grandchild(tmp_path: Path) -> None:
+    """A daemon that a trainer started in a new session ends although the replica's supervisor was killed with -9."""
+    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    code = (
+        "import subprocess, time\n"
+        "daemon = subprocess.Popen([sys.executable, '-c', 'import time; time.sleep(600)'], start_new_session=True)\n"
+        "print('daemon', daemon.pid, flush=True)\ntime.sleep(600)"
+    )
+    found: list[psutil.Process] = []
+    asked = Control()
+
+    def line(one: Line) -> None:
+        if one.text.startswith("daemon "):
+            daemon = psutil.Process(int(one.text.split()[1]))
+            parents = daemon.parents()
+            found.extend([daemon, *parents[:2]])
+            parents[1].kill()  # the trainer's parent
+            if len(found) > 3:
+                asked.cancel()
+
+    run_job(
+        job(pool(code), scheduling={"disableRetries": True}), root=tmp_path, on_line=line, control=asked, options=QUICK
+    )
+    asked.close()
+    assert psutil.wait_procs(found, timeout=20)[1] == []
+
+
+# damaged state
+
+DATABASES = ("vertex.sqlite3", "scheduler/scheduler.sqlite3", "logs/logs.sqlite3")
+
+
+def databases(root: Path) -> list[Path]:
+    return sorted(root.rglob("*.sqlite3"))
+
+
+@pytest.mark.parametrize("damage", ["garbage", "folder", "newer"])
+def test_damaged_state_is_named(tmp_path: Path, damage: str) -> None:
+    """Garbage, a folder or a newer schema in place of any database: the server does not start, and names the file and
+    what to do; it starts again once the file is moved away."""
+    with server.running(Settings(tmp_path / "whole")):
+        names = [path.relative_to(tmp_path / "whole") for path in databases(tmp_path / "whole")]
+    assert len(names) >= 4
+    for number, name in enumerate(names):
+        root = tmp_path / str(number)
+        path = root / name
+        path.parent.mkdir(parents=True)
+        if damage == "garbage":
+            path.write_bytes(os.urandom(5000))
+        elif damage == "folder":
+            path.mkdir()
+        else:
+            with closing(sqlite3.connect(path)) as connection:
+                connection.execute("PRAGMA user_version = 99")
+        with pytest.raises(UsageError) as refused, server.running(Settings(root)):
+            pass
+        assert str(path) in str(refused.value)
+        assert ("newer vertexrig" if damage == "newer" else f"mv {path} {path}.damaged") in str(refused.value)
+        path.rename(f"{path}.damaged")
+        with server.running(Settings(root)):
+            pass
+
+
+def test_the_command_shows_no_traceback_for_damaged_state(tmp_path: Path) -> None:
+    """`local up`, in the foreground and in the background, ends with the sentence and no traceback."""
+    (tmp_path / "vertex.sqlite3").write_bytes(b"garbage" * 1000)
+    for words, code in (([], 2), (["--detach"], 3)):
+        argv = [sys.executable, "-m", "vertexrig", "local", "up", "--root", str(tmp_path), "--port", "0", *words]
+        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=tmp_path)
+        assert done.returncode == code and "Traceback" not in done.stderr and "vertex.sqlite3" in done.stderr, (
+            done.stderr
+        )
+
+
+def test_a_database_is_upgraded_once(tmp_path: Path) -> None:
+    """A file of an older schema gets each upgrade once, in order; one that is interrupted leaves the file as it was."""
+    old, path = "CREATE TABLE IF NOT EXISTS t (a);", tmp_path / "x.sqlite3"
+    database = Database(path, old)
+    database.connection.execute("INSERT INTO t VALUES (1)")
+    database.connection.execute("PRAGMA user_version = 0")  # as files were before they had a version
+    database.close()
+    new = "CREATE TABLE IF NOT EXISTS t (a, b, c);"
+    steps = {1: "ALTER TABLE t ADD COLUMN b; UPDATE t SET b = 2;", 2: "ALTER TABLE t ADD COLUMN c;"}
+    with pytest.raises(UsageError, match="x.sqlite3"):
+        Database(path, new, 3, {**steps, 2: "ALTER TABLE missing ADD COLUMN c;"})
+    for _ in range(2):
+        database = Database(path, new, 3, steps)
+        assert [tuple(row) for row in database.rows("SELECT a, b, c FROM t")] == [(1, 2, None)]
+        database.close()
+    with pytest.raises(UsageError, match="newer vertexrig"):
+        Database(path, old)
+
+
+# starting
+
+
+def test_up_does_not_take_a_dying_server(tmp_path: Path) -> None:
+    """While a killed server still holds its lock and nothing answers at its port, `up` waits and starts a new one."""
+    with (tmp_path / "server.json").open("a+") as lock, closing(socket.socket()) as taken:
+        taken.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        state.announce(lock, state.RunningServer(tmp_path, taken.getsockname()[1], 1))
+        free = threading.Timer(0.5, lambda: fcntl.flock(lock, fcntl.LOCK_UN))
+        free.start()
+        here = control.up(Settings(tmp_path), 0)
+        try:
+            assert here.port != taken.getsockname()[1] and httpx.get(f"{here.url}/local/v1/status").status_code == 200
+        finally:
+            free.join()
+            control.down(tmp_path)
+
+
+def test_a_server_that_hangs_is_named(tmp_path: Path) -> None:
+    """Where the lock is held and nothing ever answers, `up` gives up and names the process."""
+    with (tmp_path / "server.json").open("a+") as lock:
+        fcntl.flock(lock, fcntl.LOCK_EX)
+        state.announce(lock, state.RunningServer(tmp_path, 1, 4242))
+        with pytest.raises(ServiceError, match="process 4242 holds"):
+            control.up(Settings(tmp_path), 0, timeout=0.3)
+
+
+def test_two_ups_at_once_find_one_server(tmp_path: Path) -> None:
+    """Four `up --detach` at once on one folder end with exit code 0 and name one and the same server."""
+    argv = [
+        sys.executable,
+        "-m",
+        "vertexrig",
+        "local",
+        "up",
+        "--root",
+        str(tmp_path / "state"),
+        "--detach",
+        "--format",
+        "json",
+    ]
+    processes = [
+        subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
+        for _ in range(4)
+    ]
+    try:
+        ends = [(*process.communicate(timeout=90), process.returncode) for process in processes]
+        assert [code for _, _, code in ends] == [0, 0, 0, 0], ends
+        assert len({json.loads(out)["pid"] for out, _, _ in ends}) == 1
+    finally:
+        control.down(tmp_path / "state")
+
+
+# function serve
+
+
+@pytest.fixture(scope="module")
+def function(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    """The port of `function serve` on a project, with a local Vertex behind it."""
+    folder = tmp_path_factory.mktemp("served")
+    (folder / "vertexrig.yaml").write_text(
+        "project: my-project\nbucket: gs://my-bucket\njobs: {cpu: {machine_type: n1-standard-4}}\n"
+    )
+    with closing(socket.socket()) as probe:
+        probe.bind(("127.0.0.1", 0))
+        port = probe.getsockname()[1]
+    with server.running(Settings(folder / ".vertexrig", run=QUICK)), (folder / "log").open("wb") as log:
+        argv = [sys.executable, "-m", "vertexrig", "function", "serve", "--port", str(port)]
+        process = subprocess.Popen(argv, cwd=folder, stdout=log, stderr=log)
+        try:
+            until = time.monotonic() + 60
+            while status_of(_tried(port)) != 200:
+                assert process.poll() is None and time.monotonic() < until, (folder / "log").read_text()
+                time.sleep(0.05)
+            yield port
+        finally:
+            process.send_signal(signal.SIGINT)
+            process.wait(20)
+
+
+def _tried(port: int) -> bytes:
+    try:
+        return exchange(port, request("GET", "/"))
+    except OSError:
+        return b""
+
+
+DRY = b'{"run": "cpu", "dry_run": true}'
+
+
+def test_function_serve_has_the_same_guard(function: int) -> None:
+    """A page of another origin, another host and a body that is not application/json are refused by `function serve`;
+    a program of this user gets the trigger's own answers."""
+    for headers in FOREIGN:
+        for kind in ("text/plain", "application/json"):
+            assert status_of(exchange(function, request("POST", "/", DRY, Content_Type=kind, **headers))) in (400, 403)
+    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
+        assert status_of(exchange(function, request("POST", "/", DRY, Content_Type=kind))) == 415
+    assert status_of(exchange(function, request("POST", "/", DRY))) == 415
+    listing = exchange(function, request("GET", "/"))
+    assert status_of(listing) == 200 and b'"cpu"' in listing
+    for body, status in ((b"{", 400), (b'{"run": "other"}', 404), (b"x" * 2_000_000, 413)):
+        assert status_of(exchange(function, request("POST", "/", body, Content_Type="application/json"))) == status
+    chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (15, b'{"run": "none"}')
+    sent = request("POST", "/", chunked, Content_Type="application/json", Transfer_Encoding="chunked")
+    assert status_of(exchange(function, sent)) == 404 and status_of(exchange(function, request("PUT", "/x"))) == 415
+
+
+@needs_root
+@on_linux
+def test_function_serve_refuses_another_user(function: int) -> None:
+    """Another user of the machine starts nothing through `function serve`."""
+    answer = as_user(NOBODY, function, request("POST", "/", DRY, Content_Type="application/json"))
+    assert status_of(answer) == 403 and b"65534" in answer
+
+
+def test_unfinished_bodies_are_few_and_end(function: int) -> None:
+    """Of 40 requests whose body never ends, 32 are waited for, the others get 503 at once; others are served meanwhile,
+    and each that waited gets 408."""
+    head = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
+    connections = [socket.create_connection(("127.0.0.1", function), 30) for _ in range(40)]
+    try:
+        for connection in connections:
+            connection.sendall(head)
+        answers = [connection.recv(4096) for connection in connections]
+        assert sorted(map(status_of, answers)) == [408] * 32 + [503] * 8
+    finally:
+        for connection in connections:
+            connection.close()
+    assert status_of(exchange(function, request("GET", "/"))) == 200

@@ -1,0 +1,82 @@
+"""The staged Cloud Function on this machine, behind the guard of the local Vertex: what `function serve` becomes.
+
+Run as a file with the folder, the target and the port. It imports nothing of the installed vertexrig, so that the
+function imports the copy in its staged folder, as it will in the cloud; the application is functions-framework's own.
+"""
+
+from __future__ import annotations
+
+import importlib.util
+import io
+import sys
+from collections.abc import Callable, Mapping
+from pathlib import Path
+from typing import Any
+
+
+def _guards() -> Any:
+    """The module `guard`, from its file."""
+    spec = importlib.util.spec_from_file_location("vertexrig_guard", Path(__file__).parents[1] / "local" / "guard.py")
+    assert spec is not None and spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[spec.name] = module
+    spec.loader.exec_module(module)
+    return module
+
+
+def environ(scope: Mapping[str, Any], body: bytes) -> dict[str, Any]:
+    """The WSGI environment of an ASGI request and its body."""
+    result: dict[str, Any] = {
+        "REQUEST_METHOD": scope["method"], "SCRIPT_NAME": "", "PATH_INFO": scope["path"].encode().decode("latin-1"),
+        "QUERY_STRING": scope["query_string"].decode("latin-1"), "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
+        "SERVER_NAME": scope["server"][0], "SERVER_PORT": str(scope["server"][1]), "REMOTE_ADDR": scope["client"][0],
+        "wsgi.version": (1, 0), "wsgi.url_scheme": "http", "wsgi.input": io.BytesIO(body), "wsgi.errors": sys.stderr,
+        "wsgi.input_terminated": True, "wsgi.multithread": True, "wsgi.multiprocess": False, "wsgi.run_once": False,
+    }  # fmt: skip
+    for key, value in scope["headers"]:
+        name = key.decode("latin-1").upper().replace("-", "_")
+        name = name if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{name}"
+        text = value.decode("latin-1")
+        result[name] = f"{result[name]},{text}" if name in result else text
+    return result | {"CONTENT_LENGTH": str(len(body))}  # a chunked body came without one
+
+
+def asgi(wsgi: Callable[..., Any]) -> Callable[..., Any]:
+    """A WSGI application as an ASGI one, called in a thread with the whole body."""
+    import anyio.to_thread
+
+    def call(environment: dict[str, Any]) -> tuple[str, list[tuple[str, str]], bytes]:
+        answer: list[Any] = []
+        chunks = wsgi(environment, lambda status, headers, _=None: answer.extend((status, headers)))
+        try:
+            body = b"".join(chunks)
+        finally:
+            getattr(chunks, "close", lambda: None)()
+        return answer[0], answer[1], body
+
+    async def application(scope: Any, receive: Any, send: Any) -> None:
+        body = (await receive())["body"]
+        status, headers, content = await anyio.to_thread.run_sync(call, environ(scope, body))
+        raw = [(key.lower().encode("latin-1"), value.encode("latin-1")) for key, value in headers]
+        await send({"type": "http.response.start", "status": int(status.split()[0]), "headers": raw})
+        await send({"type": "http.response.body", "body": content})
+
+    return application
+
+
+def main(folder: str, target: str, port: str) -> None:
+    """Serve the function that is staged in `folder` on 127.0.0.1 until interrupted."""
+    import functions_framework
+    import uvicorn
+
+    kind = "http" if target == "trigger" else "cloudevent"
+    guard = _guards()
+    function = asgi(functions_framework.create_app(target, str(Path(folder) / "main.py"), kind))  # type: ignore[no-untyped-call]
+    uvicorn.run(
+        guard.LoopbackGuard(guard.BodyGuard(function)), host="127.0.0.1", port=int(port), lifespan="off",
+        http=guard.serving_protocol(), ws="none", log_level="warning", access_log=False, proxy_headers=False, limit_concurrency=256,
+    )  # fmt: skip
+
+
+if __name__ == "__main__":
+    main(*sys.argv[1:])

@@ -1,0 +1,234 @@
+"""The local Vertex from outside: start it in the background, find it, ask it, stop it, and the variables for clients."""
+
+from __future__ import annotations
+
+import json
+import socket
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import asdict
+from importlib import import_module
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
+
+from vertexrig.errors import ServiceError, UsageError
+from vertexrig.local import state
+from vertexrig.local.state import DEFAULT_ROOT, HOST, RunningServer, find
+
+if TYPE_CHECKING:
+    from vertexrig.local.jobs.settings import Settings
+
+DEFAULT_PORT = 8642
+BOTO = "boto.cfg"
+AIPLATFORM, LOGGING, SCHEDULER, ADMIN = "/vertex", "/logging", "/scheduler", "/local"
+
+
+def env(running: RunningServer, *, project: str = "local-project", region: str = "us-central1") -> dict[str, str]:
+    """Variables that point gcloud, the storage clients and vertexrig itself at a local Vertex.
+
+    The Python SDK takes its endpoint as an argument: `aiplatform.init(api_endpoint=os.environ["VERTEXRIG_AIPLATFORM"],
+    api_transport="rest", credentials=AnonymousCredentials(), ...)`.
+
+    Args:
+        running: The server.
+        project: Project for gcloud.
+        region: Region for gcloud.
+    """
+    url = running.url
+    return {
+        "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{url}{AIPLATFORM}/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING": f"{url}{LOGGING}/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER": f"{url}{SCHEDULER}/",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{url}/storage/v1/",
+        "CLOUDSDK_CORE_PROJECT": project,
+        "CLOUDSDK_AI_REGION": region,
+        "GOOGLE_CLOUD_PROJECT": project,
+        "BOTO_CONFIG": str(running.root / BOTO),
+        "STORAGE_EMULATOR_HOST": url,
+        "VERTEXRIG_LOCAL": url,
+        "VERTEXRIG_AIPLATFORM": f"{url}{AIPLATFORM}",
+    }
+
+
+def up(settings: Settings, port: int | None = None, timeout: float = 30.0) -> RunningServer:
+    """Start a server in the background, or find the one that runs on the folder.
+
+    Args:
+        settings: See `Settings`; a server that already runs keeps its own.
+        port: Its port; 0 takes a free one, None the usual one or, if that is taken, a free one.
+        timeout: Seconds it may take to answer.
+
+    Raises:
+        UsageError: The port is taken, or the folder cannot be used.
+        ServiceError: It does not come up; the message holds what it wrote.
+    """
+    for module in ("uvicorn", "optuna", "google_crc32c"):
+        import_module(module)  # what the server's own process would miss is reported here
+    root = state.make_private(settings.root)
+    log = root / "server.log"
+    process: subprocess.Popen[bytes] | None = None
+    start, deadline = 0, time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        held, here = state.look(root)
+        # A killed server holds its lock for a while as it dies: only one that answers is taken.
+        if here is not None and _answers(here):
+            return here
+        if process is None and not held:
+            try:
+                with bound(usual_port(port)):
+                    pass  # so that a taken port is reported here and not in a log file
+            except UsageError:
+                if state.look(root)[0]:
+                    continue  # another `up` on this folder was faster, and its server has the port
+                raise
+            start = log.stat().st_size if log.exists() else 0
+            process = _spawn(settings, port, log)
+        elif process is not None and process.poll() is not None and not held:
+            break  # where another `up` was faster, the folder is held, and that server is waited for
+        time.sleep(0.02)
+    written = log.read_bytes()[start:].decode(errors="replace").strip().splitlines()[-5:] if log.exists() else []
+    held, here = state.look(root)
+    holder = f" (process {here.pid} holds {root} and does not answer)" if here is not None else ""
+    raise ServiceError(f"the local Vertex does not come up{holder}; the end of {log}: {' '.join(written) or 'empty'}")
+
+
+def _spawn(settings: Settings, port: int | None, log: Path) -> subprocess.Popen[bytes]:
+    """The server's process; its settings go to its stdin."""
+    argv = [sys.executable, "-m", "vertexrig.local.server"]
+    with log.open("ab") as out:
+        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True)
+    assert process.stdin is not None
+    settings_and_port = {"port": port, "settings": {**asdict(settings), "root": settings.root.absolute()}}
+    process.stdin.write(json.dumps(settings_and_port, default=str).encode())
+    process.stdin.close()
+    return process
+
+
+def _answers(here: RunningServer) -> bool:
+    try:
+        return bool(_request(here, "GET", f"{ADMIN}/v1/status", None, timeout=5)["pid"] == here.pid)
+    except ServiceError:
+        return False
+
+
+def down(root: Path = DEFAULT_ROOT, timeout: float = 60.0) -> bool:
+    """Stop the server that runs on a folder; False if none does.
+
+    Raises:
+        ServiceError: It does not stop.
+    """
+    here = find(root)
+    if here is None:
+        return False
+    call(here, "POST", "/v1/stop")
+    deadline = time.monotonic() + timeout
+    while time.monotonic() < deadline:
+        if not state.look(root)[0]:
+            return True
+        time.sleep(0.02)
+    raise ServiceError(f"the local Vertex (process {here.pid}) did not stop within {timeout:g} seconds")
+
+
+def status(root: Path = DEFAULT_ROOT) -> dict[str, Any] | None:
+    """What the server on a folder reports about itself, None if none runs."""
+    here = find(root)
+    return None if here is None else call(here, "GET", "/v1/status")
+
+
+def kill(here: RunningServer, job: str, replica: str) -> None:
+    """Kill one replica of a running job, as the loss of its machine would.
+
+    Args:
+        here: The server.
+        job: Id or display name of the custom job.
+        replica: Such as `workerpool1-0`.
+    """
+    call(here, "POST", f"/v1/jobs/{quote(job, safe='')}:kill", {"replica": replica})
+
+
+def preempt(here: RunningServer, job: str) -> None:
+    """Take the machines of a running job away, as happens to Spot VMs."""
+    call(here, "POST", f"/v1/jobs/{quote(job, safe='')}:preempt")
+
+
+def add_fault(here: RunningServer, fault: str) -> None:
+    """Add a rule such as `stockout:NVIDIA_L4` or `quota:a2-*:2`; see `Fault.parse`."""
+    call(here, "POST", "/v1/faults", {"fault": fault})
+
+
+def make_bucket(here: RunningServer, name: str) -> bool:
+    """Make a Cloud Storage bucket; False if it is there already.
+
+    Raises:
+        ServiceError: The name is not one a bucket may have, or the server does not answer.
+    """
+    try:
+        _request(here, "POST", "/storage/v1/b", {"name": name})
+    except ServiceError as error:
+        if error.status == 409:
+            return False
+        raise
+    return True
+
+
+def call(here: RunningServer, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
+    """Call the local Vertex's own API.
+
+    Raises:
+        ServiceError: It refuses, or does not answer.
+    """
+    return _request(here, method, ADMIN + path, body)
+
+
+def _request(
+    here: RunningServer, method: str, path: str, body: Mapping[str, Any] | None, timeout: float = 30
+) -> dict[str, Any]:
+    from http.client import HTTPConnection, HTTPException
+
+    connection = HTTPConnection(HOST, here.port, timeout=timeout)
+    try:
+        connection.request(method, path, json.dumps(body or {}), {"Content-Type": "application/json"})
+        response = connection.getresponse()
+        data: dict[str, Any] = json.loads(response.read() or b"{}")
+    except (OSError, HTTPException, ValueError) as error:
+        raise ServiceError(f"the local Vertex at {here.url} does not answer: {error}") from error
+    finally:
+        connection.close()
+    if response.status != 200:
+        raise ServiceError(data.get("error", {}).get("message", f"HTTP {response.status}"), status=response.status)
+    return data
+
+
+def usual_port(port: int | None) -> int:
+    """The port to take: the one asked for, else the usual one, or 0 (a free one) if that is taken."""
+    if port is not None:
+        return port
+    try:
+        with bound(DEFAULT_PORT):
+            return DEFAULT_PORT
+    except UsageError:
+        return 0
+
+
+@contextmanager
+def bound(port: int) -> Iterator[socket.socket]:
+    """A socket bound to a port of this machine.
+
+    Raises:
+        UsageError: It is taken.
+    """
+    # asyncio sets TCP_NODELAY only on sockets that name their protocol; without it each answer takes 40 ms longer
+    with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+        listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+        try:
+            listener.bind((HOST, port))
+        except (OSError, OverflowError) as error:
+            raise UsageError(
+                f"port {port} cannot be used ({error}); choose another with --port, or 0 for a free one"
+            ) from error
+        yield listener

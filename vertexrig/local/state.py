@@ -1,0 +1,115 @@
+"""The folder of a local Vertex: private to its user, held by one server at a time, and who holds it."""
+
+from __future__ import annotations
+
+import fcntl
+import json
+import os
+import stat
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO
+
+from vertexrig.errors import UsageError
+
+HOST = "127.0.0.1"
+DEFAULT_ROOT = Path(".vertexrig")
+_LOCK = "server.json"
+_PATIENCE = 1.0  # seconds; whoever only looks at the lock holds it for an instant
+
+
+@dataclass(frozen=True)
+class RunningServer:
+    """A server that runs.
+
+    Args:
+        root: Its folder.
+        port: Its port.
+        pid: Its process.
+    """
+
+    root: Path
+    port: int
+    pid: int
+
+    @property
+    def url(self) -> str:
+        return f"http://{HOST}:{self.port}"
+
+
+def make_private(root: Path) -> Path:
+    """The folder, made if it is missing, readable by its owner only; absolute.
+
+    Raises:
+        UsageError: It cannot be made, belongs to another user, or anyone may write into it.
+    """
+    root = root.absolute()
+    try:
+        root.mkdir(mode=0o700, parents=True, exist_ok=True)
+        found = root.stat()
+        if os.geteuid() not in (0, found.st_uid):
+            raise UsageError(f"the state folder {root} belongs to the user with id {found.st_uid}; choose another one")
+        if found.st_mode & stat.S_IWOTH:
+            raise UsageError(f"anyone may write into {root}; choose a folder of your own for the state")
+        if found.st_mode & 0o077:
+            root.chmod(0o700)
+    except OSError as error:
+        raise UsageError(f"the state folder {root} cannot be used: {error.strerror or error}") from None
+    return root
+
+
+@contextmanager
+def held(root: Path) -> Iterator[IO[str]]:
+    """Hold the folder's lock; the system frees it when this process dies.
+
+    Raises:
+        UsageError: Another server holds it.
+    """
+    with (root / _LOCK).open("a+") as lock:
+        until = time.monotonic() + _PATIENCE
+        while not _locked(lock):
+            if time.monotonic() > until:
+                raise UsageError(
+                    f"a local Vertex already runs on {root}; stop it with `vertexrig local down`, or choose another folder"
+                )
+            time.sleep(0.02)
+        lock.truncate(0)  # what a killed server left must not be read as ours
+        try:
+            yield lock
+        finally:
+            lock.truncate(0)
+
+
+def announce(lock: IO[str], here: RunningServer) -> None:
+    """Write into the held lock where its server answers."""
+    lock.truncate(0)
+    lock.write(json.dumps({"pid": here.pid, "port": here.port, "url": here.url}))
+    lock.flush()
+
+
+def look(root: Path) -> tuple[bool, RunningServer | None]:
+    """Whether a server holds the folder, and which; None while it starts, and it may not answer any more while it ends."""
+    with suppress(OSError), (root / _LOCK).open("r+") as file:
+        if _locked(file):
+            return False, None
+        with suppress(ValueError, KeyError, TypeError):
+            data = json.loads(file.read())
+            return True, RunningServer(root.absolute(), int(data["port"]), int(data["pid"]))
+        return True, None
+    return False, None
+
+
+def find(root: Path = DEFAULT_ROOT) -> RunningServer | None:
+    """The server that holds a folder, None if none does (also after one was killed)."""
+    return look(root)[1]
+
+
+def _locked(file: IO[str]) -> bool:
+    try:
+        fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+    except BlockingIOError:
+        return False
+    return True
