@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from vertexrig import files
 from vertexrig.checks.workspace import Workspace
 from vertexrig.cli import options, output, show, targets
 from vertexrig.errors import FindingsError, UsageError
@@ -44,8 +45,8 @@ def command(
     such as vertexrig.yaml, all jobs and sweeps are checked. `-` reads stdin. The exit code is 1 if anything of severity
     error is found.
     """
-    files = [target for target in wanted if targets.is_file(target)]
-    names = [target for target in wanted if target not in files]
+    paths = [target for target in wanted if targets.is_file(target)]
+    names = [target for target in wanted if target not in paths]
     workspace = targets.workspace(
         file,
         overrides,
@@ -61,9 +62,9 @@ def command(
     sources = show.project_sources(workspace.loaded.file)
     for name in names:
         found += workspace.prepare(name).findings
-    for path in files:
+    for path in paths:
         try:
-            text = sources[path] = targets.read(path)
+            text = sources[path] = files.read_text(path)
         except UsageError as error:
             if len(wanted) == 1:
                 raise

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import click
 
-from vertexrig import spec
+from vertexrig import files, spec
 from vertexrig.cli import options, output, targets
 from vertexrig.explain import model as explain
 from vertexrig.explain import picture as explain_text
@@ -49,7 +49,7 @@ def command(
     workspace = targets.workspace(file, overrides, None if is_file else target, templates, needed=not is_file)
     topology = ""
     if is_file:
-        document = spec.parse(targets.read(target), file=target, kind=targets.kind(kind))
+        document = spec.parse(files.read_text(target), file=target, kind=targets.kind(kind))
         options.note(f"{target}: taken for a {document.kind}")
     else:
         rendered = workspace.renderer.render(target)

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -24,23 +23,6 @@ def is_file(target: str) -> bool:
 def kind(name: str | None) -> spec.Kind | None:
     """The resource kind that `--kind` or a rendered job names."""
     return next((known for known in spec.KINDS if name and known == KINDS.get(name, name)), None)
-
-
-def read(path: str) -> str:
-    """The text of a file, `-` for stdin; UsageError if it cannot be read."""
-    try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        return data.decode("utf-8-sig")
-    except FileNotFoundError:
-        raise UsageError(f"there is no file {path}") from None
-    except IsADirectoryError:
-        raise UsageError(
-            f"{path} is a folder and cannot be read as YAML; name its files: {path.rstrip('/')}/*.yaml"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
 
 
 def project(text: str, path: str, overrides: Sequence[str] = ()) -> config.Loaded | None:

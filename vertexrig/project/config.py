@@ -9,9 +9,9 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vertexrig import yamltext
+from vertexrig import files, yamltext
 from vertexrig.errors import ConfigError, UsageError, did_you_mean
-from vertexrig.project import typed as schema
+from vertexrig.catalog import typed as schema
 from vertexrig.project.model import NAME, Job, Project, Sweep
 from vertexrig.text import kind_of, quoted
 
@@ -102,13 +102,7 @@ def load(
         UsageError: There is no such file.
     """
     path = find(Path.cwd()) if file is None else file
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UsageError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
-    found = loads(text, file=path, overrides=overrides, target=target, environment=environment)
+    found = loads(files.read_text(path), file=path, overrides=overrides, target=target, environment=environment)
     return replace(found, named=file is not None)
 
 
@@ -121,13 +115,7 @@ def loads(
     environment: Mapping[str, str] | None = None,
 ) -> Loaded:
     """Like `load`, for the text of a project file."""
-    try:
-        reading = yamltext.read(text)
-    except yamltext.YamlError as error:
-        raise ConfigError(error.message, file=str(file), line=error.line) from None
-    for note in reading.notes:
-        if note.kind == "duplicate-key":
-            raise ConfigError(f"{note.message}: keep one of them", file=str(file), line=note.line)
+    reading = schema.read(text, str(file))
     given: dict[yamltext.RawPath, str] = {}
 
     def locate(path: yamltext.RawPath) -> tuple[str | None, int | None]:
@@ -187,7 +175,7 @@ def _expand(value: Any, place: schema.Place, environment: Mapping[str, str]) -> 
             )
         return found
 
-    return schema.Given(_VARIABLE.sub(fill, value))
+    return schema.Untyped(_VARIABLE.sub(fill, value))
 
 
 def _override(data: dict[str, Any], text: str, target: str | None, given: dict[yamltext.RawPath, str]) -> None:
@@ -217,7 +205,7 @@ def _override(data: dict[str, Any], text: str, target: str | None, given: dict[y
             spot = ".".join(path[: index + 1])
             raise UsageError(f"--set {text}: {spot} is {kind_of(following)}, so it has no key {path[index + 1]!r}")
         here = following
-    here[_index(here, path[-1], text)] = schema.Given(value) if equals else None
+    here[_index(here, path[-1], text)] = schema.Untyped(value) if equals else None
     given[_typed(path)] = text
     given[tuple(path)] = text
 

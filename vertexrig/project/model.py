@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vertexrig.project.typed import Scalar, option
+from vertexrig.catalog.typed import Scalar, option
 from vertexrig.spec.names import PROJECT, REGION
 
 NAME = (r"[a-z0-9][a-z0-9_-]{0,62}", "a name: lowercase letters, digits, - and _, at most 63, a letter or digit first")

@@ -17,7 +17,7 @@ from vertexrig.catalog import Catalog
 from vertexrig.errors import did_you_mean
 from vertexrig.project import model, runs
 from vertexrig.project.config import Loaded
-from vertexrig.project.typed import Scalar
+from vertexrig.catalog.typed import Scalar
 
 ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
 

@@ -144,6 +144,8 @@ def _nearest_places(key: str, schema: Message) -> tuple[str, ...]:
 
 
 _DROP = object()
+MOST_SUGGESTIONS = 200
+"""Names that are compared with those of the schema; a file of 1 MB may have 80,000 that are not fields."""
 
 
 class Walk:
@@ -155,6 +157,7 @@ class Walk:
         self.placeholders: dict[str, list[str]] = {}
         self.lines: dict[str, int] = {}
         self.canonical: dict[yamltext.RawPath, str] = {}
+        self.suggested = 0
 
     def report(
         self,
@@ -226,8 +229,11 @@ class Walk:
         return result
 
     def unknown(self, key: str, schema: Message, raw: yamltext.RawPath, path: str) -> None:
+        self.suggested += 1
+        if self.suggested > MOST_SUGGESTIONS:
+            return self.report("unknown-field", raw, path, f"{schema.name} has no field {quoted(key)}.")
         places, from_top = belongs(key, schema, self.root or schema)
-        text, fix = f"{schema.name} has no field {key!r}.", ""
+        text, fix = f"{schema.name} has no field {quoted(key)}.", ""
         flag = _FLAGS.get(key) if schema.name == "CustomJobSpec" else None
         if flag:
             text, fix = (
@@ -336,11 +342,18 @@ class Walk:
         if self.unfilled(value, path, enum=True):
             return _DROP
         names = [name for name in names if not name.endswith("_UNSPECIFIED")]
+        self.suggested += 1
+        if self.suggested > MOST_SUGGESTIONS:
+            return self.wrong_enum(value, schema, raw, path)
         plain = str(value).replace("-", "_").upper()
         best = _ALIASES[plain] if _ALIASES.get(plain) in names else meant(str(value), names)
         guess = f"Did you mean {best!r}?" if best else did_you_mean(str(value), names, most=30)
-        text = f"{quoted(value)} is not a value of {schema.name}. {guess}"
-        self.report("unknown-enum-value", raw, path, text, f"write {best}" if best else "")
+        return self.wrong_enum(value, schema, raw, path, f" {guess}", f"write {best}" if best else "")
+
+    def wrong_enum(
+        self, value: Any, schema: Enum, raw: yamltext.RawPath, path: str, guess: str = "", fix: str = ""
+    ) -> Any:
+        self.report("unknown-enum-value", raw, path, f"{quoted(value)} is not a value of {schema.name}.{guess}", fix)
         return _DROP
 
     def integer(self, value: Any, kind: int, raw: yamltext.RawPath, path: str) -> Any:

@@ -20,7 +20,7 @@ from vertexrig.explain.estimate import Estimate, estimate
 from vertexrig.project import overrides, runs
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Budget
-from vertexrig.project.typed import Scalar
+from vertexrig.catalog.typed import Scalar
 from vertexrig.render.renderer import Renderer
 from vertexrig.submit import budget
 from vertexrig.submit.claims import LABEL, LEASE_S, Claims, Existing, Key, Taken, digest
