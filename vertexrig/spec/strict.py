@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from vertexrig import yamltext
 from vertexrig.errors import did_you_mean, meant
-from vertexrig.finding import Finding, Severity
+from vertexrig.finding import MOST, Finding, Severity, left_out
 from vertexrig.spec import placeholders
 from vertexrig.spec.descriptors import Enum, Field, Message
 from vertexrig.text import kind_of, quoted
@@ -144,8 +145,6 @@ def _nearest_places(key: str, schema: Message) -> tuple[str, ...]:
 
 
 _DROP = object()
-MOST_SUGGESTIONS = 200
-"""Names that are compared with those of the schema; a file of 1 MB may have 80,000 that are not fields."""
 
 
 class Walk:
@@ -157,7 +156,8 @@ class Walk:
         self.placeholders: dict[str, list[str]] = {}
         self.lines: dict[str, int] = {}
         self.canonical: dict[yamltext.RawPath, str] = {}
-        self.suggested = 0
+        self.counts: Counter[str] = Counter()  # findings by rule
+        self.rest: dict[str, Finding] = {}  # the first one of a rule beyond the most that are kept
 
     def report(
         self,
@@ -169,7 +169,14 @@ class Walk:
         severity: Severity | None = None,
     ) -> None:
         line = self.reading.lines.get(raw)
-        self.findings.append(finding(rule, path, message, fix, file=self.file, line=line, severity=severity))
+        self.add(finding(rule, path, message, fix, file=self.file, line=line, severity=severity))
+
+    def add(self, found: Finding) -> None:
+        self.counts[found.id] += 1
+        if self.counts[found.id] <= MOST:
+            self.findings.append(found)
+        elif found.id not in self.rest or found.severity is Severity.ERROR:
+            self.rest[found.id] = found
 
     def unfilled(self, value: Any, path: str, *, enum: bool = False) -> str:
         """The text of a value that is a placeholder, which is kept in mind; "" for any other value."""
@@ -191,7 +198,9 @@ class Walk:
                 else 'quote it if it is text, or write it as "1.0e-4", true or false'
             )
             noted = finding(f"yaml-{note.kind}", path, note.message, fix, file=self.file, line=note.line)
-            self.findings.append(noted)
+            self.add(noted)
+        for rule, first in self.rest.items():
+            self.findings.append(left_out([first], self.counts[rule] - MOST))
 
     def message(self, data: Any, schema: Message, raw: yamltext.RawPath, path: str) -> dict[str, Any]:
         line = self.reading.lines.get(raw)
@@ -229,9 +238,8 @@ class Walk:
         return result
 
     def unknown(self, key: str, schema: Message, raw: yamltext.RawPath, path: str) -> None:
-        self.suggested += 1
-        if self.suggested > MOST_SUGGESTIONS:
-            return self.report("unknown-field", raw, path, f"{schema.name} has no field {quoted(key)}.")
+        if self.counts["unknown-field"] >= MOST:  # nothing is shown of it, so nothing is looked up for it
+            return self.report("unknown-field", raw, path, "")
         places, from_top = belongs(key, schema, self.root or schema)
         text, fix = f"{schema.name} has no field {quoted(key)}.", ""
         flag = _FLAGS.get(key) if schema.name == "CustomJobSpec" else None
@@ -342,18 +350,14 @@ class Walk:
         if self.unfilled(value, path, enum=True):
             return _DROP
         names = [name for name in names if not name.endswith("_UNSPECIFIED")]
-        self.suggested += 1
-        if self.suggested > MOST_SUGGESTIONS:
-            return self.wrong_enum(value, schema, raw, path)
+        if self.counts["unknown-enum-value"] >= MOST:
+            self.report("unknown-enum-value", raw, path, "")
+            return _DROP
         plain = str(value).replace("-", "_").upper()
         best = _ALIASES[plain] if _ALIASES.get(plain) in names else meant(str(value), names)
         guess = f"Did you mean {best!r}?" if best else did_you_mean(str(value), names, most=30)
-        return self.wrong_enum(value, schema, raw, path, f" {guess}", f"write {best}" if best else "")
-
-    def wrong_enum(
-        self, value: Any, schema: Enum, raw: yamltext.RawPath, path: str, guess: str = "", fix: str = ""
-    ) -> Any:
-        self.report("unknown-enum-value", raw, path, f"{quoted(value)} is not a value of {schema.name}.{guess}", fix)
+        text = f"{quoted(value)} is not a value of {schema.name}. {guess}"
+        self.report("unknown-enum-value", raw, path, text, f"write {best}" if best else "")
         return _DROP
 
     def integer(self, value: Any, kind: int, raw: yamltext.RawPath, path: str) -> Any:
