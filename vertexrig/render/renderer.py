@@ -19,6 +19,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 import jinja2
+from jinja2.sandbox import safe_range
 from markupsafe import Markup
 
 from vertexrig import spec, yamltext
@@ -27,6 +28,7 @@ from vertexrig.errors import ConfigError, TemplateError, VertexrigError, did_you
 from vertexrig.package.source import bare
 from vertexrig.project import resolve
 from vertexrig.project.config import Loaded
+from vertexrig.render.sandbox import Sandbox, charge, guarded_filter, weight
 from vertexrig.spec.names import camel
 
 SUFFIX = ".yaml.j2"
@@ -96,9 +98,9 @@ class Renderer:
         self._used: dict[str, set[str]] = {}
 
     @cached_property
-    def environment(self) -> jinja2.Environment:
-        """The Jinja environment: strict about undefined names, JSON for every value."""
-        env = jinja2.Environment(
+    def environment(self) -> Sandbox:
+        """The Jinja environment: strict about undefined names, JSON for every value, bounded in what it may do."""
+        env = Sandbox(
             loader=jinja2.FileSystemLoader(self.folders),
             undefined=jinja2.StrictUndefined,
             finalize=_emit,
@@ -107,11 +109,11 @@ class Renderer:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        for name in ("safe", "escape", "e", "forceescape", "xmlattr", "urlize", "striptags"):
+        for name in ("safe", "escape", "e", "forceescape", "striptags"):
             del env.filters[name]  # ways around the JSON, or meant for HTML
         env.filters["tojson"] = _emit
-        env.filters["nested"] = _nested
-        env.globals = {"range": range, "dict": dict, "zip": zip, "refuse": _refuse, "grid_study": resolve.grid_study}
+        env.filters["nested"] = guarded_filter(_nested)
+        env.globals |= {"range": safe_range, "dict": dict, "zip": zip, "refuse": _refuse, "grid_study": resolve.grid_study}
         return env
 
     def topologies(self) -> list[str]:
@@ -183,7 +185,7 @@ class Renderer:
     def _template_text(self, view: resolve.View, path: tuple[str, str]) -> str:
         template = f"{view.topology}{SUFFIX}"
         try:
-            text = self.environment.get_template(template).render(_variables(view, self.loaded))
+            text = self.environment.bounded(template, _variables(view, self.loaded))
         except _Refused as refusal:
             raise self.loaded.error(str(refusal), *path) from None
         except (ConfigError, TemplateError):
@@ -253,9 +255,11 @@ def _variables(view: resolve.View, loaded: Loaded) -> dict[str, Any]:
 def _emit(value: Any) -> Markup:
     """A value as a JSON scalar, list or mapping on one line, in the part of JSON that every YAML reader agrees on."""
     if isinstance(value, Markup):
+        charge(len(value))
         return value
     if isinstance(value, jinja2.Undefined):
         str(value)  # raises, naming what is undefined
+    charge(weight(value))
     return Markup(scalar(value))
 
 
