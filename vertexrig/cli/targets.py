@@ -7,6 +7,7 @@ from pathlib import Path
 
 from vertexrig import spec, yamltext
 from vertexrig.checks.workspace import Workspace
+from vertexrig.cli import options
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.project.model import Project
@@ -61,8 +62,10 @@ def workspace(
         )
     try:
         loaded = config.load(file, overrides=overrides, target=target)
-    except UsageError:
+    except UsageError as error:
         if needed or file is not None or overrides:
             raise
+        if isinstance(error, config.ForeignProjectError):
+            options.note(error)
         loaded = config.Loaded(Project(project="", region=""), Path(), {})
     return Workspace(loaded, templates=templates, region=region, trainer=trainer)

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
@@ -71,15 +72,40 @@ class Loaded:
         return found
 
 
+class ForeignProjectError(UsageError):
+    """The nearest project file is in a folder above and belongs to someone else."""
+
+
 def find(start: Path, name: str = DEFAULT_NAME) -> Path:
-    """The project file in `start` or the nearest folder above it; UsageError if there is none."""
+    """The project file in `start` or the nearest folder above it.
+
+    Raises:
+        ForeignProjectError: It is above, and it or its folder belongs to another user: anyone may put one into /tmp.
+        UsageError: There is none.
+    """
     for folder in (start, *start.parents):
-        if (folder / name).is_file():
-            found = folder / name
-            return found.relative_to(start) if folder == start else found
+        found = folder / name
+        if not found.is_file():
+            continue
+        if folder == start:
+            return found.relative_to(start)
+        if not (_is_ours(found) and _is_ours(folder)):
+            raise ForeignProjectError(
+                f"{found} is in a folder above, and it or its folder belongs to another user, so it is not used; if you "
+                f"trust it, name it: --file {shlex.quote(str(found))}"
+            )
+        return found
     raise UsageError(
         f"there is no {name} in {start} or above it: name one with --file, or make one with `vertexrig init`"
     )
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a path belongs to the user, or, as with git, to the one who started this process with sudo."""
+    if not hasattr(os, "geteuid"):
+        return True  # Windows has no such owner
+    user, owner = os.geteuid(), path.stat().st_uid
+    return owner == user or (user == 0 and str(owner) == os.environ.get("SUDO_UID"))
 
 
 def load(

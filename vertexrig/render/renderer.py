@@ -190,10 +190,11 @@ class Renderer:
             raise self.loaded.error(str(refusal), *path) from None
         except (ConfigError, TemplateError):
             raise
-        except (jinja2.TemplateError, ArithmeticError, TypeError, ValueError, LookupError, AttributeError) as error:
+        except (jinja2.TemplateError, ArithmeticError, TypeError, ValueError, LookupError, AttributeError, MemoryError) as error:
             raise TemplateError(_explained(error, template)) from None
-        except RecursionError:
-            raise TemplateError(f"template {template} includes or calls itself without end") from None
+        except RecursionError as deep:
+            error = RecursionError("the template includes or calls itself without end")
+            raise TemplateError(_explained(error.with_traceback(deep.__traceback__), template)) from None
         self._check_roles(view, path)
         body = "\n".join(_without_nulls(text.splitlines()))
         kind = "job" if view.sweep is None else "sweep"

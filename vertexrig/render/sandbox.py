@@ -144,6 +144,10 @@ def _format(value: Any, *args: Any) -> str:
     return text % (args[0] if len(args) == 1 and isinstance(args[0], (dict, tuple)) else args)
 
 
+def _no_format(*_: Any, **__: Any) -> str:
+    raise LimitError("str.format takes widths from values; join texts with ~, or use the filter format")
+
+
 def _joined(parts: list[Any]) -> str:
     """Operator `~`."""
     charge(sum(weight(part) for part in parts))
@@ -218,10 +222,8 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return getattr(obj, attribute)
         return super().getattr(obj, attribute)
 
-    def is_safe_attribute(self, obj: Any, attr: str, value: Any) -> bool:
-        if isinstance(obj, (str, bytes)) and attr in ("format", "format_map"):
-            return False  # a width may come from a value there
-        return bool(super().is_safe_attribute(obj, attr, value))
+    def wrap_str_format(self, value: Any) -> Callable[..., str] | None:
+        return None if super().wrap_str_format(value) is None else _no_format
 
     def call_binop(self, context: jinja2.runtime.Context, operator_: str, left: Any, right: Any) -> Any:
         if operator_ == "%" and isinstance(left, (str, bytes)):
