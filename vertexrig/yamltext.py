@@ -127,15 +127,11 @@ def _bound(text: str, most: int) -> None:
     loader, depth, count = _Loader(text), 0, 0
     try:
         while loader.check_event():
-            event = loader.get_event()
-            if isinstance(event, yaml.CollectionStartEvent):
-                depth += 1
-                if depth > MAX_DEPTH:
-                    raise YamlError(f"values are nested more than {MAX_DEPTH} deep", event.start_mark.line + 1)
-            elif isinstance(event, yaml.CollectionEndEvent):
-                depth -= 1
-                continue
-            count += 1
+            event: Any = loader.get_event()
+            starts, ends = (isinstance(event, kind) for kind in (yaml.CollectionStartEvent, yaml.CollectionEndEvent))
+            depth, count = depth + starts - ends, count + (not ends)
+            if depth > MAX_DEPTH:
+                raise YamlError(f"values are nested more than {MAX_DEPTH} deep", event.start_mark.line + 1)
             if count > 2 * most:  # keys count, too
                 raise YamlError(f"the text has more than {most:,} values", event.start_mark.line + 1)
     finally:

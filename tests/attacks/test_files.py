@@ -50,6 +50,7 @@ def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
 
 # ---- templates
 
+
 def renderer(folder: Path, template: str) -> Renderer:
     (folder / "templates").mkdir(exist_ok=True)
     (folder / "templates" / "evil.yaml.j2").write_text(template, encoding="utf-8")
@@ -285,7 +286,9 @@ def test_a_region_never_names_a_host(
         (tmp_path / "vertexrig.yaml").write_text(text + "bucket: gs://my-bucket\njobs: {j: {}}\n", encoding="utf-8")
         monkeypatch.chdir(tmp_path)
         for name in ("http_proxy", "https_proxy", "HTTPS_PROXY", "HTTP_PROXY"):
-            monkeypatch.setenv(name, f"http://127.0.0.1:{server.server_port}")  # so that a call to any other host is seen
+            monkeypatch.setenv(
+                name, f"http://127.0.0.1:{server.server_port}"
+            )  # so that a call to any other host is seen
         assert vertexrig(words) == 2
         assert f"vertexrig.yaml:{1 if key == 'project' else 2}: {key}: " in capsys.readouterr().err
         assert Sink.seen == []

@@ -73,9 +73,7 @@ def _dates_as_text(value: Any) -> Any:
     return value.isoformat() if isinstance(value, datetime.date) else value
 
 
-def _row(
-    table: str, name: str, row: Any, place: typed.Place, base: tables.Raw | None, names: Names
-) -> tables.Raw:
+def _row(table: str, name: str, row: Any, place: typed.Place, base: tables.Raw | None, names: Names) -> tables.Raw:
     """One row of the overlay as plain data, once it is known to fit.
 
     Args:

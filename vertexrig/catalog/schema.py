@@ -31,7 +31,9 @@ class MachineRow(OverlayRow):
     family: str = option("The part of the name before the first dash.", **_TEXT)
     vcpus: int | None = option("Virtual CPUs per VM; null if not known.", least=0)
     memory_gb: float | None = option("Memory per VM; null if not known.", least=0)
-    accelerators: Mapping[str, tuple[int, ...]] = option("Counts by accelerator.", factory=dict, least=1, **_ACCELERATOR)
+    accelerators: Mapping[str, tuple[int, ...]] = option(
+        "Counts by accelerator.", factory=dict, least=1, **_ACCELERATOR
+    )
     accelerator_required: bool = option("It comes with its accelerators.", False)
     tpu: str = option("TPU generation of a machine chosen by topology.", "", **_ACCELERATOR)
     tpu_topologies: Mapping[str, tuple[int, ...]] = option("[chips, vms] by topology.", factory=dict, least=1, items=2)

@@ -35,8 +35,6 @@ class Seconds(click.FloatRange):
         return number
 
 
-
-
 def _raise_limit(context: click.Context, _: click.Parameter, mib: float | None) -> None:
     """Let larger files be read until the command ends."""
     if mib is not None:

@@ -11,8 +11,8 @@ from pathlib import Path
 from typing import Any
 
 from vertexrig import files, yamltext
-from vertexrig.errors import ConfigError, UsageError, did_you_mean
 from vertexrig.catalog import typed as schema
+from vertexrig.errors import ConfigError, UsageError, did_you_mean
 from vertexrig.project.model import NAME, Job, Project, Sweep
 from vertexrig.text import kind_of, quoted
 
@@ -56,6 +56,14 @@ class Loaded:
         """A ConfigError that points at the line of `path`, or of the nearest key around it."""
         file, line = _locate(path, str(self.file), self.lines, self.given)
         return ConfigError(f"{schema.dotted(path)}: {message}" if path else message, file=file, line=line)
+
+    def source(self, path: yamltext.RawPath) -> int | str | None:
+        """The line of the file, or the override, that gives the value at `path`, or the nearest key around it."""
+        for n in range(len(path), 0, -1):
+            found = self.given.get(path[:n]) or self.lines.get(path[:n])
+            if found is not None:
+                return found
+        return None
 
     @property
     def words(self) -> tuple[str, ...]:

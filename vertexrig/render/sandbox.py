@@ -12,7 +12,7 @@ import functools
 import re
 import time
 import types
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Hashable, Iterator, Mapping
 from contextvars import ContextVar
 from typing import Any
 
@@ -181,19 +181,19 @@ class _Charged(NodeTransformer):
         parts = nodes.List([self.visit(one) for one in node.nodes])
         return nodes.Filter(parts, "_joined", [], [], None, None).set_lineno(node.lineno)
 
-    def _literal(self, node: Any) -> nodes.Node:
+    def _literal(self, node: Any) -> Any:
         self.generic_visit(node)
         if getattr(node, "ctx", "load") != "load" or not any(True for _ in node.iter_child_nodes()):
-            return node  # type: ignore[no-any-return]
+            return node
         return nodes.Filter(node, "_literal", [], [], None, None).set_lineno(node.lineno)
 
-    visit_List = visit_Tuple = visit_Dict = _literal  # noqa: N815
+    visit_List = visit_Tuple = visit_Dict = _literal
 
 
 @functools.cache
-def _own_fields(cls: type) -> frozenset[str]:
+def _own_fields(cls: Hashable) -> frozenset[str]:
     """The fields of our own dataclasses, which hold plain values: Jinja's search for unsafe ones takes longer than the rest."""
-    own = dataclasses.is_dataclass(cls) and cls.__module__.startswith("vertexrig.")
+    own = isinstance(cls, type) and dataclasses.is_dataclass(cls) and cls.__module__.startswith("vertexrig.")
     return frozenset(field.name for field in dataclasses.fields(cls)) if own else frozenset()  # type: ignore[arg-type]
 
 
@@ -212,13 +212,16 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def _parse(self, source: str, name: str | None, filename: str | None) -> nodes.Template:
         if len(source) > MOST_SOURCE:
-            raise jinja2.TemplateSyntaxError(f"the template has more than {MOST_SOURCE:,} characters", 1, name, filename)
+            raise jinja2.TemplateSyntaxError(
+                f"the template has more than {MOST_SOURCE:,} characters", 1, name, filename
+            )
         tree: nodes.Template = _Charged().visit(super()._parse(source, name, filename))
         tree.set_environment(self)
         return tree
 
     def getattr(self, obj: Any, attribute: str) -> Any:
-        if attribute in _own_fields(type(obj)):
+        cls: Any = type(obj)
+        if attribute in _own_fields(cls):
             return getattr(obj, attribute)
         return super().getattr(obj, attribute)
 
@@ -236,7 +239,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
         charge(weight(result))
         return result
 
-    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:  # noqa: N805
+    def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         # the names are Jinja's own, so that no argument of a template's can have them
         if not isinstance(__obj, types.BuiltinMethodType):
             charge()
