@@ -40,9 +40,7 @@ try:
             SafeConstructor.__init__(self)
             Resolver.__init__(self)
 except ImportError:  # PyYAML built without libyaml: slower, same result
-
-    class _Loader(yaml.SafeLoader):  # type: ignore[no-redef]
-        pass
+    _Loader = yaml.SafeLoader  # type: ignore[assignment, misc]
 
 
 class YamlError(Exception):

@@ -10,6 +10,7 @@ import sys
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
+from typing import ClassVar
 
 import pytest
 
@@ -265,7 +266,7 @@ def test_findings_beyond_200_are_counted(tmp_path: Path, capsys: pytest.CaptureF
 class Sink(BaseHTTPRequestHandler):
     """Counts what reaches it."""
 
-    seen: list[str] = []
+    seen: ClassVar[list[str]] = []
 
     def handle(self) -> None:
         self.seen.append(self.client_address[0])

@@ -43,7 +43,8 @@ def check_labels(labels: Mapping[str, str], catalog: Catalog | None = None, path
         path: The path to report; a key's own follows after a dot.
     """
     limits = (catalog or load()).limits
-    most, longest, most_bytes = (limits.integer(f"labels.{name}") for name in ("max", "max_chars", "max_bytes"))
+    most = limits.integer("labels.max")
+    longest, most_bytes = limits.integer("labels.max_chars"), limits.integer("labels.max_bytes")
     problems = []
     if len(labels) > most:
         problems.append(Problem(path, f"there are {len(labels)} labels; {most} is the most", "remove some"))

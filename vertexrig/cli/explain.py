@@ -53,7 +53,7 @@ def command(
         options.note(f"{target}: taken for a {document.kind}")
     else:
         rendered = workspace.renderer.render(target)
-        topology = rendered.view.topology
+        topology = rendered.view.template
         document = spec.parse(rendered.text, file=target, kind=targets.kind(rendered.kind))
     place = region or workspace.loaded.project.region
     found = explain.explain(

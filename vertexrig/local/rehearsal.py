@@ -271,7 +271,7 @@ def run_options(workspace: Workspace, prepared: Prepared) -> RunOptions:
     """The run's options as the project file's `local:` gives them."""
     project = workspace.loaded.project
     images = {
-        pattern: LocalImage(workspace.loaded.path(image.path).resolve(), image.command)
+        pattern: LocalImage(str(workspace.loaded.path(image.path).resolve()), image.command)
         for pattern, image in project.local.images.items()
     }
     return RunOptions(

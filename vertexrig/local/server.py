@@ -433,7 +433,7 @@ def settings_from(options: argparse.Namespace) -> Settings:
     images = {}
     for entry in options.image:
         pattern, folder, *command = entry.split("=", 2)
-        images[pattern] = LocalImage(Path(folder).absolute(), tuple(shlex.split(command[0])) if command else ())
+        images[pattern] = LocalImage(str(Path(folder).absolute()), tuple(shlex.split(command[0])) if command else ())
     run = RunOptions(
         interpreters=dict(entry.split("=", 1) for entry in options.interpreter), images=images,
         credentials=options.pass_credentials, slow_start=options.slow_start,

@@ -408,10 +408,10 @@ class TriggerSettings(_Value):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalImage(_Value):
-    """What stands in for a container image on this machine when there is no container engine."""
+    """A folder that is run in place of a container image on this machine when there is no container engine."""
 
     path: str = option("Folder with the image's code, relative to the project file.")
-    command: tuple[str, ...] = option("Its entry point, run in that folder.")
+    command: tuple[str, ...] = option("Its entry point, run in that folder; `python` is the interpreter of the image.")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

@@ -69,7 +69,7 @@ class View:
 
     Args:
         name: The job's or sweep's name.
-        topology: The template of this resource; of the trial's job in `job.topology`.
+        template: The template of this resource; of the trial's job in `job.topology`.
         job: The job with the project's defaults filled in.
         pools: Pools by role; a role the project file does not name is None.
         sweep: The sweep, None for a job.
@@ -79,7 +79,7 @@ class View:
     """
 
     name: str
-    topology: str
+    template: str
     job: model.Job
     pools: Mapping[str, PoolView | None]
     display_name: str
@@ -128,7 +128,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, package_uri: PackageUri
     labels = {**project.labels, **job.labels, **(sweep.labels if sweep else {})}
     return View(
         name=name,
-        topology=sweep.topology if sweep else job.topology,
+        template=sweep.topology if sweep else job.topology,
         job=job,
         pools=resolver.pools(),
         display_name=(sweep.display_name if sweep else job.display_name) or name,

@@ -139,7 +139,7 @@ class Renderer:
         """
         view = resolve.resolve(self.loaded, name, self.catalog, self.package_uri, run)
         group = "jobs" if view.sweep is None else "sweeps"
-        self._check_topology(view.topology, (group, name))
+        self._check_topology(view.template, (group, name))
         if view.sweep is not None:
             self._check_topology(view.job.topology, ("jobs", view.sweep.job))
         text = self._template_text(view, (group, name))
@@ -215,7 +215,7 @@ class Renderer:
         return any((Path(folder) / f"{topology}{SUFFIX}").is_file() for folder in self.folders)
 
     def _template_text(self, view: resolve.View, path: tuple[str, str]) -> str:
-        template = f"{view.topology}{SUFFIX}"
+        template = f"{view.template}{SUFFIX}"
         try:
             text = self.environment.bounded(template, _variables(view, self.loaded))
         except _Refused as refusal:
@@ -238,7 +238,7 @@ class Renderer:
         self._check_roles(view, path)
         body = "\n".join(_without_nulls(text.splitlines()))
         kind = "job" if view.sweep is None else "sweep"
-        return f"# vertexrig: {kind} {view.name}, topology {view.topology}\n{body}\n"
+        return f"# vertexrig: {kind} {view.name}, topology {view.template}\n{body}\n"
 
     def _check_roles(self, view: resolve.View, path: tuple[str, str]) -> None:
         """A role that the project file gives and the template never looks at would be dropped without a word."""

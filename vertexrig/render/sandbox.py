@@ -40,7 +40,7 @@ class LimitError(jinja2.TemplateRuntimeError):
     """A template asks for more work or memory than a rendering has."""
 
 
-class Budget:
+class RenderBudget:
     """What one rendering may still use."""
 
     def __init__(self) -> None:
@@ -59,12 +59,12 @@ class Budget:
             raise LimitError(f"the template takes more than {MOST_SECONDS:g} s")
 
 
-_budget: ContextVar[Budget | None] = ContextVar("budget", default=None)
+_budget: ContextVar[RenderBudget | None] = ContextVar("budget", default=None)
 
 
 def charge(characters: int = 0) -> None:
     """Charge the rendering under way; what is folded while a template is compiled has a budget for itself."""
-    (_budget.get() or Budget()).step(characters)
+    (_budget.get() or RenderBudget()).step(characters)
 
 
 def weight(value: Any) -> int:
@@ -256,7 +256,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             LimitError: It asks for more.
             jinja2.TemplateError: It is wrong.
         """
-        token = _budget.set(Budget())
+        token = _budget.set(RenderBudget())
         try:
             return self.get_template(name).render(variables)
         finally:

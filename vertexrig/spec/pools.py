@@ -48,7 +48,7 @@ def has_gpu(pool: Pool, catalog: Catalog) -> bool:
     return machine is not None and machine.accelerator_required and not tpu_name(pool, catalog)
 
 
-def strategy(document: Document) -> str:
+def scheduling_strategy(document: Document) -> str:
     """The scheduling strategy as the service takes it: the deprecated names under their new ones."""
     written = str(job_part(document, "scheduling").get("strategy", ""))
     renamed = {"ON_DEMAND": "STANDARD", "LOW_COST": "SPOT", "STRATEGY_UNSPECIFIED": "STANDARD", "": "STANDARD"}

@@ -9,23 +9,11 @@ from collections.abc import Mapping
 from contextlib import suppress
 from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
-from pathlib import Path
 from typing import TypeVar
 
+from vertexrig.project.model import LocalImage
+
 T = TypeVar("T")
-
-
-@dataclass(frozen=True)
-class LocalImage:
-    """A folder that stands in for a container image where there is no Docker.
-
-    Args:
-        folder: Working directory of its processes, as an image's WORKDIR.
-        entrypoint: Program and arguments, as an image's ENTRYPOINT; `python` is the interpreter chosen for the image.
-    """
-
-    folder: Path
-    entrypoint: tuple[str, ...] = ()
 
 
 @dataclass(frozen=True)

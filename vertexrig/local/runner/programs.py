@@ -109,15 +109,16 @@ def _package(uri: str, root: Path) -> Path:
 def _mapped(
     local: LocalImage, command: Sequence[str], args: Sequence[str], base: packages.Interpreter, image: str
 ) -> ReplicaProgram:
-    if not local.folder.is_dir():
-        raise JobFailedError(f"image {image!r} is mapped to {local.folder}, which is not a folder")
-    head = tuple(command) or local.entrypoint
+    folder = Path(local.path)
+    if not folder.is_dir():
+        raise JobFailedError(f"image {image!r} is mapped to {folder}, which is not a folder")
+    head = tuple(command) or local.command
     if not head:
         raise JobFailedError(
-            f"image {image!r} is mapped to {local.folder} without an entry point, and the spec has no command"
+            f"image {image!r} is mapped to {folder} without an entry point, and the spec has no command"
         )
-    said = f"folder {local.folder.name} and Python {base.version} of this machine for the image {image}"
-    return ReplicaProgram(head, tuple(args), (Path(base.python).parent,), local.folder, stand_ins=(said,))
+    said = f"folder {folder.name} and Python {base.version} of this machine for the image {image}"
+    return ReplicaProgram(head, tuple(args), (Path(base.python).parent,), folder, stand_ins=(said,))
 
 
 def docker_argv(
