@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
-from vertexrig.project.model import LocalImage
+from vertexrig.project.model import LocalImage as LocalImage
 
 T = TypeVar("T")
 
