@@ -95,7 +95,7 @@ setup(
     },
     install_requires=[
         "click>=8.2",
-        "jinja2>=3.1",
+        "jinja2>=3.1.6",
         "pyyaml>=6.0",
         "rich>=13.7",
         # package runs the trainer's setup.py with the interpreter's own setuptools, which makes wheels itself since 70.1

@@ -50,7 +50,7 @@ def test_a_project_is_typed() -> None:
         ("project: 3", r":1: project: 3 is a whole number; text belongs here"),
         ("project: p\nregion: no", r":2: region: false is a boolean; text"),
         ("project: p\nbucket: b", r":2: bucket: 'b' is not a bucket such as"),
-        ("project: p\nproject: q", r":2: key 'project' stands twice"),
+        ("project: p\nproject: q", r":2: key 'project' is there twice"),
         ("project: p\njobs: {c: {strategy: SPOTTY}}", r":2: jobs.c.strategy: 'SPOTTY' .*'SPOT'"),
         ("project: p\njobs: {c: {replica_count: 1.5}}", r":2: jobs.c.replica_count: 1.5 is a number; a whole number"),
         ("project: p\njobs: {c: {args: 1}}", r"jobs.c.args: 1 is a whole number; a mapping or a list"),
@@ -164,7 +164,7 @@ def test_the_file_is_searched_upwards(tmp_path: Path, monkeypatch: pytest.Monkey
 def test_a_file_that_is_no_text_is_an_error(tmp_path: Path, content: bytes) -> None:
     """A file that is not UTF-8 is one error, not a traceback."""
     (tmp_path / "v.yaml").write_bytes(content)
-    with pytest.raises(UsageError, match="cannot be read"):
+    with pytest.raises(UsageError, match="is not text in UTF-8"):
         config.load(tmp_path / "v.yaml")
 
 

@@ -55,5 +55,5 @@ def test_types_in_words() -> None:
     """Scalars, unions, literals and nested mappings read as words."""
     assert "| `args` | mapping of scalar or list of text |" in TEXT
     assert "| `strategy` | `STANDARD` or `SPOT` or `FLEX_START` |" in TEXT
-    assert "| `metrics` | mapping of `MAXIMIZE` or `MINIMIZE` or [Metric](#metric) | required |" in TEXT
+    assert "| `metrics` | mapping of `MAXIMIZE` or `MINIMIZE` or [MetricSettings](#metricsettings) | required |" in TEXT
     assert "| `over` | mapping of list of scalar |" in TEXT

@@ -4,10 +4,13 @@ from __future__ import annotations
 
 from pathlib import Path
 
+import pytest
+
 from tests.tools import REPOSITORY
 from vertexrig.checks.workspace import Workspace
 from vertexrig.finding import Severity
 from vertexrig.project import config
+from vertexrig.project.origins import origin
 
 TRAINER = f"trainer: {{path: '{REPOSITORY / 'trainer_pkg'}', image: custom, custom_image: us-docker.pkg.dev/p/r/i:1}}\n"
 
@@ -63,3 +66,109 @@ def test_a_bound_left_out_because_it_is_0_is_no_error() -> None:
     for spec, severity in (("{maxValue: 1}", Severity.WARNING), ("{}", Severity.ERROR)):
         _, findings = work.check_text(text.format(spec), file="f.yaml")
         assert [finding.severity for finding in findings if finding.id == "parameter-bounds"] == [severity]
+
+
+POSITIONS = """\
+project: p
+bucket: gs://my-bucket
+trainer:
+  package_uris: [gs://my-bucket/t.tar.gz]
+  image: tf-2.17
+jobs:
+  j:
+    topology: multi-worker
+    machine_type: n1-standard-4
+    enable_web_access: true
+    args:
+      rate: 0.1
+    env:
+      MODE: fast
+    worker:
+      replica_count: 2
+      machine_type: n1-standard-8
+      args: [--plain, --other=1]
+    evaluator:
+      machine_type: n1-standard-16
+    spec:
+      scheduling:
+        restart_job_on_worker_restart: true
+sweeps:
+  s:
+    job: j
+    max_trial_count: 3
+    args:
+      depth: 2
+    study:
+      metrics: {accuracy: MAXIMIZE}
+      parameters:
+        rate:
+          double_value_spec:
+            min_value: 0.001
+            max_value: 0.1
+        kind:
+          categorical_value_spec:
+            values: [a, b]
+"""
+POOL = "workerPoolSpecs[{}].pythonPackageSpec"
+
+
+@pytest.mark.parametrize(
+    ("name", "path", "line"),
+    [
+        ("j", "workerPoolSpecs[0].machineSpec.machineType", 9),
+        ("j", "workerPoolSpecs[1].machineSpec.machineType", 17),
+        ("j", "workerPoolSpecs[1].machineSpec.acceleratorCount", 15),  # missing: the role it would be in
+        ("j", "workerPoolSpecs[0].machineSpec.acceleratorCount", 7),
+        ("j", "workerPoolSpecs[1].replicaCount", 16),
+        ("j", "workerPoolSpecs[1]", 15),
+        ("j", f"{POOL.format(0)}.args[0]", 12),
+        ("j", f"{POOL.format(1)}.args[1]", 18),
+        ("j", f"{POOL.format(3)}.args[0]", 12),  # inherited from the job
+        ("j", f"{POOL.format(0)}.args", 12),
+        ("j", f"{POOL.format(0)}.env[0].value", 14),
+        ("j", f"{POOL.format(0)}.env[0].name", 14),
+        ("j", f"{POOL.format(0)}.executorImageUri", 5),
+        ("j", f"{POOL.format(0)}.packageUris[0]", 4),
+        ("j", f"{POOL.format(0)}.pythonModule", 3),  # a default: the mapping it would be in
+        ("j", "enableWebAccess", 10),
+        ("j", "scheduling.restartJobOnWorkerRestart", 23),
+        ("j", "baseOutputDirectory.outputUriPrefix", 2),
+        ("j", "network", 7),
+        ("s", "maxTrialCount", 27),
+        ("s", "trialJobSpec.network", 7),
+        ("s", f"trialJobSpec.{POOL.format(0)}.args[0]", 29),
+        ("s", "studySpec.metrics[0].goal", 31),
+        ("s", "studySpec.parameters[0]", 33),
+        ("s", "studySpec.parameters[0].doubleValueSpec", 34),
+        ("s", "studySpec.parameters[0].doubleValueSpec.maxValue", 36),
+        ("s", "studySpec.parameters[1].categoricalValueSpec.values[1]", 39),
+        ("s", "studySpec.algorithm", 30),
+        ("s", "parallelTrialCount", 25),
+    ],
+)  # fmt: skip
+def test_a_value_comes_from_the_key_that_gives_it(name: str, path: str, line: int) -> None:
+    """Each value of a rendered job leads to the line of the project file that it was made of, whatever its key is called."""
+    loaded = config.loads(POSITIONS, file=Path("vertexrig.yaml"), environment={})
+    renderer = Workspace(loaded).renderer
+    found = loaded.source(origin(renderer.origins(name), path)) or loaded.source(
+        ("jobs" if name == "j" else "sweeps", name)
+    )
+    assert found == line
+
+
+def test_a_value_comes_from_the_override_that_gives_it() -> None:
+    """A value of the command line leads to its --set."""
+    loaded = config.loads(
+        POSITIONS, file=Path("vertexrig.yaml"), environment={}, target="j", overrides=["args.rate=3", "worker.replica_count=4"]
+    )  # fmt: skip
+    origins = Workspace(loaded).renderer.origins("j")
+    assert loaded.source(origin(origins, f"{POOL.format(0)}.args[0]")) == "args.rate=3"
+    assert loaded.source(origin(origins, "workerPoolSpecs[1].replicaCount")) == "worker.replica_count=4"
+
+
+def test_every_value_of_the_examples_has_an_origin_or_is_of_the_template() -> None:
+    """Rendering with tags gives the very text that is rendered without them, for every job and sweep there is."""
+    for file in [REPOSITORY / "vertexrig.yaml", *sorted((REPOSITORY / "examples").glob("*/vertexrig.yaml"))]:
+        loaded = config.load(file, environment={"PROJECT": "p", "BUCKET": "gs://b-b", "GOOGLE_CLOUD_PROJECT": "p"})
+        for name in (*loaded.project.jobs, *loaded.project.sweeps):
+            assert Workspace(loaded).renderer.origins(name), (file, name)

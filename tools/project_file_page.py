@@ -8,7 +8,7 @@ from __future__ import annotations
 import dataclasses
 import sys
 
-from vertexrig.project import typed as schema
+from vertexrig.catalog import typed as schema
 from vertexrig.project.keys import default_text, meaning, places, type_text
 from vertexrig.project.model import Project
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
+from itertools import islice
 from typing import Any
 
 
@@ -98,6 +99,10 @@ class ServiceError(VertexrigError):
         return {"status": self.status}
 
 
+MOST_CHOICES = 5000
+"""Names that a misspelt one is compared with: a project file of 2 MiB may have more jobs than can be compared in a second."""
+
+
 def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | None:
     """The choice most like `value` (ignoring case and separators), or None if none is close or two are equally so.
 
@@ -110,7 +115,7 @@ def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | No
         cutoff: The least likeness, from 0 to 1, as difflib measures it.
     """
     by_plain: dict[str, str] = {}
-    for choice in choices:
+    for choice in islice(choices, MOST_CHOICES):
         by_plain.setdefault(_plain(choice), choice)
     value, choices = value[:200], list(by_plain.values())
     if _plain(value) in by_plain:
@@ -135,8 +140,9 @@ def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | No
     likeness = {}
     for choice in choices:
         matcher.set_seq1(_plain(choice))
-        likeness[choice] = matcher.ratio()
-    return _only([choice for choice in choices if likeness[choice] >= cutoff], lambda choice: -likeness[choice])
+        if matcher.real_quick_ratio() >= cutoff and matcher.quick_ratio() >= cutoff:  # upper bounds, and cheap
+            likeness[choice] = matcher.ratio()
+    return _only([choice for choice in likeness if likeness[choice] >= cutoff], lambda choice: -likeness[choice])
 
 
 def _only(choices: list[str], rank: Callable[[str], float]) -> str | None:

@@ -1,12 +1,54 @@
-"""Files written whole or not at all."""
+"""Files read up to a size, and written whole or not at all."""
 
 from __future__ import annotations
 
 import os
+import sys
 import tempfile
+from collections.abc import Callable
+from contextvars import ContextVar
 from pathlib import Path
 
-from vertexrig.errors import UsageError
+from vertexrig.errors import UsageError, VertexrigError
+
+MIB = 1024 * 1024
+largest: ContextVar[int] = ContextVar("largest", default=2 * MIB)
+"""Bytes of a project file, an overlay, a template or a checked file, at most; `--max-file-size` raises it.
+
+A file from elsewhere may be made to exhaust the machine that checks it; 2 MiB are about 15,000 jobs.
+"""
+
+
+def read_text(path: str | Path, error: Callable[[str], VertexrigError] = UsageError) -> str:
+    """The text of a file in UTF-8, with or without a byte order mark; `-` reads stdin.
+
+    Args:
+        path: The file.
+        error: Makes the error to raise of a message.
+
+    Raises:
+        VertexrigError: It cannot be read, is too large, or is not text.
+    """
+    most = largest.get()
+    try:
+        if str(path) == "-":
+            data = sys.stdin.buffer.read(most + 1)
+        else:
+            with open(path, "rb") as stream:
+                data = stream.read(most + 1)
+        if len(data) > most:
+            raise error(f"{path} is larger than {most / MIB:g} MiB; raise the limit with --max-file-size MIB")
+        return data.decode("utf-8-sig")
+    except FileNotFoundError:
+        raise error(f"there is no file {path}") from None
+    except IsADirectoryError:
+        raise error(
+            f"{path} is a folder and cannot be read as YAML; name its files: {str(path).rstrip('/')}/*.yaml"
+        ) from None
+    except UnicodeDecodeError as problem:
+        raise error(f"{path} is not text in UTF-8: {problem.reason} at byte {problem.start}") from None
+    except OSError as problem:
+        raise error(f"{path} cannot be read: {problem.strerror or problem}") from None
 
 
 def write_text(path: Path, text: str) -> None:

@@ -51,6 +51,23 @@ class Finding:
         return tuple(path for path in (self.path, *self.more_paths) if path)
 
 
+MOST = 200
+"""Findings of one rule, and of one report, at most: a file from elsewhere may have any number of mistakes."""
+
+
+def limited(found: Sequence[Finding], most: int = MOST) -> list[Finding]:
+    """The first of these findings, and one that counts those left out, as severe as the worst of them."""
+    rest = found[most:]
+    return [*found[:most], *([left_out(rest, len(rest))] if rest else [])]
+
+
+def left_out(rest: Iterable[Finding], count: int) -> Finding:
+    """The finding that takes the place of others: the first of the most severe, with their number as its message."""
+    order = list(Severity)
+    first = min(rest, key=lambda finding: order.index(finding.severity))
+    return replace(first, message=f"{count:,} more findings are left out", fix="", more_paths=())
+
+
 def folded(found: Iterable[Finding]) -> list[Finding]:
     """Findings with the same message about the same line merged into one with all their paths, as shown and counted."""
     groups: dict[tuple[object, ...], list[Finding]] = {}

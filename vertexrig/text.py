@@ -66,5 +66,11 @@ def kind_of(value: Any) -> str:
 
 def quoted(value: Any) -> str:
     """A value as an error message shows it, cut to a line."""
-    text = str(value).lower() if isinstance(value, bool) else repr(str(value) if isinstance(value, str) else value)
+    text = (
+        "null"
+        if value is None
+        else str(value).lower()
+        if isinstance(value, bool)
+        else repr(str(value) if isinstance(value, str) else value)
+    )
     return text if len(text) <= 80 else text[:77] + "…"

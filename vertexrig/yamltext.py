@@ -7,6 +7,7 @@ key gcloud keeps the first value and PyYAML the last. This module takes gcloud's
 
 from __future__ import annotations
 
+import gc
 import re
 from collections.abc import Hashable
 from dataclasses import dataclass, field
@@ -18,9 +19,13 @@ from yaml.resolver import Resolver
 
 RawPath = tuple["str | int", ...]
 
-# An alias may multiply what a small text expands to; no job needs more values than this.
+# An alias or a merge may multiply what a small text expands to. A value takes about 10 bytes of text, so that a text of
+# 2 MiB, the most that is read, may have all of its own; a longer one, which a flag allows, has more.
 MAX_VALUES = 200_000
 MAX_DEPTH = 100
+MAX_STEPS = 20  # keys and indexes of a value's path, on average: each path is kept
+MAX_NUMBER = 400  # characters of a number or date: a long one in base 60 takes minutes to read
+_MERGE = "tag:yaml.org,2002:merge"
 
 _BOOLS = {"y": True, "Y": True, "n": False, "N": False}
 _FLOAT = re.compile(r"[-+]?(?:[0-9][0-9_]*)(?:\.[0-9_]*)?[eE][-+]?[0-9]+")
@@ -35,9 +40,7 @@ try:
             SafeConstructor.__init__(self)
             Resolver.__init__(self)
 except ImportError:  # PyYAML built without libyaml: slower, same result
-
-    class _Loader(yaml.SafeLoader):  # type: ignore[no-redef]
-        pass
+    _Loader = yaml.SafeLoader  # type: ignore[assignment, misc]
 
 
 class YamlError(Exception):
@@ -79,11 +82,17 @@ def read(text: str) -> Reading:
     Raises:
         YamlError: The text is not YAML, holds several documents, or expands to too much.
     """
+    most = max(MAX_VALUES, len(text) // 10)
+    # Python's search for cycles goes over all nodes again and again while they are made: it took two thirds of the time
+    # of a text of 1 MB (2026-11-21).
+    collecting = gc.isenabled()
+    gc.disable()
     try:
+        _bound(text, most)
         loader = _Loader(text)
         try:
             node = loader.get_single_node()
-            builder = _Builder(loader)
+            builder = _Builder(loader, most)
             if node is not None:
                 builder.reading.data = builder.value(node, (), ())
             return builder.reading
@@ -94,7 +103,7 @@ def read(text: str) -> Reading:
         reason = " ".join(part for part in (error.context, error.problem) if part)
         tab = _tab(text, mark)
         if tab is not None:
-            raise YamlError("a tab stands where YAML takes spaces only", tab, "replace the tab with spaces") from error
+            raise YamlError("a tab is where YAML takes spaces only", tab, "replace the tab with spaces") from error
         raise YamlError(f"not valid YAML: {reason}", mark.line + 1 if mark else None) from error
     except yaml.reader.ReaderError as error:
         position = error.position if isinstance(error.position, int) else 0
@@ -103,6 +112,28 @@ def read(text: str) -> Reading:
         raise YamlError(f"not valid YAML: {error}") from error
     except (RecursionError, UnicodeError, ValueError) as error:
         raise YamlError(f"not valid YAML: {error}") from error
+    finally:
+        if collecting:
+            gc.enable()
+
+
+def _bound(text: str, most: int) -> None:
+    """Refuse a text that is nested too deeply or has too many values, before nodes are made of it.
+
+    libyaml makes nodes by recursion in C, which 30,000 brackets bring down; its events come one by one.
+    """
+    loader, depth, count = _Loader(text), 0, 0
+    try:
+        while loader.check_event():
+            event: Any = loader.get_event()
+            starts, ends = (isinstance(event, kind) for kind in (yaml.CollectionStartEvent, yaml.CollectionEndEvent))
+            depth, count = depth + starts - ends, count + (not ends)
+            if depth > MAX_DEPTH:
+                raise YamlError(f"values are nested more than {MAX_DEPTH} deep", event.start_mark.line + 1)
+            if count > 2 * most:  # keys count, too
+                raise YamlError(f"the text has more than {most:,} values", event.start_mark.line + 1)
+    finally:
+        loader.dispose()
 
 
 def _tab(text: str, mark: Any) -> int | None:
@@ -117,19 +148,17 @@ def _tab(text: str, mark: Any) -> int | None:
 
 
 class _Builder:
-    """Turns nodes into values and writes down where each one stands."""
+    """Turns nodes into values and keeps the line of each."""
 
-    def __init__(self, loader: Any) -> None:
-        self.loader = loader
+    def __init__(self, loader: Any, most: int) -> None:
+        self.loader, self.most = loader, most
         self.reading = Reading()
-        self.count = 0
+        self.count = self.steps = 0
         self.flat: dict[int, list[tuple[yaml.Node, yaml.Node]]] = {}
 
     def value(self, node: yaml.Node, path: RawPath, parents: tuple[int, ...]) -> Any:
         line = node.start_mark.line + 1
-        self.count += 1
-        if self.count > MAX_VALUES:
-            raise YamlError(f"the text expands to more than {MAX_VALUES:,} values", line)
+        self.add(len(path), line)
         if id(node) in parents:
             raise YamlError("an alias refers to a value that contains it", line)
         if len(parents) > MAX_DEPTH:
@@ -143,15 +172,22 @@ class _Builder:
         assert isinstance(node, yaml.ScalarNode)
         return self.scalar(node, path)
 
+    def add(self, steps: int, line: int) -> None:
+        """Count a value and the steps of its path."""
+        self.count += 1
+        self.steps += steps
+        if self.count > self.most or self.steps > self.most * MAX_STEPS:
+            raise YamlError(f"the text expands to more than {self.most:,} values", line)
+
     def mapping(self, node: yaml.MappingNode, path: RawPath, parents: tuple[int, ...]) -> dict[Any, Any]:
         result: dict[Any, Any] = {}
         seen: set[Hashable] = set()
         for key_node, _ in node.value:
-            if isinstance(key_node, yaml.ScalarNode) and key_node.tag != "tag:yaml.org,2002:merge":
+            if isinstance(key_node, yaml.ScalarNode) and key_node.tag != _MERGE:
                 name = (key_node.tag, key_node.value)
                 if name in seen:
                     line = key_node.start_mark.line + 1
-                    text = f"key {key_node.value!r} stands twice: gcloud takes the first, most others the last"
+                    text = f"key {key_node.value!r} is there twice: gcloud takes the first, most others the last"
                     self.reading.notes.append(Note("duplicate-key", (*path, key_node.value), line, text))
                 seen.add(name)
         for key_node, value_node in self.pairs(node):
@@ -167,14 +203,31 @@ class _Builder:
             self.reading.lines[place] = key_node.start_mark.line + 1
         return result
 
-    def pairs(self, node: yaml.MappingNode) -> list[tuple[yaml.Node, yaml.Node]]:
-        """The pairs of a mapping in order of precedence: its own first, then those merged in with `<<`."""
-        if id(node) not in self.flat:
-            own = sum(key.tag != "tag:yaml.org,2002:merge" for key, _ in node.value)
-            self.loader.flatten_mapping(node)
-            merged = len(node.value) - own
-            self.flat[id(node)] = node.value[merged:] + node.value[:merged][::-1]
-        return self.flat[id(node)]
+    def pairs(self, node: yaml.MappingNode, above: tuple[int, ...] = ()) -> list[tuple[yaml.Node, yaml.Node]]:
+        """The pairs of a mapping in order of precedence: its own first, then those merged in with `<<`.
+
+        PyYAML's own merging copies the pairs of every mapping merged in: nested 9 deep, 1.5 kB become 10^9 pairs.
+        """
+        if id(node) in self.flat:
+            return self.flat[id(node)]
+        line = node.start_mark.line + 1
+        if id(node) in above:
+            raise YamlError("an alias refers to a value that contains it", line)
+        if len(above) > MAX_DEPTH:
+            raise YamlError(f"values are nested more than {MAX_DEPTH} deep", line)
+        found = [(key, value) for key, value in node.value if key.tag != _MERGE]
+        seen = {key.value for key, _ in found if isinstance(key, yaml.ScalarNode)}
+        for merged in [value for key, value in node.value if key.tag == _MERGE][::-1]:
+            for base in merged.value if isinstance(merged, yaml.SequenceNode) else [merged]:
+                if not isinstance(base, yaml.MappingNode):
+                    raise YamlError("not valid YAML: << takes a mapping or a list of mappings", line)
+                for key, value in self.pairs(base, (*above, id(node))):
+                    self.add(0, line)
+                    if not (isinstance(key, yaml.ScalarNode) and key.value in seen):
+                        found.append((key, value))
+                        seen.add(key.value if isinstance(key, yaml.ScalarNode) else None)
+        self.flat[id(node)] = found
+        return found
 
     def scalar(self, node: yaml.ScalarNode, path: RawPath) -> Any:
         text, line = node.value, node.start_mark.line + 1
@@ -190,6 +243,10 @@ class _Builder:
                 message = f"gcloud reads {text} as {reading}, other readers of YAML as the text {text!r}"
                 self.reading.notes.append(Note("two-readings", path, line, message))
                 return other
+        if node.tag == _STRING_TAG:
+            return text
+        if len(text) > MAX_NUMBER and node.tag != "tag:yaml.org,2002:binary":
+            raise YamlError(f"a number or date has more than {MAX_NUMBER} characters; quote it if it is text", line)
         try:
             return self.loader.construct_object(node)
         except ConstructorError as error:

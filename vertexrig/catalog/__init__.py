@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vertexrig.catalog.catalog import Catalog
 from vertexrig.catalog.costs import total
-from vertexrig.catalog.rows import Accelerator, Image, Limit, LineItem, Machine, Price, Quota, Region, Source, Topology
+from vertexrig.catalog.rows import Accelerator, Image, Limit, LineItem, Machine, Price, Quota, Region, Source, TpuSlice
 
 __all__ = [
     "Accelerator",
@@ -20,7 +20,7 @@ __all__ = [
     "Quota",
     "Region",
     "Source",
-    "Topology",
+    "TpuSlice",
     "load",
     "total",
 ]

@@ -40,13 +40,6 @@ class Limits(Mapping[str, Limit]):
             raise TypeError(f"limit {key} is not a number")
         return float(value)
 
-    def flag(self, key: str) -> bool:
-        """True or False."""
-        value = self[key].value
-        if not isinstance(value, bool):
-            raise TypeError(f"limit {key} is not a bool")
-        return value
-
     def text(self, key: str) -> str:
         """A string; keys that end in `pattern` hold a regular expression for `re.fullmatch`."""
         value = self[key].value

@@ -13,18 +13,22 @@ key by key, lists are replaced. A new row must have every field marked required 
 
 from __future__ import annotations
 
+import dataclasses
+import datetime
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
-import yaml
-
-from vertexrig.catalog import tables
-from vertexrig.catalog.schema import ALWAYS, FIXED, SCHEMA, Bad, Field, Known
-from vertexrig.catalog.yaml_nodes import Document, read_document
-from vertexrig.errors import did_you_mean
+from vertexrig import files
+from vertexrig.catalog import tables, typed
+from vertexrig.catalog.schema import SCHEMA, OverlayRow
+from vertexrig.errors import ConfigError, did_you_mean
+from vertexrig.text import kind_of, quoted
 
 UNDATED = "undated"
 _PRICES = {"usd_per_hour", "compute_engine_usd"}
+Names = Mapping[str, frozenset[str]]
+"""The names that rows may refer to, by table: those shipped and those of the overlay."""
 
 
 def lay_over(file: Path) -> tables.Tables:
@@ -37,69 +41,80 @@ def lay_over(file: Path) -> tables.Tables:
         ConfigError: The file cannot be read or breaks a rule; the message names file, line and the nearest valid key.
     """
     raw = {table: tables.by_name(table) for table in tables.KEYS}
-    document = read_document(file)
-    if document.root is None:
-        return raw
-    found = {
-        table: (table_node, document.mapping(rows_node, f"table {table!r}"))
-        for table, (table_node, rows_node) in document.mapping(document.root, "an overlay").items()
-    }
-    for table, (node, _) in found.items():
+    reading = typed.read(files.read_text(file, lambda message: ConfigError(message, file=str(file))), str(file))
+    root = typed.Place((), lambda path: (str(file), typed.line_of(path, reading.lines)))
+    found = {} if reading.data is None else _mapping(_dates_as_text(reading.data), root)
+    for table, rows in found.items():
         if table not in SCHEMA:
-            raise document.error(node, f"{table[:80]!r} is not a table of the catalog. {did_you_mean(table, SCHEMA)}")
-    known = Known(
-        accelerators=frozenset(raw["accelerators"]).union(found.get("accelerators", (None, {}))[1]),
-        quotas=frozenset(raw["quotas"]).union(found.get("quotas", (None, {}))[1]),
-    )
-    for table, (_, rows) in found.items():
-        for name, nodes in rows.items():
-            given = _row(document, table, name, nodes, raw[table].get(name), known)
+            raise root.at(table).error(f"the catalog has no table of this name. {did_you_mean(table, SCHEMA)}")
+        _mapping(rows, root.at(table))
+    names = {table: frozenset(raw[table]).union(found.get(table, ())) for table in ("accelerators", "quotas")}
+    for table, rows in found.items():
+        for name, row in rows.items():
+            given = _row(table, name, row, root.at(table).at(name), raw[table].get(name), names)
+            given.setdefault("source", f"your overlay {file}")
+            given.setdefault("date", UNDATED)
             raw[table][name] = _merged(table, name, raw[table].get(name), given)
     return raw
 
 
-def _row(
-    document: Document, table: str, name: str, nodes: tuple[yaml.Node, yaml.Node], base: tables.Raw | None, known: Known
-) -> tables.Raw:
-    """One row of the overlay, checked, with its source and date.
+def _mapping(value: Any, place: typed.Place) -> dict[str, Any]:
+    if not isinstance(value, dict):
+        raise place.error(f"{quoted(value)} is {kind_of(value)}; a mapping belongs here")
+    return value
+
+
+def _dates_as_text(value: Any) -> Any:
+    """Plain data with its dates, which YAML reads without quotes, as the text they were written as."""
+    if isinstance(value, dict):
+        return {key: _dates_as_text(item) for key, item in value.items()}
+    if isinstance(value, list):
+        return [_dates_as_text(item) for item in value]
+    return value.isoformat() if isinstance(value, datetime.date) else value
+
+
+def _row(table: str, name: str, row: Any, place: typed.Place, base: tables.Raw | None, names: Names) -> tables.Raw:
+    """One row of the overlay as plain data, once it is known to fit.
 
     Args:
-        document: The overlay.
         table: The row's table.
         name: The row's name.
-        nodes: The nodes of its name and of its fields.
+        row: What the overlay has for it.
+        place: Where.
         base: The shipped row it corrects; None for a new row.
-        known: The names it may refer to.
+        names: The names it may refer to.
     """
-    schema: dict[str, Field] = {**SCHEMA[table], **ALWAYS}
-    place = f"{table}.{name[:80]}"
-    given: tables.Raw = {}
-    for key, (key_node, value_node) in document.mapping(nodes[1], place).items():
-        if key not in schema:
-            raise document.error(key_node, f"{place} has no key {key[:80]!r}. {did_you_mean(key, schema)}")
-        try:
-            given[key] = schema[key].read(document, value_node, known)
-        except Bad as error:
-            raise document.error(error.node, f"{place}.{key}: {error}") from None
+    cls, given = SCHEMA[table], _mapping(row, place)
+    for key, value in typed.fields(cls, given, place).items():
+        _check_names(cls, key, value, place.at(key), names)
     problem = _new_row_lacks(table, name, given) if base is None else _type_changed(table, given, base)
     if given.keys() >= _PRICES:
-        problem = "takes usd_per_hour or compute_engine_usd, not both"
+        problem = "give usd_per_hour or compute_engine_usd, not both"
     if problem:
-        raise document.error(nodes[0], f"{place} {problem}")
-    given.setdefault("source", f"your overlay {document.name}")
-    given.setdefault("date", UNDATED)
-    return given
+        raise place.error(problem)
+    return dict(given)
+
+
+def _check_names(cls: type[OverlayRow], key: str, value: Any, place: typed.Place, names: Names) -> None:
+    """Hold the names in a field, the keys of a mapping among them, against the rows of the table they refer to."""
+    table = next(field.metadata.get("names") for field in dataclasses.fields(cls) if field.name == key)
+    if table is None:
+        return
+    for name in (value,) if isinstance(value, str) else value:
+        if name not in names[table]:
+            inner = place.at(name) if isinstance(value, Mapping) else place
+            raise inner.error(f"{quoted(name)} is not known. {did_you_mean(name, names[table])}")
 
 
 def _new_row_lacks(table: str, name: str, given: tables.Raw) -> str:
     """Why a row cannot be added; empty if it can."""
-    if table in FIXED:
-        choices = did_you_mean(name, FIXED[table]())
-        return f"does not exist: {table} can be corrected but not added to. {choices}"
-    missing = [key for key, field in SCHEMA[table].items() if field.required and key not in given]
+    if table == "limits":  # code reads them by key
+        choices = did_you_mean(name, tables.by_name(table))
+        return f"there is no such row, and {table} can be corrected but not added to. {choices}"
+    missing = typed.lacking(SCHEMA[table], given)
     if table == "prices" and not given.keys() & _PRICES:
         missing.append("usd_per_hour (or compute_engine_usd)")
-    return f"is new and lacks {', '.join(missing)}" if missing else ""
+    return f"the row is new and lacks {', '.join(missing)}" if missing else ""
 
 
 def _type_changed(table: str, given: tables.Raw, base: tables.Raw) -> str:
@@ -107,16 +122,28 @@ def _type_changed(table: str, given: tables.Raw, base: tables.Raw) -> str:
     if table != "limits" or "value" not in given:
         return ""
     old, new = base["value"], given["value"]
+    inner = list(new.values()) if isinstance(new, dict) else new if isinstance(new, list) else []
+    if not all(isinstance(item, str) and item.strip() for item in inner):
+        return "value may hold texts only"
     if type(new) is type(old) or (isinstance(old, float) and type(new) is int):
         return ""
     return f"value must stay of type {type(old).__name__}, as in {old!r}"
 
 
+def _defaults(cls: type[OverlayRow]) -> tables.Raw:
+    found = {}
+    for field in dataclasses.fields(cls):
+        if field.default is not dataclasses.MISSING:
+            found[field.name] = field.default
+        elif field.default_factory is not dataclasses.MISSING:
+            found[field.name] = field.default_factory()
+    return found
+
+
 def _merged(table: str, name: str, base: tables.Raw | None, given: tables.Raw) -> tables.Raw:
     """The row that results: the base's fields, or the defaults of a new row, under the given ones."""
     if base is None:
-        defaults = {key: field.default for key, field in SCHEMA[table].items() if not field.required}
-        return {tables.KEYS[table]: name, **defaults, **given}
+        return {tables.KEYS[table]: name, **_defaults(SCHEMA[table]), **given}
     row: dict[str, Any] = dict(base)
     if {
         "usd_per_hour",

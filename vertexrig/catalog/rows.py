@@ -36,7 +36,7 @@ class Source(_Row):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Topology(_Row):
+class TpuSlice(_Row):
     """A TPU slice: how many chips it has and how many VMs carry them."""
 
     chips: int
@@ -66,7 +66,7 @@ class Machine(_Row):
     accelerators: Mapping[str, tuple[int, ...]]
     accelerator_required: bool
     tpu: str
-    tpu_topologies: Mapping[str, Topology]
+    tpu_topologies: Mapping[str, TpuSlice]
     source: str
     date: str
     note: str = ""

@@ -1,209 +1,106 @@
-"""What an overlay may say: the fields of each table, their types, and which a new row needs."""
+"""What an overlay may hold: the fields of each table as dataclasses, read by `vertexrig.catalog.typed`.
+
+A field without a default is required in a new row; the others get theirs. The order of the fields is that of the messages.
+"""
 
 from __future__ import annotations
 
-import math
-import re
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
-import yaml
+from vertexrig.catalog.typed import option
 
-from vertexrig.catalog import tables
-from vertexrig.catalog.yaml_nodes import Document, kind_of, scalar
-from vertexrig.errors import did_you_mean
-
-_DATE = re.compile(r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?")
-
-
-class Bad(Exception):
-    """A value breaks its type; the caller adds the place."""
-
-    def __init__(self, node: yaml.Node, message: str) -> None:
-        self.node = node
-        super().__init__(message)
+_DAY = r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?"
+_TEXT: dict[str, Any] = {"pattern": (r"(?s)\s*\S.*", "a text that says something")}
+_DATE: dict[str, Any] = {"pattern": (_DAY, "a date such as 2026-11-20")}
+_ACCELERATOR: dict[str, Any] = {"names": "accelerators"}  # the name of a row of that table
 
 
 @dataclass(frozen=True)
-class Known:
-    """The names a row may refer to, shipped or laid over."""
+class OverlayRow:
+    """What every row may have."""
 
-    accelerators: frozenset[str]
-    quotas: frozenset[str]
-
-
-Reader = Callable[[Document, yaml.Node, Known], Any]
+    source: str = option("Where the value comes from.", "", **_TEXT)
+    date: str = option("When its source said so.", "", **_DATE)
+    note: str = option("A reservation worth knowing.", "")
 
 
-@dataclass(frozen=True)
-class Field:
-    """A field of a table.
-
-    Args:
-        read: Turns a node into the raw value or raises Bad.
-        required: A new row must have it.
-        default: What a new row gets without it.
-    """
-
-    read: Reader
-    required: bool = False
-    default: Any = None
-
-
-def _one(check: Callable[[Any], bool], what: str) -> Reader:
-    def read(document: Document, node: yaml.Node, known: Known) -> Any:
-        value = scalar(node)
-        if not check(value):
-            raise Bad(node, f"must be {what}, not {kind_of(node)}")
-        return value
-
-    return read
-
-
-def _optional(reader: Reader) -> Reader:
-    def read(document: Document, node: yaml.Node, known: Known) -> Any:
-        return None if scalar(node) is None else reader(document, node, known)
-
-    return read
-
-
-def _choice(*choices: str) -> Reader:
-    def read(document: Document, node: yaml.Node, known: Known) -> str:
-        return _named(node, choices)
-
-    return read
-
-
-def _named(node: yaml.Node, choices: tuple[str, ...] | frozenset[str]) -> str:
-    value = scalar(node)
-    if not isinstance(value, str):
-        raise Bad(node, f"must be a name, not {kind_of(node)}")
-    if value not in choices:
-        raise Bad(node, f"{value[:80]!r} is not known. {did_you_mean(value, choices)}")
-    return value
-
-
-def _list(reader: Reader) -> Reader:
-    def read(document: Document, node: yaml.Node, known: Known) -> list[Any]:
-        if not isinstance(node, yaml.SequenceNode):
-            raise Bad(node, f"must be a list, not {kind_of(node)}")
-        return [reader(document, item, known) for item in node.value]
-
-    return read
-
-
-def _accelerator(document: Document, node: yaml.Node, known: Known) -> str:
-    return _named(node, known.accelerators)
-
-
-def _counts(document: Document, node: yaml.Node, known: Known) -> dict[str, list[int]]:
-    found = {}
-    for name, (key, value) in document.mapping(node, "accelerators").items():
-        _named(key, known.accelerators)
-        found[name] = _list(_one(_whole(1), "a whole number of at least 1"))(document, value, known)
-    return found
-
-
-def _topologies(document: Document, node: yaml.Node, known: Known) -> dict[str, list[int]]:
-    found = {}
-    for name, (_, value) in document.mapping(node, "tpu_topologies").items():
-        size = _list(_one(_whole(1), "a whole number of at least 1"))(document, value, known)
-        if len(size) != 2:
-            raise Bad(value, f"topology {name[:80]!r} must be [chips, vms]")
-        found[name] = size
-    return found
-
-
-def _quotas(document: Document, node: yaml.Node, known: Known) -> dict[str, int | None]:
-    found = {}
-    for name, (key, value) in document.mapping(node, "quotas").items():
-        _named(key, known.quotas)
-        found[name] = _optional(COUNT)(document, value, known)
-    return found
-
-
-def _any(document: Document, node: yaml.Node, known: Known) -> Any:
-    """The value of a limit: a scalar, a list of strings or a mapping of strings."""
-    if isinstance(node, yaml.SequenceNode):
-        return _list(TEXT)(document, node, known)
-    if isinstance(node, yaml.MappingNode):
-        return {k: TEXT(document, value, known) for k, (_, value) in document.mapping(node, "value").items()}
-    return _one(lambda value: isinstance(value, (str, int, float)), "a number, a string, a list or a mapping")(
-        document, node, known
+@dataclass(frozen=True, kw_only=True)
+class MachineRow(OverlayRow):
+    family: str = option("The part of the name before the first dash.", **_TEXT)
+    vcpus: int | None = option("Virtual CPUs per VM; null if not known.", least=0)
+    memory_gb: float | None = option("Memory per VM; null if not known.", least=0)
+    accelerators: Mapping[str, tuple[int, ...]] = option(
+        "Counts by accelerator.", factory=dict, least=1, **_ACCELERATOR
     )
+    accelerator_required: bool = option("It comes with its accelerators.", False)
+    tpu: str = option("TPU generation of a machine chosen by topology.", "", **_ACCELERATOR)
+    tpu_topologies: Mapping[str, tuple[int, ...]] = option("[chips, vms] by topology.", factory=dict, least=1, items=2)
 
 
-def _whole(least: int) -> Callable[[Any], bool]:
-    return lambda value: isinstance(value, int) and not isinstance(value, bool) and value >= least
+@dataclass(frozen=True, kw_only=True)
+class AcceleratorRow(OverlayRow):
+    kind: Literal["gpu", "tpu"] = option("gpu or tpu.")
+    max_per_vm: int | None = option("The most one VM takes.", None, least=0)
+    retired: str | None = option("When or why it can no longer be used.", None, **_TEXT)
+    api_enum: bool = option("The API has a value of this name.", True)
+    gcloud_enum: bool = option("gcloud knows the value.", False)
+    flex_start: bool = option("May be asked for with FLEX_START.", False)
+    pod_step: int | None = option("Pods have a multiple of so many cores.", None, least=1)
+    pod_name: str = option("What regions call its pods.", "", **_ACCELERATOR)
 
 
-def _is_number(value: Any) -> bool:
-    return isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value) and value >= 0
+@dataclass(frozen=True, kw_only=True)
+class RegionRow(OverlayRow):
+    location: str = option("The place.", "")
+    gcloud: bool = option("gcloud takes it as a training region.")
+    training: tuple[str, ...] = option("Accelerators for training.", factory=list, **_ACCELERATOR)
+    not_for_training: tuple[str, ...] = option("Accelerators for other uses.", factory=list, **_ACCELERATOR)
+    quotas: Mapping[str, int | None] = option("Default quota by key.", factory=dict, least=0, names="quotas")
 
 
-TEXT = _one(lambda value: isinstance(value, str) and value.strip() != "", "a string (numbers in quotes)")
-FREE = _one(lambda value: isinstance(value, str), "a string")
-FLAG = _one(lambda value: isinstance(value, bool), "true or false")
-COUNT = _one(_whole(0), "a whole number of at least 0")
-NUMBER = _one(_is_number, "a number of at least 0")
-DATE = _one(lambda value: isinstance(value, str) and bool(_DATE.fullmatch(value)), "a date such as 2026-11-20")
+@dataclass(frozen=True, kw_only=True)
+class ImageRow(OverlayRow):
+    framework: Literal["tf", "pytorch", "sklearn", "xgboost", "ray"] = option("Its framework.")
+    version: str = option("The framework's version.", **_TEXT)
+    python: str = option("Its Python version.", **_TEXT)
+    kind: Literal["cpu", "gpu", "tpu", "cpu_or_gpu"] = option("What it is for.")
+    cuda: str | None = option("CUDA version.", None, **_TEXT)
+    repository_path: str = option("The URI without its host.", **_TEXT)
+    end_of_support: str = option("No new versions after it.", **_DATE)
+    end_of_availability: str = option("The service may refuse it after this day.", **_DATE)
+    hypertune: bool = option("cloudml-hypertune is in it.")
 
-ALWAYS: Mapping[str, Field] = {"source": Field(TEXT), "date": Field(DATE), "note": Field(FREE, default="")}
 
-SCHEMA: Mapping[str, Mapping[str, Field]] = {
-    "machines": {
-        "family": Field(TEXT, required=True),
-        "vcpus": Field(_optional(COUNT), required=True),
-        "memory_gb": Field(_optional(NUMBER), required=True),
-        "accelerators": Field(_counts, default={}),
-        "accelerator_required": Field(FLAG, default=False),
-        "tpu": Field(_accelerator, default=""),
-        "tpu_topologies": Field(_topologies, default={}),
-    },
-    "accelerators": {
-        "kind": Field(_choice("gpu", "tpu"), required=True),
-        "max_per_vm": Field(_optional(COUNT)),
-        "retired": Field(_optional(TEXT)),
-        "api_enum": Field(FLAG, default=True),
-        "gcloud_enum": Field(FLAG, default=False),
-        "flex_start": Field(FLAG, default=False),
-        "pod_step": Field(_optional(_one(_whole(1), "a whole number of at least 1"))),
-        "pod_name": Field(_accelerator, default=""),
-    },
-    "regions": {
-        "location": Field(FREE, default=""),
-        "gcloud": Field(FLAG, required=True),
-        "training": Field(_list(_accelerator), default=[]),
-        "not_for_training": Field(_list(_accelerator), default=[]),
-        "quotas": Field(_quotas, default={}),
-    },
-    "images": {
-        "framework": Field(_choice("tf", "pytorch", "sklearn", "xgboost", "ray"), required=True),
-        "version": Field(TEXT, required=True),
-        "python": Field(TEXT, required=True),
-        "kind": Field(_choice("cpu", "gpu", "tpu", "cpu_or_gpu"), required=True),
-        "cuda": Field(_optional(TEXT)),
-        "repository_path": Field(TEXT, required=True),
-        "end_of_support": Field(DATE, required=True),
-        "end_of_availability": Field(DATE, required=True),
-        "hypertune": Field(FLAG, required=True),
-    },
-    "prices": {
-        "kind": Field(_choice("machine", "accelerator", "disk_gb", "vcpu", "memory_gb", "example"), required=True),
-        "usd_per_hour": Field(NUMBER),
-        "compute_engine_usd": Field(NUMBER),
-        "includes_accelerators": Field(FLAG, default=False),
-    },
-    "quotas": {
-        "unit": Field(TEXT, required=True),
-        "applies_to": Field(_list(TEXT), required=True),
-        "metric": Field(_optional(TEXT)),
-        "preemptible_metric": Field(_optional(TEXT)),
-    },
-    "limits": {"value": Field(_any, required=True)},
+@dataclass(frozen=True, kw_only=True)
+class PriceRow(OverlayRow):
+    kind: Literal["machine", "accelerator", "disk_gb", "vcpu", "memory_gb", "example"] = option("What is paid for.")
+    usd_per_hour: float = option("Price in Vertex AI.", None, least=0)
+    compute_engine_usd: float = option("Price in Compute Engine.", None, least=0)
+    includes_accelerators: bool = option("The accelerators are in the machine's price.", False)
+
+
+@dataclass(frozen=True, kw_only=True)
+class QuotaRow(OverlayRow):
+    unit: str = option("vCPUs, GPUs, TPU cores, TPU chips or GB.", **_TEXT)
+    applies_to: tuple[str, ...] = option("What draws it.", **_TEXT)
+    metric: str | None = option("Last part of its metric's name.", None, **_TEXT)
+    preemptible_metric: str | None = option("The same for SPOT and FLEX_START.", None, **_TEXT)
+
+
+@dataclass(frozen=True, kw_only=True)
+class LimitRow(OverlayRow):
+    value: Any = option("A number, a text, a list or a mapping, as the shipped one.")
+
+
+SCHEMA: Mapping[str, type[OverlayRow]] = {
+    "machines": MachineRow,
+    "accelerators": AcceleratorRow,
+    "regions": RegionRow,
+    "images": ImageRow,
+    "prices": PriceRow,
+    "quotas": QuotaRow,
+    "limits": LimitRow,
 }
-"""The tables an overlay may name. The order of the fields is that of the messages."""
-
-FIXED: Mapping[str, Callable[[], list[str]]] = {"limits": lambda: list(tables.by_name("limits"))}
-"""Tables that can be corrected but not added to, since code reads them by key."""
+"""The tables that an overlay may name."""

@@ -11,7 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from types import MappingProxyType
 from typing import Any
 
-from vertexrig.catalog.rows import Accelerator, Image, Limit, Machine, Price, Quota, Region, Source, Topology
+from vertexrig.catalog.rows import Accelerator, Image, Limit, Machine, Price, Quota, Region, Source, TpuSlice
 
 Raw = dict[str, Any]
 Tables = dict[str, dict[str, Raw]]
@@ -80,7 +80,7 @@ def machine(row: Raw, cite: Callable[[str], str]) -> Machine:
         MappingProxyType({name: tuple(counts) for name, counts in row.get("accelerators", {}).items()}),
         row.get("accelerator_required", False),
         row.get("tpu", ""),
-        MappingProxyType({name: Topology(*size) for name, size in row.get("tpu_topologies", {}).items()}),
+        MappingProxyType({name: TpuSlice(*size) for name, size in row.get("tpu_topologies", {}).items()}),
         cite(row["source"]),
         row["date"],
         row.get("note", ""),

@@ -34,7 +34,7 @@ from vertexrig.checks import (
 )
 from vertexrig.checks._arguments import with_command
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.finding import Finding
+from vertexrig.finding import Finding, limited
 from vertexrig.spec.document import READING_RULES, Document, ReadingRule
 from vertexrig.spec.masking import masked
 
@@ -73,7 +73,7 @@ def check(document: Document, context: Context, ignored: Mapping[str, str] = {})
         for rule in RULES:
             if rule.id not in ignored:
                 problems = [one for one in rule.run(document, context) if not _unfilled(document, one.path)]
-                found += findings(rule, problems, document)
+                found += limited(findings(rule, problems, document))
     hidden = frozenset(secret for _, _, secret in secrets.found(document))
     kept = [_safe(finding, hidden) for finding in found if finding.id not in ignored]
     return sorted(kept, key=lambda finding: (finding.line or 0, finding.path, finding.id))

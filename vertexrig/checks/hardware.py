@@ -22,7 +22,7 @@ from vertexrig.checks.sources import (
 )  # fmt: skip
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import has_gpu, machine_path, placeholder, running, strategy
+from vertexrig.spec.pools import has_gpu, machine_path, placeholder, running, scheduling_strategy
 
 
 def _machines(document: Document, context: Context) -> Iterator[tuple[Pool, Machine]]:
@@ -198,7 +198,7 @@ def reservation_needed(document: Document, context: Context) -> Iterator[Problem
 
 def not_on_demand(document: Document, context: Context) -> Iterator[Problem]:
     names = context.catalog.limits.names("machines.spot_or_flex_start_only")
-    if strategy(document) != "STANDARD" or document.job.get("persistentResourceId"):
+    if scheduling_strategy(document) != "STANDARD" or document.job.get("persistentResourceId"):
         return
     for pool in running(document):
         if pool.machine_type in names and not _reserved(pool):
@@ -207,7 +207,7 @@ def not_on_demand(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def scarce_capacity(document: Document, context: Context) -> Iterator[Problem]:
-    if strategy(document) != "STANDARD" or document.job.get("persistentResourceId"):
+    if scheduling_strategy(document) != "STANDARD" or document.job.get("persistentResourceId"):
         return
     for pool in running(document):
         row = context.catalog.accelerators.get(pool.accelerator_type)

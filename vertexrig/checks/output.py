@@ -14,7 +14,7 @@ from typing import Any, Protocol
 from urllib.parse import quote
 
 from vertexrig.checks._snippet import WIDTH, snippet
-from vertexrig.finding import Finding, Severity, folded
+from vertexrig.finding import Finding, Severity, folded, limited
 from vertexrig.spec.masking import masked
 from vertexrig.text import clean
 
@@ -62,7 +62,7 @@ def text(
     findings = folded(findings)
     lines = {name: masked(content).splitlines() for name, content in (texts or {}).items()}
     seen = [finding for finding in findings if info or finding.severity is not Severity.INFO]
-    blocks = [_block(finding, lines.get(finding.file, ()), color, width) for finding in seen]
+    blocks = [_block(finding, lines.get(finding.file, ()), color, width) for finding in limited(seen)]
     hidden = len(findings) - len(seen)
     hint = f" (--info shows {'them' if hidden > 1 else 'it'})" if hidden else ""
     return "\n\n".join([*blocks, summary(findings, files=files) + hint]) + "\n"
@@ -136,7 +136,7 @@ def rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
             "set": finding.given or None,
             "docs": address(finding.id),
         }
-        for finding in folded(findings)
+        for finding in limited(folded(findings))
     ]
 
 
@@ -150,7 +150,7 @@ def sarif(findings: Iterable[Finding], rules: Iterable[Described], *, version: s
         rules: The rules that were run; a finding of another id gets its own row.
         version: The tool's version.
     """
-    findings = folded(findings)
+    findings = limited(folded(findings))
     table = {rule.id: _descriptor(rule) for rule in rules}
     for finding in findings:
         table.setdefault(finding.id, {"id": finding.id, "shortDescription": {"text": finding.id}})

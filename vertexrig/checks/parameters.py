@@ -16,7 +16,6 @@ from vertexrig.spec.domain import CONDITION_OF, EPSILON, LOG, REVERSE_LOG
 from vertexrig.spec.parameters import Parameter, clashes
 from vertexrig.spec.space import Space
 
-_MOST_DISCRETE = 1000
 _WIDE = 1000  # a range over three powers of ten is nearly always meant logarithmically
 _SPECS = "doubleValueSpec, integerValueSpec, discreteValueSpec or categoricalValueSpec"
 
@@ -103,8 +102,9 @@ def discrete(document: Document, context: Context) -> Iterator[Problem]:
         values = parameter.values
         if not values:
             yield Problem(path, f"{parameter.name} lists no values", "list the values to try", Severity.ERROR)
-        if len(values) > _MOST_DISCRETE:
-            message = f"{parameter.name} lists {len(values):,} values; more than {_MOST_DISCRETE:,} are not supported"
+        most = context.catalog.limits.integer("study.max_discrete_values")
+        if len(values) > most:
+            message = f"{parameter.name} lists {len(values):,} values; more than {most:,} are not supported"
             yield Problem(path, message, "use integerValueSpec or doubleValueSpec, or list fewer")
         for index, (left, right) in enumerate(pairwise(values), start=1):
             if right - left < EPSILON:

@@ -9,7 +9,7 @@ from vertexrig.checks.places import already_reported
 from vertexrig.checks.sources import FLEX_DOC, PRACTICE, RESERVATION_DOC, REST, SPOT_DOC, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
-from vertexrig.spec.pools import has_gpu, job_part, machine_path, running, strategy, tpu_name
+from vertexrig.spec.pools import has_gpu, job_part, machine_path, running, scheduling_strategy, tpu_name
 from vertexrig.times import duration_seconds
 
 
@@ -48,13 +48,13 @@ def timeout_positive(document: Document, context: Context) -> Iterator[Problem]:
 def flex_timeout(document: Document, context: Context) -> Iterator[Problem]:
     most = context.catalog.limits.integer("scheduling.flex_start_max_timeout_s")
     length = duration_seconds(job_part(document, "scheduling").get("timeout"))
-    if strategy(document) == "FLEX_START" and length is not None and length > most:
+    if scheduling_strategy(document) == "FLEX_START" and length is not None and length > most:
         text = f"with FLEX_START a job runs at most {most // 86400} days; the timeout is {length / 86400:.3g} days"
         yield Problem(_path(document, "timeout"), text, f"write {most}s or less")
 
 
 def flex_accelerator(document: Document, context: Context) -> Iterator[Problem]:
-    if strategy(document) != "FLEX_START":
+    if scheduling_strategy(document) != "FLEX_START":
         return
     catalog = context.catalog
     allowed = [name for name, row in catalog.accelerators.items() if row.flex_start]
@@ -71,7 +71,7 @@ def flex_accelerator(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def flex_machines(document: Document, context: Context) -> Iterator[Problem]:
-    if strategy(document) != "FLEX_START":
+    if scheduling_strategy(document) != "FLEX_START":
         return
     pools = running(document)
     for pool in pools[1:]:
@@ -81,7 +81,7 @@ def flex_machines(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def flex_reservation(document: Document, context: Context) -> Iterator[Problem]:
-    if strategy(document) != "FLEX_START":
+    if scheduling_strategy(document) != "FLEX_START":
         return
     for pool in running(document):
         affinity = (pool.data.get("machineSpec") or {}).get("reservationAffinity") or {}
@@ -95,8 +95,8 @@ def max_wait(document: Document, context: Context) -> Iterator[Problem]:
     if length is None or length < 0:
         return
     path = _path(document, "maxWaitDuration")
-    if strategy(document) != "FLEX_START":
-        text = f"maxWaitDuration counts only with FLEX_START; the strategy is {strategy(document)}"
+    if scheduling_strategy(document) != "FLEX_START":
+        text = f"maxWaitDuration counts only with FLEX_START; the strategy is {scheduling_strategy(document)}"
         yield Problem(path, text, "write strategy: FLEX_START, or remove maxWaitDuration")
     elif length == 0:
         yield Problem(path, "a maxWaitDuration of 0s waits for ever", "", Severity.INFO)
@@ -117,7 +117,7 @@ def retries(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def spot_restarts(document: Document, context: Context) -> Iterator[Problem]:
-    if strategy(document) == "SPOT" and running(document):
+    if scheduling_strategy(document) == "SPOT" and running(document):
         text = "a preempted Spot job begins again, up to six times: it must resume from its own checkpoints"
         if not job_part(document, "baseOutputDirectory").get("outputUriPrefix"):
             fix = "write baseOutputDirectory, so that AIP_CHECKPOINT_DIR is set"

@@ -15,7 +15,6 @@ from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
 from vertexrig.times import duration_seconds
 
-_TRIALS_PER_PARAMETER = 10
 _STOPPING_SPECS = ("decayCurveStoppingSpec", "medianAutomatedStoppingSpec", "convexAutomatedStoppingSpec")
 
 
@@ -122,14 +121,13 @@ def trials_enough(document: Document, context: Context) -> Iterator[Problem]:
     count = len({parameter.id for parameter in document.parameters})
     if study.get("algorithm") == "GRID_SEARCH" or most is None or most < 1:
         return  # its size follows from the values
-    if most < _TRIALS_PER_PARAMETER * count:
+    wanted = context.catalog.limits.integer("study.trials_per_parameter")
+    if most < wanted * count:
         message = (
             f"{most:,} trial{'s' * (most != 1)} for {count:,} parameter{'s' * (count != 1)}; "
-            "the docs recommend ten for each parameter"
+            f"the docs recommend {wanted} for each parameter"
         )
-        yield Problem(
-            "maxTrialCount", message, f"write {_TRIALS_PER_PARAMETER * count} or more, or tune fewer parameters"
-        )
+        yield Problem("maxTrialCount", message, f"write {wanted * count} or more, or tune fewer parameters")
 
 
 def parallel_blind(document: Document, context: Context) -> Iterator[Problem]:

@@ -11,7 +11,7 @@ from vertexrig.checks.sources import FLEX_DOC, SPOT_DOC, TPU_DOC, TRAIN_COMPUTE,
 from vertexrig.errors import meant
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import machine_path, running, strategy, tpu_name
+from vertexrig.spec.pools import machine_path, running, scheduling_strategy, tpu_name
 
 
 def _tpus(document: Document, context: Context) -> Iterator[tuple[Pool, str, Machine | None]]:
@@ -94,7 +94,7 @@ def in_study(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def spot_pod(document: Document, context: Context) -> Iterator[Problem]:
-    if strategy(document) != "SPOT":
+    if scheduling_strategy(document) != "SPOT":
         return
     for pool, name, row in _tpus(document, context):
         if _is_pod(pool, name, row):
@@ -103,7 +103,7 @@ def spot_pod(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def flex_start(document: Document, context: Context) -> Iterator[Problem]:
-    if strategy(document) == "FLEX_START" and next(_tpus(document, context), None) is not None:
+    if scheduling_strategy(document) == "FLEX_START" and next(_tpus(document, context), None) is not None:
         path = f"{document.job_path}scheduling.strategy"
         yield Problem(path, "FLEX_START is for L4, A100, H100, H200 and B200 GPUs, not for TPUs", "use STANDARD")
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import json
 import os
-import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from vertexrig import checks, spec, yamltext
+from vertexrig import checks, spec
 from vertexrig.catalog import Catalog, load
 from vertexrig.checks import naming
 from vertexrig.errors import did_you_mean
@@ -23,9 +22,9 @@ from vertexrig.package.source.model import TrainerSource
 from vertexrig.package.source.reader import read
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Sweep
+from vertexrig.project.origins import origin
 from vertexrig.render.renderer import Rendered, Renderer
 from vertexrig.spec.masking import masked
-from vertexrig.spec.names import snake
 from vertexrig.text import command_line
 
 if TYPE_CHECKING:
@@ -33,17 +32,6 @@ if TYPE_CHECKING:
 
 GCLOUD_REFUSES = "pool-empty-gcloud"
 """The rule on what the API takes and gcloud does not."""
-
-_POOL = re.compile(r"workerPoolSpecs\[(\d+)\]")
-# where the project file has another word for a field of the API
-_PROJECT_WORDS = {
-    "study_spec": "study",
-    "executor_image_uri": "image",
-    "image_uri": "image",
-    "output_uri_prefix": "base_output_directory",
-    "python_module": "module",
-}
-_STEP = re.compile(r"([A-Za-z_][A-Za-z0-9_]*)|\[(\d+)\]")
 
 
 @dataclass(frozen=True)
@@ -208,8 +196,7 @@ class Workspace:
                 found += [replace(one, file=str(self.loaded.file)) for one in checks.findings(rule, problems)]
         submit = self.verb("submit", name)
         found = [_through_the_api(finding, submit) if finding.id == GCLOUD_REFUSES else finding for finding in found]
-        found = [self._placed(finding, rendered, document) for finding in found]
-        return Prepared(rendered, document, found, self)
+        return Prepared(rendered, document, self._placed(found, rendered), self)
 
     def verb(self, *words: object) -> str:
         """A command line about this project, with the options that it came from: `--file`, `--set`, `--templates`.
@@ -220,10 +207,17 @@ class Workspace:
         templates = ("--templates", self._templates) if self._templates is not None else ()
         return command_line(*words, *self.loaded.words, *templates, program=self._program)
 
-    def _placed(self, finding: Finding, rendered: Rendered, document: spec.Document) -> Finding:
-        """A finding with the line of the project file, or the override, that its value comes from."""
-        source = self.line(rendered, document, finding.path)
-        return replace(finding, line=None, given=source) if isinstance(source, str) else replace(finding, line=source)
+    def _placed(self, found: list[Finding], rendered: Rendered) -> list[Finding]:
+        """Findings with the line of the project file, or the override, that their values come from."""
+        view = rendered.view
+        origins = self.renderer.origins(view.name, view.run) if found else {}
+        placed = []
+        for finding in found:
+            path = origin(origins, finding.path)
+            source = self.loaded.source(path) or self.loaded.source(("sweeps" if view.sweep else "jobs", view.name))
+            given = masked(source) if isinstance(source, str) else ""
+            placed.append(replace(finding, line=source if isinstance(source, int) else None, given=given))
+        return placed
 
     def check_text(self, text: str, *, file: str, kind: spec.Kind | None = None) -> tuple[spec.Document, list[Finding]]:
         """A YAML file from anywhere, checked with what this project knows."""
@@ -247,48 +241,7 @@ class Workspace:
                     raise self.loaded.error(f"there is no rule {rule!r}. {did_you_mean(rule, known)}", *path, rule)
         return {rule: reason for _, silence in groups for rule, reason in silence.items()}
 
-    def line(self, rendered: Rendered, document: spec.Document, path: str) -> int | str | None:
-        """The line of the project file, or the override, that `path` of the job comes from, as near as is known."""
-        given = {path: masked(override) for path, override in self.loaded.given.items()}
-        lines: dict[yamltext.RawPath, int | str] = {**self.loaded.lines, **given}
-        view = rendered.view
-        bases: list[tuple[str, ...]] = [("jobs", view.name if view.sweep is None else view.sweep.job)]
-        if view.sweep is not None:
-            bases.insert(0, ("sweeps", view.name))
-        bases += [("trainer",), ()]
-        pool = _POOL.search(path)
-        role = ("", "worker", "reduction_server" if view.pools["reduction_server"] else "ps", "evaluator")
-        place = role[int(pool[1])] if pool and int(pool[1]) < len(role) else ""
-        names = list(_project_names(document, path))
-        for end in range(len(names), 0, -1):
-            for start in range(end):
-                for base in bases:
-                    for middle in ((place,), ()) if place else ((),):
-                        key = (*base, *middle, *names[start:end])
-                        if key in lines:
-                            return lines[key]
-        return lines.get(bases[0])
-
 
 def _through_the_api(finding: Finding, submit: str) -> Finding:
     """What only gcloud refuses is a warning for a job of the project: `vertexrig submit` goes another way."""
     return replace(finding, severity=Severity.WARNING, fix=f"send it through the API: {submit}")
-
-
-def _project_names(document: spec.Document, path: str) -> Iterator[str]:
-    """The steps of an API path as the project file spells them: snake_case, and list items by their id."""
-    here: object = document.data
-    for match in _STEP.finditer(path):
-        name, index = match[1], match[2]
-        if name:
-            here = here.get(name) if isinstance(here, dict) else None
-            word = snake(name)
-            yield _PROJECT_WORDS.get(word, word)
-            continue
-        here = here[int(index)] if isinstance(here, list) and int(index) < len(here) else None
-        if isinstance(here, dict):
-            id_ = here.get("parameterId") or here.get("metricId") or here.get("name")
-            if isinstance(id_, str):
-                yield id_
-        elif isinstance(here, str) and here.startswith("--"):
-            yield here[2:].partition("=")[0]

@@ -83,7 +83,7 @@ def run(args: Sequence[str] | None = None) -> int:
     """Run a command line and return its exit code; every message for a person goes to stderr."""
     words = list(sys.argv[1:] if args is None else args)
     streams.prepare()
-    document = output.Answer(wanted=output.wants_json(words))
+    document = output.CommandOutput(wanted=output.wants_json(words))
     found: Failure | None = None
     code = 0
     try:

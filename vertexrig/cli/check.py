@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from vertexrig import files
 from vertexrig.checks.workspace import Workspace
 from vertexrig.cli import options, output, show, steps, targets
 from vertexrig.cli.tables import table
@@ -50,8 +51,8 @@ def command(
             raise UsageError("--list-rules checks nothing: leave out NAME and FILE, and print it as text or json")
         _list_rules(format_)
         return
-    files = [target for target in wanted if targets.is_file(target)]
-    names = [target for target in wanted if target not in files]
+    paths = [target for target in wanted if targets.is_file(target)]
+    names = [target for target in wanted if target not in paths]
     workspace = targets.workspace(
         file,
         overrides,
@@ -67,9 +68,9 @@ def command(
     sources = show.project_sources(workspace.loaded.file)
     for name in names:
         found += workspace.prepare(name).findings
-    for path in files:
+    for path in paths:
         try:
-            text = sources[path] = targets.read(path)
+            text = sources[path] = files.read_text(path)
         except UsageError as error:
             if len(wanted) == 1:
                 raise

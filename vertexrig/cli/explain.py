@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from vertexrig import spec
+from vertexrig import files, spec
 from vertexrig.cli import options, output, steps, targets
 from vertexrig.explain import model as explain
 from vertexrig.explain import picture as explain_text
@@ -46,11 +46,11 @@ def command(
     workspace = targets.workspace(file, overrides, None if is_file else target, templates, needed=not is_file)
     topology = ""
     if is_file:
-        document = spec.parse(targets.read(target), file=target, kind=targets.kind(kind))
+        document = spec.parse(files.read_text(target), file=target, kind=targets.kind(kind))
         options.note(f"{target}: read as a {document.kind}")
     else:
         rendered = workspace.renderer.render(target)
-        topology = rendered.view.topology
+        topology = rendered.view.template
         document = spec.parse(rendered.text, file=target, kind=targets.kind(rendered.kind))
     place = region or workspace.loaded.project.region
     found = explain.explain(

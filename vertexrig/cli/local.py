@@ -221,7 +221,7 @@ def preempt(job: str, file: Path | None, root: Path | None, format_: str) -> Non
 def _project(file: Path | None, root: Path | None) -> tuple[Loaded | None, Path]:
     """The project if there is one (the server also serves people without), and the folder of the server's state."""
     folder = _folder(file, root)
-    if file is None and not _has_project():
+    if file is None and not _has_project(note=True):
         return None, folder
     return config.load(file), folder
 
@@ -237,10 +237,12 @@ def _folder(file: Path | None, root: Path | None) -> Path:
     return (config.find(Path.cwd()) if file is None else file).parent / config.STATE_FOLDER
 
 
-def _has_project() -> bool:
+def _has_project(*, note: bool = False) -> bool:
     try:
         config.find(Path.cwd())
-    except UsageError:
+    except UsageError as error:
+        if note and isinstance(error, config.ForeignProjectError):
+            options.note(error)
         return False
     return True
 

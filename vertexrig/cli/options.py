@@ -10,6 +10,7 @@ from typing import Any, TypeVar
 
 import click
 
+from vertexrig import files
 from vertexrig.checks.workspace import Workspace
 from vertexrig.cli import steps
 from vertexrig.project import config
@@ -35,12 +36,33 @@ class Seconds(click.FloatRange):
         return number
 
 
-file_option = click.option(
-    "--file",
-    "file",
-    type=click.Path(path_type=Path),
-    help="Project file; by default vertexrig.yaml here or in a folder above.",
-)
+def _raise_limit(context: click.Context, _: click.Parameter, mib: float | None) -> None:
+    """Let larger files be read until the command ends."""
+    if mib is not None:
+        token = files.largest.set(int(mib * files.MIB))
+        context.call_on_close(lambda: files.largest.reset(token))
+
+
+def file_option(command: F) -> F:
+    """`--file`, and the size that it and other files may have."""
+    size = click.option(
+        "--max-file-size",
+        type=click.FloatRange(min=0, min_open=True, max=1024),
+        metavar="MIB",
+        expose_value=False,
+        is_eager=True,
+        callback=_raise_limit,
+        help="Largest file to read, in MiB; 2 by default.",
+    )
+    named = click.option(
+        "--file",
+        "file",
+        type=click.Path(path_type=Path),
+        help="Project file; by default vertexrig.yaml here or in a folder above.",
+    )
+    return named(size(command))
+
+
 set_option = click.option(
     "--set",
     "overrides",

@@ -17,7 +17,7 @@ from vertexrig.cli.problems import Failure
 
 
 @dataclass
-class Answer:
+class CommandOutput:
     """The one JSON document of a command, printed at its end.
 
     Args:
@@ -66,12 +66,12 @@ def progress(format_: str, line: str) -> bool:
     return say(line)
 
 
-def document() -> Answer:
+def document() -> CommandOutput:
     """The document of the command that runs."""
     context = click.get_current_context()
-    found = context.find_object(Answer)
+    found = context.find_object(CommandOutput)
     if found is None:  # a group that was not run through vertexrig.cli.run
-        found = context.find_root().obj = Answer(wanted=True)
+        found = context.find_root().obj = CommandOutput(wanted=True)
         context.find_root().call_on_close(found.send)
     return found
 

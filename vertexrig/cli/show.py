@@ -9,11 +9,12 @@ from pathlib import Path
 
 import click
 
-from vertexrig import __version__
+from vertexrig import __version__, files
 from vertexrig.checks import all_rules, output
 from vertexrig.checks.output import rows, summary
 from vertexrig.cli import streams
 from vertexrig.cli.output import say
+from vertexrig.errors import UsageError
 from vertexrig.finding import Finding
 
 __all__ = ["findings", "project_sources", "rows", "rules", "sarif", "summary"]
@@ -25,8 +26,8 @@ _MARGIN = 8
 def project_sources(file: Path) -> dict[str, str]:
     """The project file's text by its name, so that findings can show its lines; empty if it cannot be read."""
     try:
-        return {str(file): file.read_text(encoding="utf-8")}
-    except (OSError, UnicodeDecodeError):
+        return {str(file): files.read_text(file)}
+    except UsageError:
         return {}
 
 

@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import sys
 from collections.abc import Sequence
 from pathlib import Path
 
 from vertexrig import spec, yamltext
 from vertexrig.checks.workspace import Workspace
-from vertexrig.cli import steps
+from vertexrig.cli import options, steps
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.project.model import Project
@@ -27,29 +26,14 @@ def kind(name: str | None) -> spec.Kind | None:
     return next((known for known in spec.KINDS if name and known == KINDS.get(name, name)), None)
 
 
-def read(path: str) -> str:
-    """The text of a file, `-` for stdin; UsageError if it cannot be read."""
-    try:
-        data = sys.stdin.buffer.read() if path == "-" else Path(path).read_bytes()
-        return data.decode("utf-8-sig")
-    except FileNotFoundError:
-        raise UsageError(f"there is no file {path}") from None
-    except IsADirectoryError:
-        raise UsageError(
-            f"{path} is a folder and cannot be read as YAML; name its files: {path.rstrip('/')}/*.yaml"
-        ) from None
-    except UnicodeDecodeError as error:
-        raise UsageError(f"{path} is not text in UTF-8: {error.reason} at byte {error.start}") from None
-    except OSError as error:
-        raise UsageError(f"{path} cannot be read: {error.strerror or error}") from None
-
-
 def project(text: str, path: str, overrides: Sequence[str] = ()) -> config.Loaded | None:
     """The project that a file holds; None if it is not a project file.
 
     Raises:
         ConfigError: It is one, and something is wrong with it.
     """
+    if "jobs" not in text and "sweeps" not in text:
+        return None
     try:
         data = yamltext.read(text).data
     except yamltext.YamlError:
@@ -78,8 +62,10 @@ def workspace(
         )
     try:
         loaded = config.load(file, overrides=overrides, target=target)
-    except UsageError:
+    except UsageError as error:
         if needed or file is not None or overrides:
             raise
+        if isinstance(error, config.ForeignProjectError):
+            options.note(error)
         loaded = config.Loaded(Project(project="", region=""), Path(), {})
     return Workspace(loaded, templates=templates, region=region, trainer=trainer, program=steps.program())

@@ -12,7 +12,7 @@ from dataclasses import dataclass, replace
 
 from vertexrig.catalog import Catalog, LineItem, total
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import job_part, parallel_trials, running, strategy
+from vertexrig.spec.pools import job_part, parallel_trials, running, scheduling_strategy
 from vertexrig.times import duration_seconds
 
 _RESERVED = ("ANY_RESERVATION", "SPECIFIC_RESERVATION")
@@ -72,7 +72,7 @@ def estimate(document: Document, catalog: Catalog) -> Estimate:
         document: The job spec as read.
         catalog: Machines and prices.
     """
-    how = strategy(document)
+    how = scheduling_strategy(document)
     lines = _merged(line for pool in running(document) for line in _pool_lines(pool, how, catalog))
     usd, complete = total(lines)
     timeout = str(job_part(document, "scheduling").get("timeout", "0s"))
@@ -125,7 +125,7 @@ def _merged(lines: Iterable[LineItem]) -> tuple[LineItem, ...]:
 
 
 def _notes(document: Document) -> Iterable[str]:
-    how = strategy(document)
+    how = scheduling_strategy(document)
     if how in ("SPOT", "FLEX_START"):
         yield f"{how} is billed as Compute Engine plus a management fee; the catalog has on-demand prices only"
     if document.job.get("persistentResourceId"):

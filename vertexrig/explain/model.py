@@ -17,7 +17,7 @@ from vertexrig.finding import Severity
 from vertexrig.spec import cluster, quota
 from vertexrig.spec.cluster import Replica
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import parallel_trials, running, strategy
+from vertexrig.spec.pools import parallel_trials, running, scheduling_strategy
 
 MOST_REPLICAS = 10_000
 """More replicas than this are not listed one by one."""
@@ -215,7 +215,7 @@ def explain(
         kind=document.kind,
         topology=topology,
         region=region,
-        strategy=strategy(document),
+        strategy=scheduling_strategy(document),
         trial=trial,
         pools=tuple(_pool(pool, catalog) for pool in pools),
         replicas=replicas,

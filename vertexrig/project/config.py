@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import os
 import re
+import shlex
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vertexrig import yamltext
+from vertexrig import files, yamltext
+from vertexrig.catalog import typed as schema
 from vertexrig.errors import ConfigError, UsageError, did_you_mean
-from vertexrig.project import typed as schema
 from vertexrig.project.model import NAME, Job, Project, Sweep
 from vertexrig.text import kind_of, quoted
 
@@ -56,6 +57,14 @@ class Loaded:
         file, line = _locate(path, str(self.file), self.lines, self.given)
         return ConfigError(f"{schema.dotted(path)}: {message}" if path else message, file=file, line=line)
 
+    def source(self, path: yamltext.RawPath) -> int | str | None:
+        """The line of the file, or the override, that gives the value at `path`, or the nearest key around it."""
+        for n in range(len(path), 0, -1):
+            found = self.given.get(path[:n]) or self.lines.get(path[:n])
+            if found is not None:
+                return found
+        return None
+
     @property
     def words(self) -> tuple[str, ...]:
         """The options that name this very project, overrides and all, on a command line."""
@@ -71,15 +80,40 @@ class Loaded:
         return found
 
 
+class ForeignProjectError(UsageError):
+    """The nearest project file is in a folder above and belongs to someone else."""
+
+
 def find(start: Path, name: str = DEFAULT_NAME) -> Path:
-    """The project file in `start` or the nearest folder above it; UsageError if there is none."""
+    """The project file in `start` or the nearest folder above it.
+
+    Raises:
+        ForeignProjectError: It is above, and it or its folder belongs to another user: anyone may put one into /tmp.
+        UsageError: There is none.
+    """
     for folder in (start, *start.parents):
-        if (folder / name).is_file():
-            found = folder / name
-            return found.relative_to(start) if folder == start else found
+        found = folder / name
+        if not found.is_file():
+            continue
+        if folder == start:
+            return found.relative_to(start)
+        if not (_is_ours(found) and _is_ours(folder)):
+            raise ForeignProjectError(
+                f"{found} is in a folder above, and it or its folder belongs to another user, so it is not used; if you "
+                f"trust it, name it: --file {shlex.quote(str(found))}"
+            )
+        return found
     raise UsageError(
         f"there is no {name} in {start} or above it: name one with --file, or make one with `vertexrig init`"
     )
+
+
+def _is_ours(path: Path) -> bool:
+    """Whether a path belongs to the user, or, as with git, to the one who started this process with sudo."""
+    if not hasattr(os, "geteuid"):
+        return True  # Windows has no such owner
+    user, owner = os.geteuid(), path.stat().st_uid
+    return owner == user or (user == 0 and str(owner) == os.environ.get("SUDO_UID"))
 
 
 def load(
@@ -102,13 +136,7 @@ def load(
         UsageError: There is no such file.
     """
     path = find(Path.cwd()) if file is None else file
-    try:
-        text = path.read_text(encoding="utf-8")
-    except FileNotFoundError:
-        raise UsageError(f"there is no file {path}") from None
-    except (OSError, UnicodeDecodeError) as error:
-        raise UsageError(f"{path} cannot be read: {error}") from None
-    found = loads(text, file=path, overrides=overrides, target=target, environment=environment)
+    found = loads(files.read_text(path), file=path, overrides=overrides, target=target, environment=environment)
     return replace(found, named=file is not None)
 
 
@@ -121,13 +149,7 @@ def loads(
     environment: Mapping[str, str] | None = None,
 ) -> Loaded:
     """Like `load`, for the text of a project file."""
-    try:
-        reading = yamltext.read(text)
-    except yamltext.YamlError as error:
-        raise ConfigError(error.message, file=str(file), line=error.line) from None
-    for note in reading.notes:
-        if note.kind == "duplicate-key":
-            raise ConfigError(f"{note.message}: keep one of them", file=str(file), line=note.line)
+    reading = schema.read(text, str(file))
     given: dict[yamltext.RawPath, str] = {}
 
     def locate(path: yamltext.RawPath) -> tuple[str | None, int | None]:
@@ -187,7 +209,7 @@ def _expand(value: Any, place: schema.Place, environment: Mapping[str, str]) -> 
             )
         return found
 
-    return schema.Given(_VARIABLE.sub(fill, value))
+    return schema.Untyped(_VARIABLE.sub(fill, value))
 
 
 def _override(data: dict[str, Any], text: str, target: str | None, given: dict[yamltext.RawPath, str]) -> None:
@@ -217,7 +239,7 @@ def _override(data: dict[str, Any], text: str, target: str | None, given: dict[y
             spot = ".".join(path[: index + 1])
             raise UsageError(f"--set {text}: {spot} is {kind_of(following)}, so it has no key {path[index + 1]!r}")
         here = following
-    here[_index(here, path[-1], text)] = schema.Given(value) if equals else None
+    here[_index(here, path[-1], text)] = schema.Untyped(value) if equals else None
     given[_typed(path)] = text
     given[tuple(path)] = text
 

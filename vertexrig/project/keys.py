@@ -10,7 +10,7 @@ import typing
 from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Union
 
-from vertexrig.project import typed as schema
+from vertexrig.catalog import typed as schema
 from vertexrig.project.model import Project
 
 _NAMES = {str: "text", int: "whole number", float: "number", bool: "boolean", Any: "anything", type(None): "null"}

@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vertexrig.project.typed import Scalar, option
+from vertexrig.catalog.typed import Scalar, option
 from vertexrig.spec.names import PROJECT, REGION
 
 NAME = (r"[a-z0-9][a-z0-9_-]{0,62}", "a name: lowercase letters, digits, - and _, at most 63, a letter or digit first")
@@ -408,10 +408,10 @@ class TriggerSettings(_Value):
 
 @dataclass(frozen=True, eq=False, repr=False)
 class LocalImage(_Value):
-    """What stands in for a container image on this machine when there is no container engine."""
+    """A folder that is run in place of a container image on this machine when there is no container engine."""
 
     path: str = option("Folder with the image's code, relative to the project file.")
-    command: tuple[str, ...] = option("Its entry point, run in that folder.")
+    command: tuple[str, ...] = option("Its entry point, run in that folder; `python` is the interpreter of the image.")
 
 
 @dataclass(frozen=True, eq=False, repr=False)

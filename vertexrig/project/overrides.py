@@ -15,11 +15,11 @@ from dataclasses import dataclass, replace
 from types import UnionType
 from typing import Any, Union
 
+from vertexrig.catalog import typed as schema
+from vertexrig.catalog.typed import Scalar
 from vertexrig.errors import ConfigError, did_you_mean
-from vertexrig.project import typed as schema
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Bound, Job, Sweep
-from vertexrig.project.typed import Scalar
 from vertexrig.text import kind_of, quoted
 from vertexrig.times import duration_seconds
 

@@ -14,10 +14,11 @@ from typing import Any
 
 from vertexrig import spec
 from vertexrig.catalog import Catalog
+from vertexrig.catalog.typed import Scalar
 from vertexrig.errors import did_you_mean
 from vertexrig.project import model, runs
 from vertexrig.project.config import Loaded
-from vertexrig.project.typed import Scalar
+from vertexrig.project.origins import carry, plain
 
 ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
 
@@ -68,7 +69,7 @@ class View:
 
     Args:
         name: The job's or sweep's name.
-        topology: The template of this resource; of the trial's job in `job.topology`.
+        template: The template of this resource; of the trial's job in `job.topology`.
         job: The job with the project's defaults filled in.
         pools: Pools by role; a role the project file does not name is None.
         sweep: The sweep, None for a job.
@@ -78,7 +79,7 @@ class View:
     """
 
     name: str
-    topology: str
+    template: str
     job: model.Job
     pools: Mapping[str, PoolView | None]
     display_name: str
@@ -121,13 +122,13 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, package_uri: PackageUri
     output = (sweep.base_output_directory if sweep else None) or job.base_output_directory
     own_runs = output is None and bool(project.bucket)
     if own_runs:
-        output = runs.folder(project.bucket or "", name, run)
+        output = carry(runs.folder(project.bucket, name, run), project.bucket)
     job = replace(job, base_output_directory=output, service_account=job.service_account or project.service_account)
     resolver = _Resolver(loaded, job_name, job, catalog, package_uri)
     labels = {**project.labels, **job.labels, **(sweep.labels if sweep else {})}
     return View(
         name=name,
-        topology=sweep.topology if sweep else job.topology,
+        template=sweep.topology if sweep else job.topology,
         job=job,
         pools=resolver.pools(),
         display_name=(sweep.display_name if sweep else job.display_name) or name,
@@ -144,11 +145,15 @@ def arguments(args: model.Args) -> tuple[str, ...]:
     """`args` of the project file as the program gets them: `--key=value` for each pair, a list as it stands."""
     if not isinstance(args, Mapping):
         return args
-    return tuple(f"--{key}" if value is None else f"--{key}={scalar_text(value)}" for key, value in args.items())
+    return tuple(
+        carry(f"--{key}" if value is None else f"--{key}={scalar_text(value)}", value, key)
+        for key, value in args.items()
+    )
 
 
 def scalar_text(value: Scalar) -> str:
     """A scalar as an argument or environment variable carries it: booleans as true and false, 1e-05 as 1e-05."""
+    value = plain(value)
     if isinstance(value, bool):
         return "true" if value else "false"
     return value if isinstance(value, str) else json.dumps(value)
@@ -195,11 +200,11 @@ def grid_study(sweep: model.Sweep) -> tuple[model.Study, int]:
     """The study of a grid sweep and its number of combinations: numbers become discrete, texts categorical."""
     parameters = {}
     for name, values in sweep.over.items():
-        if all(isinstance(value, (int, float)) and not isinstance(value, bool) for value in values):
+        if all(isinstance(value, (int, float)) and not isinstance(plain(value), bool) for value in values):
             numbers = tuple(sorted({value for value in values if not isinstance(value, str)}))
             parameters[name] = model.StudyParameter(discrete_value_spec=model.NumberValues(numbers))
         else:
-            texts = tuple(dict.fromkeys(scalar_text(value) for value in values))
+            texts = tuple(dict.fromkeys(carry(scalar_text(value), value) for value in values))
             parameters[name] = model.StudyParameter(categorical_value_spec=model.TextValues(texts))
     specs = [spec.discrete_value_spec or spec.categorical_value_spec for spec in parameters.values()]
     study = model.Study(metrics=sweep.metrics, parameters=parameters, algorithm="GRID_SEARCH")
@@ -257,7 +262,7 @@ class _Resolver:
         packages: tuple[str, ...] = ()
         if python:
             given = job.package_uris if job.package_uris is not None else trainer.package_uris
-            packages = given or (self.package_uri(tf_version),)
+            packages = given or (carry(self.package_uri(tf_version), trainer.path),)
         return PoolView(
             role=role,
             machine_type=machine.machine_type,
@@ -275,7 +280,7 @@ class _Resolver:
             package_uris=packages,
             python_module=job.module or trainer.module,
             args=arguments(machine.args or ()),
-            env=tuple((key, scalar_text(value)) for key, value in machine.env.items()),
+            env=tuple((key, carry(scalar_text(value), value)) for key, value in machine.env.items()),
             nfs_mounts=job.nfs_mounts,
         )
 
@@ -308,7 +313,7 @@ class _Resolver:
                 *path,
             )
         version = found.version if found.framework == "tf" else None
-        return True, found.uri(self.catalog.host_for_region(self.loaded.project.region)), version
+        return True, carry(found.uri(self.catalog.host_for_region(self.loaded.project.region)), name), version
 
     def image_kind(self, machine: model.MachineSettings) -> str:
         known = self.catalog.machines.get(machine.machine_type or "")

@@ -12,13 +12,15 @@ import re
 import shlex
 import traceback
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
+from contextvars import ContextVar
+from dataclasses import dataclass, replace
 from functools import cached_property
 from importlib import resources
 from pathlib import Path
 from typing import Any, NoReturn
 
 import jinja2
+from jinja2.sandbox import safe_range
 from markupsafe import Markup
 
 from vertexrig import spec, yamltext
@@ -27,6 +29,8 @@ from vertexrig.errors import ConfigError, TemplateError, VertexrigError, did_you
 from vertexrig.package import folders
 from vertexrig.project import resolve
 from vertexrig.project.config import Loaded
+from vertexrig.project.origins import Origins, Recorder, Tagged, laid_over, tagged_project, untagged
+from vertexrig.render.sandbox import Sandbox, charge, guarded_filter, weight
 from vertexrig.spec.names import camel
 
 SUFFIX = ".yaml.j2"
@@ -96,9 +100,9 @@ class Renderer:
         self._used: dict[str, set[str]] = {}
 
     @cached_property
-    def environment(self) -> jinja2.Environment:
-        """The Jinja environment: strict about undefined names, JSON for every value."""
-        env = jinja2.Environment(
+    def environment(self) -> Sandbox:
+        """The Jinja environment: strict about undefined names, JSON for every value, bounded in what it may do."""
+        env = Sandbox(
             loader=jinja2.FileSystemLoader(self.folders),
             undefined=jinja2.StrictUndefined,
             finalize=_emit,
@@ -107,11 +111,17 @@ class Renderer:
             lstrip_blocks=True,
             auto_reload=False,
         )
-        for name in ("safe", "escape", "e", "forceescape", "xmlattr", "urlize", "striptags"):
+        for name in ("safe", "escape", "e", "forceescape", "striptags"):
             del env.filters[name]  # ways around the JSON, or meant for HTML
         env.filters["tojson"] = _emit
-        env.filters["nested"] = _nested
-        env.globals = {"range": range, "dict": dict, "zip": zip, "refuse": _refuse, "grid_study": resolve.grid_study}
+        env.filters["nested"] = guarded_filter(_nested)
+        env.globals |= {
+            "range": safe_range,
+            "dict": dict,
+            "zip": zip,
+            "refuse": _refuse,
+            "grid_study": resolve.grid_study,
+        }
         return env
 
     def topologies(self) -> list[str]:
@@ -129,13 +139,37 @@ class Renderer:
         """
         view = resolve.resolve(self.loaded, name, self.catalog, self.package_uri, run)
         group = "jobs" if view.sweep is None else "sweeps"
-        self._check_topology(view.topology, (group, name))
+        self._check_topology(view.template, (group, name))
         if view.sweep is not None:
             self._check_topology(view.job.topology, ("jobs", view.sweep.job))
         text = self._template_text(view, (group, name))
         if view.job.spec or (view.sweep and view.sweep.spec):
             text = _merged(text, view)
         return Rendered(view, text, self.loaded.project.project, self.loaded.project.region)
+
+    def origins(self, name: str, run: str = "") -> Origins:
+        """Where the values of a job or sweep come from, by their paths in it; empty if its template treats the tags of
+        values otherwise than the values."""
+        project = self.loaded.project
+        views = [
+            resolve.resolve(loaded, name, self.catalog, self.package_uri, run)
+            for loaded in (self.loaded, replace(self.loaded, project=tagged_project(project, name)))
+        ]
+        group = "jobs" if views[0].sweep is None else "sweeps"
+        recorder = Recorder()
+        token = _recorder.set(recorder)
+        try:
+            marked = self._template_text(views[1], (group, name))
+        finally:
+            _recorder.reset(token)
+        text, found = recorder.read(marked)
+        if text != self._template_text(views[0], (group, name)):
+            return {}
+        for spec_, path, source in _laid_over(views[0]):
+            found = laid_over(found, spec_, path, source)
+        outside: dict[yamltext.RawPath, Any] = {("labels", key): value for key, value in views[1].labels.items()}
+        outside[("displayName",)] = views[1].display_name
+        return {**found, **{path: (value.path,) for path, value in outside.items() if isinstance(value, Tagged)}}
 
     def tf_version(self, name: str | None = None) -> str | None:
         """TensorFlow of the image that a job's chief runs in, such as "2.17"; None if the image does not tell.
@@ -181,21 +215,30 @@ class Renderer:
         return any((Path(folder) / f"{topology}{SUFFIX}").is_file() for folder in self.folders)
 
     def _template_text(self, view: resolve.View, path: tuple[str, str]) -> str:
-        template = f"{view.topology}{SUFFIX}"
+        template = f"{view.template}{SUFFIX}"
         try:
-            text = self.environment.get_template(template).render(_variables(view, self.loaded))
+            text = self.environment.bounded(template, _variables(view, self.loaded))
         except _Refused as refusal:
             raise self.loaded.error(str(refusal), *path) from None
         except (ConfigError, TemplateError):
             raise
-        except (jinja2.TemplateError, ArithmeticError, TypeError, ValueError, LookupError, AttributeError) as error:
+        except (
+            jinja2.TemplateError,
+            ArithmeticError,
+            TypeError,
+            ValueError,
+            LookupError,
+            AttributeError,
+            MemoryError,
+        ) as error:
             raise TemplateError(_explained(error, template)) from None
-        except RecursionError:
-            raise TemplateError(f"template {template} includes or calls itself without end") from None
+        except RecursionError as deep:
+            endless = RecursionError("the template includes or calls itself without end")
+            raise TemplateError(_explained(endless.with_traceback(deep.__traceback__), template)) from None
         self._check_roles(view, path)
         body = "\n".join(_without_nulls(text.splitlines()))
         kind = "job" if view.sweep is None else "sweep"
-        return f"# vertexrig: {kind} {view.name}, topology {view.topology}\n{body}\n"
+        return f"# vertexrig: {kind} {view.name}, topology {view.template}\n{body}\n"
 
     def _check_roles(self, view: resolve.View, path: tuple[str, str]) -> None:
         """A role that the project file gives and the template never looks at would be dropped without a word."""
@@ -228,6 +271,10 @@ def shipped_templates() -> Path:
         return Path(__file__).resolve().parents[2] / "templates"
 
 
+_recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)
+"""What notes where values come from while a job is rendered for that."""
+
+
 class _Refused(VertexrigError):
     """A template says that the project file asks for something it cannot give."""
 
@@ -253,10 +300,13 @@ def _variables(view: resolve.View, loaded: Loaded) -> dict[str, Any]:
 def _emit(value: Any) -> Markup:
     """A value as a JSON scalar, list or mapping on one line, in the part of JSON that every YAML reader agrees on."""
     if isinstance(value, Markup):
+        charge(len(value))
         return value
     if isinstance(value, jinja2.Undefined):
         str(value)  # raises, naming what is undefined
-    return Markup(scalar(value))
+    charge(weight(value))
+    recorder = _recorder.get()
+    return Markup(scalar(value)) if recorder is None else Markup(scalar(untagged(value)) + recorder.mark(value))
 
 
 def scalar(value: Any) -> str:
@@ -340,14 +390,19 @@ def _explained(error: Exception, template: str) -> str:
     return f"{template}: {error}"
 
 
+def _laid_over(view: resolve.View) -> list[tuple[Mapping[str, Any], yamltext.RawPath, yamltext.RawPath]]:
+    """The `spec:` mappings of the project file, with their places in the rendered job and in the project file."""
+    if view.sweep is None:
+        return [(view.job.spec, (), ("jobs", view.name, "spec"))]
+    trial = (view.job.spec, ("trialJobSpec",), ("jobs", view.sweep.job, "spec"))
+    return [trial, (view.sweep.spec, (), ("sweeps", view.name, "spec"))]
+
+
 def _merged(text: str, view: resolve.View) -> str:
     """The YAML with the `spec:` mappings of the project file merged in, in the same form."""
     data = yamltext.read(text).data
-    if view.sweep is None:
-        data = merge(data, view.job.spec)
-    else:
-        data["trialJobSpec"] = merge(data.get("trialJobSpec", {}), view.job.spec)
-        data = merge(data, view.sweep.spec)
+    for spec_, path, _ in _laid_over(view):
+        data = merge(data, {path[0]: spec_} if path else spec_)
     heading, _, _ = text.partition("\n")
     return f"{heading}\n" + "\n".join(block(data)) + "\n"
 

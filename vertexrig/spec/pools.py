@@ -53,7 +53,7 @@ def named_reduction_server(pool: Pool) -> bool:
     return "reductionserver" in pool.image.replace("_", "").replace("-", "").casefold()
 
 
-def strategy(document: Document) -> str:
+def scheduling_strategy(document: Document) -> str:
     """The scheduling strategy as the service takes it: the deprecated names under their new ones."""
     written = str(job_part(document, "scheduling").get("strategy", ""))
     renamed = {"ON_DEMAND": "STANDARD", "LOW_COST": "SPOT", "STRATEGY_UNSPECIFIED": "STANDARD", "": "STANDARD"}

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 
 from vertexrig.catalog import Catalog, Machine
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import machine_path, parallel_trials, running, strategy
+from vertexrig.spec.pools import machine_path, parallel_trials, running, scheduling_strategy
 
 
 @dataclass(frozen=True)
@@ -60,7 +60,7 @@ def draws(document: Document, catalog: Catalog, region: str = "") -> list[Draw]:
     """
     if document.job.get("persistentResourceId"):
         return []
-    how = strategy(document)
+    how = scheduling_strategy(document)
     preemptible = how in catalog.limits.names("scheduling.preemptible_strategies")
     groups: dict[str, list[_Part]] = {}
     for pool in running(document):

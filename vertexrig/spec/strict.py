@@ -7,13 +7,14 @@ from __future__ import annotations
 
 import math
 import re
+from collections import Counter
 from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from vertexrig import yamltext
 from vertexrig.errors import did_you_mean, meant
-from vertexrig.finding import Finding, Severity
+from vertexrig.finding import MOST, Finding, Severity, left_out
 from vertexrig.spec import placeholders
 from vertexrig.spec.descriptors import Enum, Field, Message
 from vertexrig.text import kind_of, quoted
@@ -163,6 +164,8 @@ class Walk:
         self.lines: dict[str, int] = {}
         self.canonical: dict[yamltext.RawPath, str] = {}
         self.depth = 0
+        self.counts: Counter[str] = Counter()  # findings by rule
+        self.rest: dict[str, Finding] = {}  # the first one of a rule beyond the most that are kept
 
     def report(
         self,
@@ -175,9 +178,14 @@ class Walk:
         value_type: type | None = None,
     ) -> None:
         line = self.reading.lines.get(raw)
-        self.findings.append(
-            finding(rule, path, message, fix, file=self.file, line=line, severity=severity, value_type=value_type)
-        )
+        self.add(finding(rule, path, message, fix, file=self.file, line=line, severity=severity, value_type=value_type))
+
+    def add(self, found: Finding) -> None:
+        self.counts[found.id] += 1
+        if self.counts[found.id] <= MOST:
+            self.findings.append(found)
+        elif found.id not in self.rest or found.severity is Severity.ERROR:
+            self.rest[found.id] = found
 
     def unfilled(self, value: Any, path: str, *, enum: bool = False) -> str:
         """The text of a value that is a placeholder, which is kept in mind; "" for any other value."""
@@ -199,7 +207,9 @@ class Walk:
                 else 'quote it if it is text, or write it as "1.0e-4", true or false'
             )
             noted = finding(f"yaml-{note.kind}", path, note.message, fix, file=self.file, line=note.line)
-            self.findings.append(noted)
+            self.add(noted)
+        for rule, first in self.rest.items():
+            self.findings.append(left_out([first], self.counts[rule] - MOST))
 
     def message(self, data: Any, schema: Message, raw: yamltext.RawPath, path: str) -> dict[str, Any]:
         if self.depth == MOST_DEPTH:
@@ -248,8 +258,10 @@ class Walk:
         return result
 
     def unknown(self, key: str, schema: Message, raw: yamltext.RawPath, path: str) -> None:
+        if self.counts["unknown-field"] >= MOST:  # nothing is shown of it, so nothing is looked up for it
+            return self.report("unknown-field", raw, path, "")
         places, from_top = belongs(key, schema, self.root or schema)
-        text, fix = f"{schema.name} has no field {key!r}.", ""
+        text, fix = f"{schema.name} has no field {quoted(key)}.", ""
         flag = _FLAGS.get(key) if schema.name == "CustomJobSpec" else None
         if flag:
             text, fix = (
@@ -358,6 +370,9 @@ class Walk:
         if self.unfilled(value, path, enum=True):
             return _DROP
         names = [name for name in names if not name.endswith("_UNSPECIFIED")]
+        if self.counts["unknown-enum-value"] >= MOST:
+            self.report("unknown-enum-value", raw, path, "")
+            return _DROP
         plain = str(value).replace("-", "_").upper()
         best = _ALIASES[plain] if _ALIASES.get(plain) in names else meant(str(value), names)
         guess = f"Did you mean {best!r}?" if best else did_you_mean(str(value), names, most=30)

@@ -11,6 +11,7 @@ from typing import Any
 
 from vertexrig import times
 from vertexrig.catalog import Catalog
+from vertexrig.catalog.typed import Scalar
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
@@ -20,7 +21,6 @@ from vertexrig.explain.estimate import Estimate, estimate
 from vertexrig.project import overrides, runs
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Budget
-from vertexrig.project.typed import Scalar
 from vertexrig.render.renderer import Renderer
 from vertexrig.submit import budget
 from vertexrig.submit.claims import LABEL, LEASE_S, Claims, Existing, Key, Taken, digest

@@ -9,8 +9,8 @@ from functools import lru_cache
 from typing import Any, Literal
 
 from vertexrig import __version__
+from vertexrig.catalog import typed as schema
 from vertexrig.project import overrides
-from vertexrig.project import typed as schema
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Bound, Job, Project, Sweep
 from vertexrig.trigger.request import REQUEST_ID

@@ -1,7 +1,11 @@
 """Plain values from a YAML file to typed dataclasses, with errors that name the key, the line and the choices.
 
 A field's type hint is its rule: `str`, `int`, `float`, `bool`, `Literal[...]`, a dataclass, `X | None`, `tuple[X, ...]`,
-`Mapping[str, X]`, `Scalar` or `Any`. Its `metadata["doc"]` is its line in the reference page.
+`Mapping[str, X]`, `Scalar` or `Any`. Its metadata may narrow that for each value in it: `pattern` (an expression and what
+it is in words), `least` (the smallest number), `items` (the length of a list). `doc` is its line in the reference page.
+
+msgspec does not do this: in 0.22.0 (tried 2026-11-21) its errors lose the keys of mappings (`$.jobs[...].worker`), name no
+nearest key and end at the first problem of a mapping.
 """
 
 from __future__ import annotations
@@ -24,7 +28,7 @@ Scalar = Union[str, int, float, bool]
 T = TypeVar("T")
 
 
-class Given(str):
+class Untyped(str):
     """Text from the environment or the command line: it takes the type of the field it lands in."""
 
 
@@ -33,6 +37,23 @@ def option(doc: str, default: Any = dataclasses.MISSING, *, factory: Any = datac
     if factory is not dataclasses.MISSING:
         return dataclasses.field(default_factory=factory, metadata={"doc": doc, **metadata})
     return dataclasses.field(default=default, metadata={"doc": doc, **metadata})
+
+
+def read(text: str, file: str) -> yamltext.Reading:
+    """The values and lines of a YAML text; ConfigError if it is not YAML or has a key twice."""
+    try:
+        reading = yamltext.read(text)
+    except yamltext.YamlError as error:
+        raise ConfigError(error.message, file=file, line=error.line) from None
+    for note in reading.notes:
+        if note.kind == "duplicate-key":
+            raise ConfigError(f"{note.message}: keep one of them", file=file, line=note.line)
+    return reading
+
+
+def line_of(path: yamltext.RawPath, lines: Mapping[yamltext.RawPath, int]) -> int | None:
+    """The line of a path of keys, or of the nearest key around it that has one."""
+    return next((lines[path[:n]] for n in range(len(path), -1, -1) if path[:n] in lines), None)
 
 
 @dataclass(frozen=True)
@@ -72,27 +93,56 @@ def hints(cls: type) -> dict[str, Any]:
 
 def build(cls: type[T], value: Any, place: Place) -> T:
     """The dataclass `cls` from a mapping; ConfigError at the first thing that does not fit."""
-    value = _resolve(value, place)
-    if value is None:
-        value = {}
-    if not isinstance(value, Mapping):
-        raise place.error(f"{quoted(value)} is {kind_of(value)}; a mapping belongs here")
-    types_ = hints(cls)
-    known = {f.name: f for f in dataclasses.fields(cls) if f.init}  # type: ignore[arg-type]
+    value = _mapping_here(value, place)
+    found = fields(cls, {key: item for key, item in value.items() if item is not None or key not in hints(cls)}, place)
+    missing = lacking(cls, found)
+    if missing:
+        doc = next(field.metadata.get("doc", "") for field in dataclasses.fields(cls) if field.name == missing[0])  # type: ignore[arg-type]
+        raise place.error(f"the key {missing[0]!r} is required: {doc}")
+    return cls(**found)
+
+
+def lacking(cls: Any, found: Mapping[str, Any]) -> list[str]:
+    """The fields of a dataclass that have no default and are not in `found`."""
+    missing = dataclasses.MISSING
+    return [
+        field.name for field in dataclasses.fields(cls)
+        if field.name not in found and field.default is missing and field.default_factory is missing
+    ]  # fmt: skip
+
+
+def fields(cls: Any, value: Mapping[str, Any], place: Place) -> dict[str, Any]:
+    """The fields of the dataclass `cls` that a mapping gives, as their types; ConfigError at the first that does not fit."""
+    known = {field.name: field for field in dataclasses.fields(cls) if field.init}
     found = {}
     for key, item in value.items():
         if key not in known:
-            raise place.at(key).error(f"there is no key {key!r} here. {did_you_mean(str(key), known, most=40)}")
-        if item is None:
-            continue
-        found[key] = convert(types_[key], item, place.at(key))
-        allowed = known[key].metadata.get("pattern")
-        if allowed is not None and isinstance(found[key], str) and not re.fullmatch(allowed[0], found[key]):
-            raise place.at(key).error(f"{quoted(found[key])} is not {allowed[1]}")
-    for name, field in known.items():
-        if name not in found and field.default is dataclasses.MISSING and field.default_factory is dataclasses.MISSING:
-            raise place.error(f"the key {name!r} is required: {field.metadata.get('doc', '')}")
-    return cls(**found)
+            raise place.at(key).error(f"there is no key {quoted(key)} here. {did_you_mean(str(key), known, most=40)}")
+        found[key] = convert(hints(cls)[key], item, place.at(key))
+        if known[key].metadata.keys() & {"pattern", "least", "items"}:
+            _narrowed(known[key].metadata, found[key], place.at(key))
+    return found
+
+
+def _narrowed(rules: Mapping[str, Any], value: Any, place: Place) -> None:
+    """Hold every text and number in a value against what the field's metadata allows."""
+    if isinstance(value, (tuple, Mapping)):
+        if isinstance(value, tuple) and len(value) != rules.get("items", len(value)):
+            raise place.error(f"the list has {len(value)} items; {rules['items']} belong here")
+        for key, item in value.items() if isinstance(value, Mapping) else enumerate(value):
+            _narrowed(rules, item, place.at(key))
+    elif isinstance(value, str) and "pattern" in rules and not re.fullmatch(rules["pattern"][0], value):
+        raise place.error(f"{quoted(value)} is not {rules['pattern'][1]}")
+    elif isinstance(value, (int, float)) and value < rules.get("least", value):
+        raise place.error(f"{value} is below {rules['least']}, the smallest number that fits")
+
+
+def _mapping_here(value: Any, place: Place) -> Mapping[str, Any]:
+    value = _resolve(value, place)
+    value = {} if value is None else value
+    if not isinstance(value, Mapping):
+        raise place.error(f"{quoted(value)} is {kind_of(value)}; a mapping belongs here")
+    return value
 
 
 def convert(hint: Any, value: Any, place: Place) -> Any:
@@ -123,7 +173,7 @@ def _union(hint: Any, value: Any, place: Place) -> Any:
     if len(options) == 1:
         return convert(options[0], value, place)
     if set(options) == set(typing.get_args(Scalar)):
-        value = _text(value) if isinstance(value, Given) else value
+        value = _text(value) if isinstance(value, Untyped) else value
         if isinstance(value, (str, int, float, bool)):
             return _finite(value, place)
         raise place.error(f"{quoted(value)} is {kind_of(value)}; text, a number or a boolean belongs here")
@@ -147,10 +197,7 @@ def _sequence(item: Any, value: Any, place: Place) -> tuple[Any, ...]:
 
 
 def _mapping(item: Any, value: Any, place: Place) -> dict[str, Any]:
-    value = _resolve(value, place)
-    value = {} if value is None else value
-    if not isinstance(value, Mapping):
-        raise place.error(f"{quoted(value)} is {kind_of(value)}; a mapping belongs here")
+    value = _mapping_here(value, place)
     return {str(key): convert(item, part, place.at(key)) for key, part in value.items()}
 
 
@@ -181,8 +228,8 @@ def _finite(value: Any, place: Place) -> Any:
 
 
 def _resolve(value: Any, place: Place) -> Any:
-    """`Given` text as the YAML value it spells; anything else as it is."""
-    if not isinstance(value, Given):
+    """`Untyped` text as the YAML value it spells; anything else as it is."""
+    if not isinstance(value, Untyped):
         return value
     try:
         return yamltext.read(_text(value)).data

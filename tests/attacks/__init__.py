@@ -1,0 +1,1 @@
+"""Attacks, each as a test that must fail."""

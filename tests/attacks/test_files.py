@@ -1,0 +1,298 @@
+"""Other people's files: templates, project files, overlays and checked files that are made to do harm."""
+
+from __future__ import annotations
+
+import json
+import os
+import resource
+import subprocess
+import sys
+import threading
+from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
+from pathlib import Path
+from typing import ClassVar
+
+import pytest
+
+from tests.tools import REPOSITORY
+from vertexrig import spec, yamltext
+from vertexrig.catalog import load
+from vertexrig.checks import Context, check
+from vertexrig.cli import run as vertexrig
+from vertexrig.errors import TemplateError
+from vertexrig.project import config
+from vertexrig.render.renderer import Renderer
+
+MIB = 1024 * 1024
+PROJECT = """\
+project: p
+bucket: gs://my-bucket
+templates: templates
+trainer: {package_uris: [gs://my-bucket/t.tar.gz]}
+jobs:
+  evil: {topology: evil, machine_type: n1-standard-4, timeout: 60s}
+"""
+
+
+def limited(memory: int = 200 * MIB, cpu_s: int = 20) -> None:
+    """Ends this process when it takes more memory than it has now plus `memory`, or more processor time."""
+    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    resource.setrlimit(resource.RLIMIT_AS, (now + memory, now + memory))
+    resource.setrlimit(resource.RLIMIT_CPU, (cpu_s, cpu_s))
+
+
+def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
+    """`vertexrig WORDS` in a process of bounded memory and time; the bound on time is far above what it takes, since
+    the machine may have other work."""
+    script = f"import sys; from tests.attacks.test_files import limited; limited(); from vertexrig.cli import run; sys.exit(run({list(words)!r}))"
+    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
+    return subprocess.run([sys.executable, "-c", script], cwd=cwd, env=environment, capture_output=True, text=True)
+
+
+# ---- templates
+
+
+def renderer(folder: Path, template: str) -> Renderer:
+    (folder / "templates").mkdir(exist_ok=True)
+    (folder / "templates" / "evil.yaml.j2").write_text(template, encoding="utf-8")
+    return Renderer(config.loads(PROJECT, file=folder / "vertexrig.yaml", environment={}), load())
+
+
+GLOBALS = "__init__.__globals__['__builtins__']['__import__']('os').system('touch caught')"
+ESCAPES = {
+    "cycler": f"{{{{ cycler.{GLOBALS} }}}}",
+    "joiner": f"{{{{ joiner.{GLOBALS} }}}}",
+    "namespace": f"{{{{ namespace.{GLOBALS} }}}}",
+    "lipsum": "{{ lipsum.__globals__['os'].system('touch caught') }}",
+    "function": "{{ refuse.__globals__['json'].codecs.builtins.open('caught', 'w') }}",
+    "class": "{{ ''.__class__.__mro__[1].__subclasses__() }}",
+    "macro": "{% macro m() %}{% endmacro %}{{ m.__init__.__globals__ }}",
+    "attr": "{{ ''|attr('__class__')|attr('__mro__') }}",
+    "map": "{{ [job]|map(attribute='__init__.__globals__')|list }}",
+    "format": "{{ '{0.__class__.__init__.__globals__}'.format(job) }}",
+    "environment": "{{ self._TemplateReference__context.environment.loader }}",
+    "change": "{% set _ = job.env.update({'A': 'b'}) %}",
+}
+
+
+@pytest.mark.parametrize("template", ESCAPES.values(), ids=ESCAPES)
+def test_a_template_runs_no_code(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, template: str) -> None:
+    """What leads from a template to Python is an error that names the template and the line; nothing is run or changed."""
+    monkeypatch.chdir(tmp_path)
+    made = renderer(tmp_path, f"\nworkerPoolSpecs: {template}\n")
+    with pytest.raises(TemplateError, match=r"^evil\.yaml\.j2:2: "):
+        made.render("evil")
+    assert not (tmp_path / "caught").exists()
+    assert not made.loaded.project.jobs["evil"].env
+
+
+BOMBS = {
+    "range": "{% for i in range(10**12) %}a{% endfor %}",
+    "loops": "{% for i in range(99999) %}{% for j in range(99999) %}{% endfor %}{% endfor %}",
+    "recursive loop": "{% for i in range(9) recursive %}{{ loop(range(9)) }}{% endfor %}",
+    "macro": "{% macro f(n) %}{% if n %}{{ f(n - 1) }}{{ f(n - 1) }}{% endif %}{% endmacro %}{{ f(60) }}",
+    "text": "{{ 'x' * 10**9 }}",
+    "list": "{{ [1] * 10**9 }}",
+    "power": "{{ 10 ** (10**9) }}",
+    "doubling": "{% macro f(x, n) %}{% if n %}{{ f(x ~ x, n - 1) }}{% endif %}{% endmacro %}{{ f('x', 60) }}",
+    "adding": "{% macro f(x, n) %}{% if n %}{{ f(x + x, n - 1) }}{% endif %}{% endmacro %}{{ f('x', 60) }}",
+    "nesting": "{% macro f(x, n) %}{% if n %}{{ f([x, x], n - 1) }}{% else %}{{ x }}{% endif %}{% endmacro %}{{ f(1, 60) }}",
+    "center": "{{ 'x'|center(10**9) }}",
+    "indent": "{{ ('x\n' * 10000)|indent(10000) }}",
+    "method": "{{ 'x'.ljust(10**9) }}",
+    "replace": "{{ ('x' * 10000).replace('x', 'x' * 10000) }}",
+    "percent": "{{ '%1000000000d' % 1 }}",
+    "percent star": "{{ '%*d' % (10**9, 1) }}",
+    "format": "{{ '%1000000000d'|format(1) }}",
+    "str.format": "{{ '{:1000000000}'.format(1) }}",
+    "bytes": "{{ (1).to_bytes(10**9, 'big') }}",
+    "lists": "{% macro f(n) %}{% set x = range(99999)|list %}{{ f(n + 1) }}{% endmacro %}{{ f(0) }}",
+    "sums": "{% for i in range(99999) %}{% set x = range(99999)|sum %}{% endfor %}",
+    "join": "{{ range(99999)|map('center', 1000)|join }}",
+    "batch": "{{ [1]|batch(10**9, 0)|list }}",
+    "round": "{{ 1.5|round(10**8) }}",
+    "output": "{% for i in range(99999) %}" + "x" * 1000 + "{% endfor %}",
+    "blocks": "{% for i in range(99999) %}{% set x %}" + "x" * 1000 + "{% endset %}{% endfor %}",
+    "itself": "{% include 'evil.yaml.j2' %}",
+    "source": "{{ job.name }}" * 20_000,
+}
+BOMB = """
+import json, resource, sys, tempfile, time
+from pathlib import Path
+from tests.attacks.test_files import BOMBS, limited, renderer
+from vertexrig.errors import TemplateError
+results, folder = {}, Path(tempfile.mkdtemp(dir=sys.argv[1]))
+renderer(folder, "a: 1").environment
+limited()
+for name, template in BOMBS.items():
+    start = time.process_time()
+    try:
+        renderer(folder, "\\n" + template).render("evil")
+        error = ""
+    except TemplateError as caught:
+        error = str(caught)
+    results[name] = error, time.process_time() - start
+print(json.dumps([results, resource.getrusage(resource.RUSAGE_SELF).ru_maxrss // 1024]))
+"""
+
+
+def test_a_template_is_bounded_in_work_and_memory(tmp_path: Path) -> None:
+    """Templates without end and values without measure are errors that name template and line, within 200 MB in all."""
+    command = [sys.executable, "-c", BOMB, str(tmp_path)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr[-2000:]
+    results, peak_mib = json.loads(done.stdout)
+    assert peak_mib < 200
+    assert {name: error for name, (error, _) in results.items() if not error.startswith("evil.yaml.j2:")} == {}
+
+
+def test_a_template_may_work_as_templates_do(tmp_path: Path) -> None:
+    """Loops, macros, filters and text of ordinary size are within the budget."""
+    made = renderer(
+        tmp_path,
+        "{% macro row(i) %}{{ 'row %03d' % i }}{% endmacro %}\n"
+        "serviceAccount: {{ ['a', 'b']|join('-') ~ 'c'.upper() }}\n"
+        "workerPoolSpecs:\n- containerSpec:\n    imageUri: {{ 'a/b'|replace('/', '-') }}\n    args:\n"
+        "{% for i in range(5000) %}\n    - {{ row(i) }}\n{% endfor %}\n",
+    )
+    data = yamltext.read(made.render("evil").text).data
+    assert data["serviceAccount"] == "a-bC"
+    assert data["workerPoolSpecs"][0]["containerSpec"]["args"][-1] == "row 4999"
+
+
+# ---- a project file in a folder above
+
+
+def test_a_project_file_above_is_used_only_if_it_is_the_users(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Someone else's project file above, or one in someone else's folder, is named and not read; beside it, or named, it is."""
+    if os.geteuid() != 0:
+        pytest.skip("only root can give files away")
+    monkeypatch.delenv("SUDO_UID", raising=False)
+    above, below = tmp_path / "above", tmp_path / "above" / "below"
+    below.mkdir(parents=True)
+    file = above / "vertexrig.yaml"
+    file.write_text("project: theirs\n", encoding="utf-8")
+    monkeypatch.chdir(below)
+    assert config.load().project.project == "theirs"
+    for foreign, ours in ((file, above), (above, file)):
+        os.chown(foreign, 12345, 12345)
+        os.chown(ours, 0, 0)
+        with pytest.raises(config.ForeignProjectError, match=f"{file} .* another user.*--file {file}"):
+            config.load()
+        assert config.load(file).project.project == "theirs"
+        (below / "job.yaml").write_text("workerPoolSpecs: []\n", encoding="utf-8")
+        assert vertexrig(["check", "job.yaml"]) == 1
+        assert f"{file} is in a folder above" in capsys.readouterr().err
+    monkeypatch.setenv("SUDO_UID", "12345")
+    assert config.load().project.project == "theirs"
+    monkeypatch.chdir(above)
+    monkeypatch.delenv("SUDO_UID")
+    assert config.load().project.project == "theirs"
+
+
+# ---- bombs
+
+
+def merges(levels: int, width: int) -> str:
+    """Mappings that each merge in the one before several times."""
+    rows = ["a0: &a0 {k: 1}"]
+    rows += [f"a{i}: &a{i} {{<<: [{', '.join([f'*a{i - 1}'] * width)}], k{i}: 1}}" for i in range(1, levels)]
+    return "\n".join(rows) + "\n"
+
+
+def aliases(levels: int, width: int) -> str:
+    """Lists that each hold the one before several times."""
+    rows = ["a0: &a0 [x]", *(f"a{i}: &a{i} [{', '.join([f'*a{i - 1}'] * width)}]" for i in range(1, levels))]
+    return "\n".join(rows) + "\n"
+
+
+FILES = {
+    "merges": (lambda: merges(20, 9), None),
+    "aliases": (lambda: aliases(20, 9), "expands to more than"),
+    "brackets": (lambda: "[" * 30_000, "nested more than 100 deep"),
+    "braces": (lambda: "{a: " * 30_000, "nested more than 100 deep"),
+    "dashes": (lambda: "- " * 30_000, "nested more than 100 deep"),
+    "many values": (lambda: f"a: [{'1,' * 500_000}]", "more than 200,000 values"),
+    "base 60": (lambda: "a: " + "1:" * 500_000 + "1", "more than 400 characters"),
+    "unknown fields": (lambda: "workerPoolSpecs: []\n" + "".join(f"field{i}: x\n" for i in range(65_000)), None),
+    "50 MB": (lambda: "# " + "x" * (50 * MIB), "larger than 2 MiB"),
+}  # fmt: skip
+
+
+@pytest.mark.parametrize("name", FILES)
+@pytest.mark.parametrize("use", ["check", "project", "overlay"])
+def test_a_file_is_bounded_in_work_and_memory(tmp_path: Path, name: str, use: str) -> None:
+    """A file made to exhaust the machine is refused with a message, or read, in bounded time and memory."""
+    make, says = FILES[name]
+    (tmp_path / "bomb.yaml").write_text(make(), encoding="utf-8")
+    (tmp_path / "vertexrig.yaml").write_text("project: p\ncatalog: bomb.yaml\njobs: {j: {}}\n", encoding="utf-8")
+    words = {
+        "check": ["check", "bomb.yaml"],
+        "project": ["render", "j", "--file", "bomb.yaml"],
+        "overlay": ["check", "j"],
+    }[use]
+    done = run(*words, cwd=tmp_path)
+    assert done.returncode in (1, 2), done.stderr[-2000:]
+    assert "Traceback" not in done.stderr
+    assert says is None or says in done.stdout + done.stderr
+    assert len(done.stdout + done.stderr) < 200_000
+
+
+def test_the_limit_of_size_can_be_raised(tmp_path: Path) -> None:
+    """A file above 2 MiB is read with --max-file-size, in that command only."""
+    file = tmp_path / "vertexrig.yaml"
+    file.write_text(f"project: p\n# {'x' * 3 * MIB}\n", encoding="utf-8")
+    assert vertexrig(["check", "--file", str(file)]) == 2
+    assert vertexrig(["check", "--file", str(file), "--max-file-size", "4"]) == 0
+    assert vertexrig(["check", "--file", str(file)]) == 2
+
+
+def test_findings_beyond_200_are_counted(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Of many findings of one rule 200 are shown, and one more has the number of the others; the exit code is theirs."""
+    text = "workerPoolSpecs: []\n" + "".join(f"field{i}: x\n" for i in range(1_300))
+    found = [one for one in check(spec.parse(text), Context(load())) if one.id == "unknown-field"]
+    assert len(found) == 201
+    assert found[-1].message == "1,100 more findings are left out"
+    (tmp_path / "job.yaml").write_text(text, encoding="utf-8")
+    assert vertexrig(["check", str(tmp_path / "job.yaml"), "--format", "json"]) == 1
+    assert len(json.loads(capsys.readouterr().out)["findings"]) <= 201
+
+
+# ---- names that become part of a host
+
+
+class Sink(BaseHTTPRequestHandler):
+    """Counts what reaches it."""
+
+    seen: ClassVar[list[str]] = []
+
+    def handle(self) -> None:
+        self.seen.append(self.client_address[0])
+
+
+@pytest.mark.parametrize("words", [["jobs"], ["watch", "123"], ["doctor"]], ids=lambda words: words[0])
+@pytest.mark.parametrize("key", ["region", "project"])
+def test_a_region_never_names_a_host(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str], key: str, words: list[str]
+) -> None:
+    """A region or project that holds a host of its own is refused before anything is sent anywhere."""
+    server = ThreadingHTTPServer(("127.0.0.1", 0), Sink)
+    threading.Thread(target=server.serve_forever, daemon=True).start()
+    try:
+        Sink.seen.clear()
+        values = {"project": "p", "region": "us-central1", key: f"127.0.0.1:{server.server_port}/x?"}
+        text = "".join(f"{name}: {json.dumps(value)}\n" for name, value in values.items())
+        (tmp_path / "vertexrig.yaml").write_text(text + "bucket: gs://my-bucket\njobs: {j: {}}\n", encoding="utf-8")
+        monkeypatch.chdir(tmp_path)
+        for name in ("http_proxy", "https_proxy", "HTTPS_PROXY", "HTTP_PROXY"):
+            monkeypatch.setenv(
+                name, f"http://127.0.0.1:{server.server_port}"
+            )  # so that a call to any other host is seen
+        assert vertexrig(words) == 2
+        assert f"vertexrig.yaml:{1 if key == 'project' else 2}: {key}: " in capsys.readouterr().err
+        assert Sink.seen == []
+    finally:
+        server.shutdown()
+        server.server_close()
