@@ -45,18 +45,18 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
 
 def patient(
     here: server.RunningServer, folder: Path, said: dict[str, str] | None = None, **parts: Any
-) -> doctor.Patient:
+) -> doctor.Subject:
     """What the doctor looks at; `said` is what gcloud prints for a command that begins so."""
 
     def gcloud(words: list[str]) -> str | None:
         return next((text for start, text in (said or {}).items() if " ".join(words).startswith(start)), None)
 
     storage = Storage(clouds.BUCKET, url=here.url)
-    one = doctor.Patient(clouds.loaded(folder), clouds.vertex(here), storage, gcloud, date(2026, 11, 21))
+    one = doctor.Subject(clouds.loaded(folder), clouds.vertex(here), storage, gcloud, date(2026, 11, 21))
     return replace(one, **parts)
 
 
-def outcomes(check: Any, one: doctor.Patient) -> dict[str, tuple[str, str]]:
+def outcomes(check: Any, one: doctor.Subject) -> dict[str, tuple[str, str]]:
     return {result.name: (result.outcome, result.fix) for result in check(one)}
 
 

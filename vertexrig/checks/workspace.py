@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 import re
@@ -23,6 +24,7 @@ from vertexrig.package.source.cache import read_cached
 from vertexrig.package.source.model import TrainerSource
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Sweep
+from vertexrig.project.resolve import PackageUri
 from vertexrig.render.renderer import Rendered, Renderer
 from vertexrig.spec.masking import masked
 from vertexrig.spec.names import snake
@@ -87,12 +89,20 @@ class Workspace:
         templates: A folder of templates that overrides the project's own.
         region: In place of the project's, for the checks.
         trainer: A trainer's folder to hold every document against, in place of the project's.
+        uploaded: Gives the URI of the trainer's package for a TensorFlow version, in place of the folder at hand.
     """
 
     def __init__(
-        self, loaded: Loaded, *, templates: Path | None = None, region: str | None = None, trainer: Path | None = None
+        self,
+        loaded: Loaded,
+        *,
+        templates: Path | None = None,
+        region: str | None = None,
+        trainer: Path | None = None,
+        uploaded: PackageUri | None = None,
     ) -> None:
         self.loaded, self._templates, self._region, self._trainer = loaded, templates, region, trainer
+        self._uploaded = uploaded
         self._trainers: dict[str, TrainerSource | None] = {}
 
     @cached_property
@@ -103,7 +113,13 @@ class Workspace:
 
     @cached_property
     def renderer(self) -> Renderer:
-        return Renderer(self.loaded, self.catalog, templates=self._templates)
+        return Renderer(self.loaded, self.catalog, templates=self._templates, uploaded=self._uploaded)
+
+    def overridden(self, loaded: Loaded) -> Workspace:
+        """The same project after overrides, with the catalog and the compiled templates that are here already."""
+        other = copy.copy(self)
+        other.loaded, other.catalog, other.renderer = loaded, self.catalog, self.renderer.overridden(loaded)
+        return other
 
     def trainer(self, module: str) -> TrainerSource | None:
         """The project's trainer as read, with `module` as its entry; None if its folder is not there."""
