@@ -220,6 +220,7 @@ class Delivery:
         self.error: Exception | None = None
         self.done = self.killed = False
         self._verdicts: list[str] = []
+        self._until = self._then = ""
         self._go, self._stopped = threading.Lock(), threading.Lock()
         self._go.acquire()
         self._stopped.acquire()
@@ -259,22 +260,30 @@ class Delivery:
         if self.killed:
             raise KilledError
         self.name = name
+        if self._until and name != self._until and name != "asleep":
+            return ""
+        self._until = ""
         if not self._verdicts:
             self._stopped.release()
             self._go.acquire()
             if self.killed:
                 raise KilledError
-        return self._verdicts.pop(0)
+        verdict = self._verdicts.pop(0)
+        if not self._verdicts:
+            self._until = self._then
+        return verdict
 
-    def step(self, *verdicts: str) -> None:
+    def step(self, *verdicts: str, until: str = "") -> None:
         """Let it go on to its next stops.
 
         Args:
             verdicts: What happens at each: "" goes well, `fail` cuts the call, `refuse` refuses a create or cancel,
                 `repeat` makes a call again whose answer was lost.
+            until: After them all goes well up to this stop, such as `before create`, or until it sleeps.
         """
         if not self.done:
-            self._verdicts = list(verdicts or ("",))
+            self._verdicts, self._until = list(verdicts or ("",)), ""
+            self._then = until
             self._go.release()
             self._stopped.acquire()
 

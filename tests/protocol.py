@@ -15,15 +15,18 @@ from tests.clouds_in_memory import Clock, Delivery, MemoryStorage, MemoryVertex
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import KINDS
+from vertexrig.explain.estimate import Estimate, estimate
 from vertexrig.project.model import Budget
 from vertexrig.submit.claims import LABEL, LEASE_S, WINDOW_S, Claims, InProgressError, Key
 from vertexrig.submit.reconcile import Reconciler, seen_twice
 from vertexrig.submit.submission import Submitted, Submitter
 
 REQUEST, BODY = Key("request", "once"), Key("body", "again", WINDOW_S)
-VERDICTS = ("", "", "", "", "", "", "fail", "fail", "refuse", "repeat")
-TICKS = (1.0, 5.0, 25.0, LEASE_S + 2.0, WINDOW_S + 2.0)
+VERDICTS = ("", "", "", "", "fail", "fail", "refuse", "refuse", "repeat")
+TICKS = (1.0, 5.0, 25.0, LEASE_S + 2.0, LEASE_S + 2.0, WINDOW_S + 2.0)
 LAGS = (0.0, 0.0, 30.0, 150.0)
+STOPS = ("before create", "before create", "after create", "before cancel", "before write", "after write", "never")
+"""Where a delivery is frozen that went well so far."""
 LIVING = 4
 """Deliveries at one time at most."""
 
@@ -40,6 +43,12 @@ def prepared() -> tuple[Workspace, Prepared]:
     data = {**clouds.PROJECT, "jobs": {"cpu": job}, "sweeps": {}, "trigger": {}}
     workspace = Workspace(clouds.loaded(folder, data), uploaded=lambda _: f"{clouds.BUCKET}/packages/t.tar.gz")
     return workspace, workspace.prepare("cpu")
+
+
+@functools.cache
+def _price() -> Estimate:
+    workspace, job = prepared()
+    return estimate(job.document, workspace.catalog)
 
 
 class World:
@@ -86,6 +95,7 @@ class World:
         limits = Budget(trials_per_day=1_000_000)
         submitter = Submitter(workspace, self.vertex, self.storage, claims=claims, limits=limits)
         submitter.reconciler, submitter.ledger.now = reconciler, self.clock.now
+        submitter.estimate = lambda _: _price()  # type: ignore[method-assign]  # the same each time
         made = submitter.submit(job, key, "the body")
         self.answers.append((key, made))
         return made
@@ -104,11 +114,11 @@ class World:
         for claim, collection in seen_twice([job for kind in KINDS for job in self.vertex.list(kind)]):
             reconciler.look(claim, collection)
 
-    def step(self, number: int, *verdicts: str) -> None:
+    def step(self, number: int, *verdicts: str, until: str = "") -> None:
         """Wake a delivery for one half of a call, or several, and freeze it again."""
         if self.deliveries:
             delivery = self.deliveries[number % len(self.deliveries)]
-            delivery.step(*verdicts)
+            delivery.step(*verdicts, until=until)
             if delivery.done:
                 self.deliveries.remove(delivery)
 
@@ -161,6 +171,8 @@ class World:
         for key, made in self.answers:
             if made.claim not in alive:
                 raise Broken(f"a {key.kind} was answered with a job, and none of its claim survives")
+            if made.duplicate and made.name not in alive[made.claim]:
+                raise Broken(f"{made.name} was given as the recorded job, and another one survives")
         for id, (name,) in alive.items():
             held = claims.of(id)
             known = None if held is None else held.job_name if held.id == id else held.before[id]
@@ -168,29 +180,31 @@ class World:
                 raise Broken(f"{known} is recorded, and {name} survives")
 
 
-def explore(seed: int, steps: int = 60, **parts: Any) -> World:
+def explore(seed: int, steps: int = 24, **parts: Any) -> World:
     """One schedule at random.
 
     Raises:
         Broken: A promise does not hold.
     """
     chance, world = random.Random(seed), World(**parts)
+    share = chance.choice((0.0, 0.5, 1.0))  # of the deliveries that are of the request with an id
     try:
         for _ in range(steps):
             move = chance.random()
-            if move < 0.12 and len(world.deliveries) < LIVING:
-                world.deliver(REQUEST if chance.random() < 0.6 else BODY)
-            elif move < 0.14 and len(world.deliveries) < LIVING:
+            if move < 0.25 and len(world.deliveries) < LIVING:
+                world.deliver(REQUEST if chance.random() < share else BODY)
+                world.step(len(world.deliveries) - 1, until=chance.choice(STOPS))
+            elif move < 0.28 and len(world.deliveries) < LIVING:
                 world.look()
-            elif move < 0.20:
+            elif move < 0.45:
                 world.clock.at += chance.choice(TICKS)
-            elif move < 0.24:
+            elif move < 0.49:
                 world.kill(chance.randrange(LIVING))
-            elif move < 0.27:
+            elif move < 0.55:
                 world.vertex.lag = chance.choice(LAGS)
             else:
-                who, often = chance.randrange(LIVING), chance.choice((1, 1, 3, 8, 14))
-                world.step(who, *chance.choices(VERDICTS, k=often))
+                verdicts = chance.choices(VERDICTS, k=chance.choice((1, 1, 1, 3, 8)))
+                world.step(chance.randrange(LIVING), *verdicts, until=chance.choice(("", *STOPS)))
         world.finish(chance.random() < 0.5)
     finally:
         world.close()

@@ -15,7 +15,8 @@ import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
 from vertexrig.cloud.rest import CALL_S, RestError
@@ -45,6 +46,7 @@ KEPT_BEFORE = 8
 assert CREATE_WITHIN_S + CALL_S < LEASE_S < WINDOW_S
 
 _ID = re.compile(r"[0-9a-f]{32}-[0-9a-f]{12}")
+_WRITTEN = ("id", "token", "body", "run", "kind", "state", "job", "output", "before")
 _STATES = ("claimed", "created", "released")
 
 
@@ -62,7 +64,7 @@ class Key:
     text: str
     window_s: float | None = None
 
-    @property
+    @cached_property
     def digest(self) -> str:
         return digest({"kind": self.kind, "text": self.text})[:40]
 
@@ -110,8 +112,7 @@ class Claim:
         return str(self.job.get("name", ""))
 
     def to_bytes(self) -> bytes:
-        data = {key: value for key, value in asdict(self).items() if key not in ("path", "generation", "age_s")}
-        return json.dumps(data, indent=1).encode()
+        return json.dumps({name: getattr(self, name) for name in _WRITTEN}).encode()
 
 
 @dataclass(frozen=True)
