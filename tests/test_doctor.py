@@ -40,7 +40,11 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
     root = tmp_path_factory.mktemp("cloud")
     with clouds.cloud(root, run=RunOptions(grace=0.5)) as running:
         sdist(root / "vertex/gs/my-bucket/packages/trainer.tar.gz", task=TASK)
+        clouds.point_at(running)
         yield running
+
+
+JOBS_ROLE = "projects/my-project/roles/vertexrig_trigger_jobs"
 
 
 def patient(
@@ -113,7 +117,7 @@ def test_roles(here: server.RunningServer, tmp_path: Path) -> None:
         return json.dumps({"bindings": [{"role": role, "members": [member]}]})
 
     runtime = "serviceAccount:vertexrig-trigger@my-project.iam.gserviceaccount.com"
-    said = {"projects": policy("roles/aiplatform.user", runtime), "run": policy("roles/run.invoker", "allUsers")}
+    said = {"projects": policy(JOBS_ROLE, runtime), "run": policy("roles/run.invoker", "allUsers")}
     found = outcomes(doctor._roles, patient(here, tmp_path, said, vertex=cloud))
     assert [outcome for outcome, _ in found.values()] == ["ok", "error"]
     assert "remove-iam-policy-binding" in list(found.values())[1][1]

@@ -105,8 +105,11 @@ def check_run(budget: Budget, estimate: Estimate) -> None:
         raise OverBudgetError("trials_per_run", f"{trials} trials, and {budget.trials_per_run} are allowed per run")
     in_dollars = [name for name in ("usd_per_run", "usd_per_day") if getattr(budget, name) is not None]
     if in_dollars and not estimate.complete:
-        missing = ", ".join(estimate.unpriced)
-        message = f"{missing} has no sourced price, so the run cannot be held against a budget in dollars: add one to the catalog"
+        missing, fix = ", ".join(estimate.unpriced), "add one to the catalog"
+        if not missing:
+            missing = f"this region (the catalog's prices are for {estimate.region})"
+            fix = "give trigger.budget.price_factor, what prices are there against the catalog's"
+        message = f"{missing} has no sourced price, so the run cannot be held against a budget in dollars: {fix}"
         raise OverBudgetError(in_dollars[0], message)
     if budget.usd_per_run is not None and estimate.usd_at_most > budget.usd_per_run:
         limit = f"more than ${budget.usd_per_run:.2f} per run"

@@ -16,7 +16,7 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob, Vertex, job_body
 from vertexrig.errors import ConfigError, FindingsError, UsageError
-from vertexrig.explain.estimate import Estimate, estimate
+from vertexrig.explain.estimate import Estimate, elsewhere, estimate
 from vertexrig.project import overrides, runs
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Budget
@@ -167,6 +167,7 @@ class Submitter:
             OverBudgetError: It is over a limit for one run.
         """
         price = estimate(prepared.document, self.workspace.catalog)
+        price = elsewhere(price, self.workspace.loaded.project.region, self.limits.price_factor)
         budget.check_run(self.limits, price)
         return price
 

@@ -214,8 +214,9 @@ def _roles(subject: Subject) -> Iterator[Result]:
     if is_loopback(subject.vertex.rest.url):
         return  # a local Vertex has no identities
     runtime, invoker = deploy.identities(project)
+    jobs, _ = deploy.roles(project)
     wanted = [
-        (["projects", "get-iam-policy", project.project], runtime, "roles/aiplatform.user"),
+        (["projects", "get-iam-policy", project.project], runtime, f"projects/{project.project}/roles/{jobs}"),
         *(
             (["iam", "service-accounts", "get-iam-policy", account], runtime, "roles/iam.serviceAccountUser")
             for account in deploy.training_accounts(project)
@@ -248,4 +249,13 @@ def _members(policy: str, role: str) -> set[str]:
         return set()
 
 
-CHECKS: tuple[Callable[[Subject], Iterator[Result]], ...] = (_python, _gcloud, _trigger, _api, _bucket, _twice, _clock, _roles)
+CHECKS: tuple[Callable[[Subject], Iterator[Result]], ...] = (
+    _python,
+    _gcloud,
+    _trigger,
+    _api,
+    _bucket,
+    _twice,
+    _clock,
+    _roles,
+)
