@@ -59,7 +59,7 @@ class MemoryStorage(Storage):
         super().__init__("gs://my-bucket", url="http://127.0.0.1:9")
         self.clock, self.gate = clock, gate
         self.objects: dict[str, tuple[bytes, int, float]] = {}
-        self._generations = itertools.count(1)
+        self.generations = itertools.count(1)
         self._lock = threading.Lock()
 
     def _do(self, name: str, effect: Callable[[], Any]) -> Any:
@@ -76,7 +76,7 @@ class MemoryStorage(Storage):
             there = self.objects.get(name)
             if generation is not None and generation != (there[1] if there else 0):
                 return None
-            self.objects[name] = (data, next(self._generations), self.clock())
+            self.objects[name] = (data, next(self.generations), self.clock())
             return self.objects[name][1]
 
         made: int | None = self._do("write", effect)
