@@ -77,7 +77,9 @@ def _reconcile(file: Path | None, vertex: Vertex, twice: list[tuple[str, str]]) 
             for name in reconciler.look(claim, collection):
                 options.note(f"cancelled {name.rpartition('/')[2]}: a second job of one request")
         except VertexrigError as error:
-            options.note(f"a request has two jobs (label vertexrig_claim={claim}), and the second cannot be cancelled: {error}")
+            options.note(
+                f"a request has two jobs (label vertexrig_claim={claim}), and the second cannot be cancelled: {error}"
+            )
 
 
 def _rehearsals(file: Path | None, live: bool, limit: int, format_: str) -> None:

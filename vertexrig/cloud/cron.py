@@ -1,6 +1,6 @@
 """Cloud Scheduler's schedules: unix-cron in a time zone, and a part of the older English-like format.
 
-croniter (kept by the Pallets community) finds the next time and cron-descriptor says a line in words. croniter accepts
+croniter (kept by the Pallets community) finds the next time and cron-descriptor puts a line into words. croniter accepts
 far more than Cloud Scheduler does (seconds, `@daily`, hashes), so the text is checked here first. In a night when clocks go back, a time that comes twice fires
 twice; when they go forward, a time that is left out fires when the gap ends.
 """

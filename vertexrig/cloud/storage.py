@@ -65,7 +65,7 @@ class Storage:
 
     def __init__(self, uri: str, *, url: str | None = None, location: str = "") -> None:
         if not uri.startswith("gs://"):
-            raise UsageError(f"{uri!r} is no bucket such as gs://my-bucket")
+            raise UsageError(f"{uri!r} is not a bucket such as gs://my-bucket")
         self.location = location
         self.bucket, _, prefix = uri.removeprefix("gs://").partition("/")
         self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""

@@ -362,7 +362,7 @@ def fresh_key() -> Key:
 
 
 def request_key(request_id: str) -> Key:
-    """The key of a request with an id of its own."""
+    """The key of a request with an id."""
     return Key("request", request_id)
 
 

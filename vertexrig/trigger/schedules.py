@@ -1,6 +1,6 @@
 """The project file's schedules as Cloud Scheduler jobs, and what has to change to make the two match.
 
-Cloud Scheduler has no labels, so a job of ours says so in a header of its request; jobs without it are left alone.
+Cloud Scheduler has no labels, so a job of ours is marked by a header of its request; jobs without it are left alone.
 """
 
 from __future__ import annotations

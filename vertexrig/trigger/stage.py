@@ -100,7 +100,7 @@ def _shipped_function() -> Path:
 
 
 def _project_files(loaded: Loaded, folder: Path) -> None:
-    """What else the project file names: templates of its own, and rows of the catalog."""
+    """What else the project file names: its templates, and rows of the catalog."""
     project = loaded.project
     if project.templates:
         _copy(loaded.path(project.templates).glob(f"*{SUFFIX}"), _inside(folder, project.templates))
