@@ -20,6 +20,7 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.local import server
 from vertexrig.local.runner import RunOptions
+from vertexrig.spec.states import LIVE
 from vertexrig.submit import submission as submit
 from vertexrig.trigger import doctor
 
@@ -200,3 +201,18 @@ def test_cancel_waits(tmp_path: Path) -> None:
         assert job is not None and job.state == "JOB_STATE_CANCELLED"
         watched = tools.vertexrig("watch", made.name, cwd=tmp_path, env=env)
         assert watched.returncode == 1 and "CANCELLED" in watched.stderr
+
+
+def test_a_second_job_of_one_request_is_cancelled(tmp_path: Path) -> None:
+    """The doctor cancels a second job that carries the claim of a recorded one, and says which; then all is well."""
+    with clouds.cloud(tmp_path / "cloud") as waiting:
+        submitter, vertex = clouds.submitter(waiting, tmp_path), clouds.vertex(waiting)
+        first = submitter.submit(submitter.prepare(submit.Request("cpu")), submit.request_key("twice"), "x")
+        made = vertex.get(first.name)
+        assert made is not None
+        second = vertex.create(made.collection, {key: made.data[key] for key in ("displayName", "labels", "jobSpec")})
+        (found,) = doctor._twice(patient(waiting, tmp_path))
+        assert found.outcome == "warning" and second.id in found.message and made.id not in found.message
+        now, recorded = vertex.get(second.name), vertex.get(first.name)
+        assert now is not None and now.state not in LIVE and recorded is not None and recorded.state in LIVE
+        assert [one.outcome for one in doctor._twice(patient(waiting, tmp_path))] == ["ok"]

@@ -429,7 +429,7 @@ def test_a_package_from_elsewhere_is_not_run(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     "part",
     [{"job": {"name": "projects/p/locations/r/models/1"}}, {"job": {"name": "../x"}}, {"job": {}}, {"id": "x" * 45}, {"state": "done"},
-     {"id": "0" * 32 + "-" + "0" * 12}, {"output": "../../x"}, {"before": {"x": "y"}}, {"before": []}, {"body": 1}],
+     {"id": "0" * 32 + "-" + "0" * 12}, {"output": "../../x"}, {"before": {"x": "y"}}, {"before": ["x"]}, {"body": 1}],
     ids=range(10),
 )  # fmt: skip
 def test_a_claim_that_is_not_ours_is_left_alone(here: server.RunningServer, make: Make, part: dict[str, Any]) -> None:
