@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import hashlib
+import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
@@ -11,13 +13,14 @@ from typing import Any
 import yaml
 
 from tests.local.jobkit import sdist
+from vertexrig.checks.workspace import Workspace
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import KINDS, RemoteJob, Vertex
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
 from vertexrig.project import config
-from vertexrig.submit.submission import Submitter, UploadedWorkspace
+from vertexrig.submit.submission import Submitter, uploaded
 
 BUCKET = "gs://my-bucket"
 PROJECT: dict[str, Any] = {
@@ -58,10 +61,16 @@ def cloud(root: Path, **settings: Any) -> Iterator[server.RunningServer]:
     run = settings.pop("run", None) or RunOptions(grace=0.5, slow_start=3600)
     with server.running(Settings(root / "vertex", slots=2, run=run, **settings)) as here:
         sdist(root / "vertex/gs/my-bucket/packages/trainer.tar.gz", task="")
-        Storage(BUCKET, url=here.url).write(
-            "packages/latest/trainer.task-tf-2.17.json", b'{"uri": "gs://my-bucket/packages/trainer.tar.gz"}'
-        )
+        point_at(here)
         yield here
+
+
+def point_at(here: server.RunningServer, uri: str = f"{BUCKET}/packages/trainer.tar.gz") -> None:
+    """Make the package in the bucket the one that triggered runs use, under any URI."""
+    storage = Storage(BUCKET, url=here.url)
+    package = storage.read("packages/trainer.tar.gz")
+    row = {"uri": uri, "sha256": hashlib.sha256(package.data if package else b"").hexdigest()}
+    storage.write("packages/latest/trainer.task-tf-2.17.json", json.dumps(row).encode())
 
 
 def variables(here: server.RunningServer) -> dict[str, str]:
@@ -89,4 +98,5 @@ def loaded(folder: Path, data: Mapping[str, Any] = PROJECT) -> config.Loaded:
 def submitter(here: server.RunningServer, folder: Path, data: Mapping[str, Any] = PROJECT, **options: Any) -> Submitter:
     """What the trigger uses, pointed at a local Vertex."""
     storage = Storage(BUCKET, url=here.url)
-    return Submitter(UploadedWorkspace(loaded(folder, data), storage), vertex(here), storage, **options)
+    project = loaded(folder, data)
+    return Submitter(Workspace(project, uploaded=uploaded(project, storage)), vertex(here), storage, **options)

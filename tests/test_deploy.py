@@ -4,18 +4,24 @@ from __future__ import annotations
 
 import json
 import os
+import re
 import shlex
 import subprocess
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
+from urllib.parse import urlsplit
 
 import pytest
 
 from tests import clouds, tools
+from vertexrig.cloud.rest import Rest
+from vertexrig.cloud.storage import Storage
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.project import config
+from vertexrig.spec.states import CANCELLED, CANCELLING
 from vertexrig.trigger import deploy, stage
+from vertexrig.trigger.app import Call, Trigger
 
 DATA: dict[str, Any] = {**clouds.PROJECT, "service_account": "train@my-project.iam.gserviceaccount.com"}
 
@@ -37,8 +43,10 @@ def test_the_staged_folder(tmp_path: Path) -> None:
         name for name in names if name.startswith(("vertexrig/cli", "vertexrig/local")) or name.endswith(".pyc")
     ]
     assert staged.files == len(names) and staged.size < 2_000_000
-    lines = [line for line in (staged.folder / "requirements.txt").read_text().splitlines() if line and line[0] != "#"]
+    text = (staged.folder / "requirements.txt").read_text()
+    lines = [line.removesuffix(" \\") for line in text.splitlines() if line and line[0] not in "# "]
     assert all("==" in line for line in lines) and len(lines) == staged.requirements
+    assert all("--hash=sha256:" in part for part in text.split("==")[1:])
     locked = (tools.REPOSITORY / "constraints.txt").read_text().lower().replace("_", "-")
     assert not [line for line in lines if line.lower().replace("_", "-") not in locked]
     (staged.folder / "old").write_text("")
@@ -69,12 +77,58 @@ def test_least_roles(tmp_path: Path) -> None:
     text = "\n".join(step.line for step in steps)
     roles = [word for step in steps for word in step.words if word.startswith("--role=")]
     assert roles == [
-        "--role=roles/aiplatform.user",
-        "--role=roles/storage.objectUser",
+        "--role=projects/my-project/roles/vertexrig_trigger_jobs",
+        "--role=projects/my-project/roles/vertexrig_trigger_objects",
         "--role=roles/iam.serviceAccountUser",
     ]
     assert "--no-allow-unauthenticated" in text and "add-invoker-policy-binding" in text and "allUsers" not in text
     assert "gs://my-bucket " in text and "service-accounts add-iam-policy-binding train@my-project" in text
+
+
+def test_every_permission_is_used_and_no_call_is_without_one(tmp_path: Path) -> None:
+    """Each permission of the printed roles is proved by a call that the trigger makes, and each call it makes has one: a
+    job and a sweep made, found again, looked at, refused, over budget, and a second job cancelled."""
+    calls: set[tuple[str, str]] = set()
+    with clouds.cloud(tmp_path / "cloud") as here:
+        data = {**clouds.PROJECT, "trigger": {**clouds.PROJECT["trigger"], "budget": {"trials_per_day": 11}}}
+        storage, vertex = Storage(clouds.BUCKET, url=here.url), clouds.vertex(here)
+        for rest in (storage.rest, vertex.rest):
+            _note_calls(rest, calls)
+        trigger = Trigger(clouds.loaded(tmp_path, data), vertex=vertex, storage=storage, log=lambda _: None)
+
+        def post(**body: Any) -> Any:
+            return trigger.handle(Call("POST", "/", {}, lambda most: json.dumps(body).encode()))
+
+        for run in ("cpu", "sweep"):
+            first, again = (post(run=run, request_id=run) for _ in range(2))
+            assert (first.status, again.status) == (201, 200), first.body
+            assert trigger.handle(Call("GET", first.headers["Location"])).status == 200
+            other = clouds.vertex(here)
+            made = other.get(str(first.body["name"]))
+            assert made is not None
+            kept = {key: made.data[key] for key in ("displayName", "labels", "jobSpec", "studySpec", "trialJobSpec",
+                    "maxTrialCount", "parallelTrialCount") if key in made.data}  # fmt: skip
+            second = other.create(made.collection, kept)
+            assert post(run=run, request_id=run).body["name"] == made.name
+            now = other.get(second.name)
+            assert now is not None and now.state in (CANCELLING, CANCELLED)
+        assert post(run="cpu", request_id="over").status == 422
+    table = {**deploy.JOB_CALLS, **deploy.OBJECT_CALLS}
+    used = {name for name, (verb, path) in table.items() if any(verb == m and re.fullmatch(path, p) for m, p in calls)}
+    assert used == set(table)
+    known = [(verb, path) for verb, path in table.values()]
+    assert not [one for one in calls if not any(one[0] == verb and re.fullmatch(path, one[1]) for verb, path in known)]
+
+
+def _note_calls(rest: Rest, calls: set[tuple[str, str]]) -> None:
+    send = rest.session.request
+
+    def noted(method: str, url: str, **options: Any) -> Any:
+        path = urlsplit(url).path
+        calls.add((method, path[path.index("/v1/projects/") :] if "/v1/projects/" in path else path))
+        return send(method, url, **options)
+
+    rest.session.request = noted  # type: ignore[method-assign,assignment]
 
 
 def test_values_for_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -106,7 +160,7 @@ def test_gcloud_takes_every_command(tmp_path: Path, gcloud: str) -> None:
         for name in ("CLOUDFUNCTIONS", "RUN", "IAM", "CLOUDRESOURCEMANAGER", "SERVICEUSAGE", "STORAGE")
     }
     env = {**os.environ, **dead, "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true", "CLOUDSDK_CONFIG": str(tmp_path / "c"), "CLOUDSDK_CORE_DISABLE_PROMPTS": "1"}  # fmt: skip
-    assert len(lines) == 9
+    assert len(lines) == 11
 
     def run(line: str) -> str:
         try:

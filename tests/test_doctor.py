@@ -20,6 +20,7 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.local import server
 from vertexrig.local.runner import RunOptions
+from vertexrig.spec.states import LIVE
 from vertexrig.submit import submission as submit
 from vertexrig.trigger import doctor
 
@@ -40,23 +41,27 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
     root = tmp_path_factory.mktemp("cloud")
     with clouds.cloud(root, run=RunOptions(grace=0.5)) as running:
         sdist(root / "vertex/gs/my-bucket/packages/trainer.tar.gz", task=TASK)
+        clouds.point_at(running)
         yield running
+
+
+JOBS_ROLE = "projects/my-project/roles/vertexrig_trigger_jobs"
 
 
 def patient(
     here: server.RunningServer, folder: Path, said: dict[str, str] | None = None, **parts: Any
-) -> doctor.Patient:
+) -> doctor.Subject:
     """What the doctor looks at; `said` is what gcloud prints for a command that begins so."""
 
     def gcloud(words: list[str]) -> str | None:
         return next((text for start, text in (said or {}).items() if " ".join(words).startswith(start)), None)
 
     storage = Storage(clouds.BUCKET, url=here.url)
-    one = doctor.Patient(clouds.loaded(folder), clouds.vertex(here), storage, gcloud, date(2026, 11, 21))
+    one = doctor.Subject(clouds.loaded(folder), clouds.vertex(here), storage, gcloud, date(2026, 11, 21))
     return replace(one, **parts)
 
 
-def outcomes(check: Any, one: doctor.Patient) -> dict[str, tuple[str, str]]:
+def outcomes(check: Any, one: doctor.Subject) -> dict[str, tuple[str, str]]:
     return {result.name: (result.outcome, result.fix) for result in check(one)}
 
 
@@ -113,7 +118,7 @@ def test_roles(here: server.RunningServer, tmp_path: Path) -> None:
         return json.dumps({"bindings": [{"role": role, "members": [member]}]})
 
     runtime = "serviceAccount:vertexrig-trigger@my-project.iam.gserviceaccount.com"
-    said = {"projects": policy("roles/aiplatform.user", runtime), "run": policy("roles/run.invoker", "allUsers")}
+    said = {"projects": policy(JOBS_ROLE, runtime), "run": policy("roles/run.invoker", "allUsers")}
     found = outcomes(doctor._roles, patient(here, tmp_path, said, vertex=cloud))
     assert [outcome for outcome, _ in found.values()] == ["ok", "error"]
     assert "remove-iam-policy-binding" in list(found.values())[1][1]
@@ -196,3 +201,18 @@ def test_cancel_waits(tmp_path: Path) -> None:
         assert job is not None and job.state == "JOB_STATE_CANCELLED"
         watched = tools.vertexrig("watch", made.name, cwd=tmp_path, env=env)
         assert watched.returncode == 1 and "CANCELLED" in watched.stderr
+
+
+def test_a_second_job_of_one_request_is_cancelled(tmp_path: Path) -> None:
+    """The doctor cancels a second job that carries the claim of a recorded one, and says which; then all is well."""
+    with clouds.cloud(tmp_path / "cloud") as waiting:
+        submitter, vertex = clouds.submitter(waiting, tmp_path), clouds.vertex(waiting)
+        first = submitter.submit(submitter.prepare(submit.Request("cpu")), submit.request_key("twice"), "x")
+        made = vertex.get(first.name)
+        assert made is not None
+        second = vertex.create(made.collection, {key: made.data[key] for key in ("displayName", "labels", "jobSpec")})
+        (found,) = doctor._twice(patient(waiting, tmp_path))
+        assert found.outcome == "warning" and second.id in found.message and made.id not in found.message
+        now, recorded = vertex.get(second.name), vertex.get(first.name)
+        assert now is not None and now.state not in LIVE and recorded is not None and recorded.state in LIVE
+        assert [one.outcome for one in doctor._twice(patient(waiting, tmp_path))] == ["ok"]

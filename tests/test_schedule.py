@@ -15,12 +15,14 @@ import pytest
 
 from tests import clouds, functions, tools
 from tests.local.jobkit import sdist
-from vertexrig.cloud import cron
+from vertexrig.cloud import cron, rest
 from vertexrig.cloud.scheduler import Scheduler
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.local import server
 from vertexrig.local.runner import RunOptions
 from vertexrig.project import config
+from vertexrig.project.model import RetryConfig
+from vertexrig.submit import claims
 from vertexrig.trigger import schedules, stage
 
 WORDS = [
@@ -135,6 +137,15 @@ WRONG = [
     ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * * *", "set": {"image": "x"}}}}, "may not set 'image'"),
     ({"schedules": {"x": {"run": "sweep", "cron": "0 3 * * *", "set": {"max_trial_count": 99}}}}, "above 50"),
     ({"trigger": {}, "schedules": {"x": {"run": "cpu", "cron": "0 3 * * *"}}}, "URL is needed"),
+    *(
+        ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * * *", "retry_config": retry}}}, said)
+        for retry, said in (
+            ({"retry_count": 1}, r"30 = 30 s after the first delivery, .* for 66 s, with a margin 76 s"),
+            ({"retry_count": 3, "min_backoff_duration": "5s"}, r"5 \+ 10 \+ 20 = 35 s after"),
+            ({"retry_count": 5, "max_backoff_duration": "15s"}, r"15 \+ 15 \+ 15 \+ 15 \+ 15 = 75 s after"),
+            ({"retry_count": 0}, "the run would be lost"),
+        )
+    ),
 ]
 
 
@@ -144,6 +155,20 @@ def test_a_wrong_schedule_is_told_with_its_line(tmp_path: Path, part: dict[str, 
     with pytest.raises(ConfigError, match=said) as refused:
         schedules.wanted(clouds.loaded(tmp_path, {**DATA, **part}))
     assert refused.value.line
+
+
+def test_the_default_retries_outlast_the_lease_twice() -> None:
+    """Two deliveries in a row may die, and a default retry still makes the job; with a duration there are more of them."""
+    base = {"retryCount": 3, "minBackoffDuration": "30s", "maxBackoffDuration": "600s", "maxDoublings": 3}
+    assert schedules.outlasted([cron.backoff(base, number) for number in range(3)]) == 2
+    assert schedules.outlasted([5, 10, 20]) == 0 and schedules.outlasted([claims.FREE_AFTER_S] * 4) == 4
+    assert RetryConfig().retry_count == 3 and RetryConfig().min_backoff_duration == "30s"
+
+
+def test_the_lease_is_as_short_as_its_parts() -> None:
+    """The lease is the time in which a create may start, the longest a call takes, and a second; the window is longer."""
+    longest = rest.CONNECT_S + rest.READ_S + rest.ANSWER_S
+    assert longest == rest.CALL_S and claims.LEASE_S == claims.CREATE_WITHIN_S + longest + 1 < claims.WINDOW_S
 
 
 TASK = """
@@ -159,6 +184,7 @@ def test_a_scheduled_run_to_its_end(tmp_path: Path) -> None:
     run = RunOptions(grace=0.5)
     with clouds.cloud(tmp_path, run=run, at_least_twice=True) as here:
         sdist(tmp_path / "vertex/gs/my-bucket/packages/trainer.tar.gz", task=TASK)
+        clouds.point_at(here)
         clouds.loaded(tmp_path, {**DATA, "schedules": {}})
         folder = stage.stage(config.load(tmp_path / "vertexrig.yaml"), tmp_path / "build/function").folder
         with functions.serving(folder, clouds.variables(here)) as url:

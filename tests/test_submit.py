@@ -8,6 +8,7 @@ import time
 from collections.abc import Callable, Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import ExitStack
+from datetime import timedelta
 from pathlib import Path
 from typing import Any
 
@@ -16,9 +17,10 @@ import requests
 
 from tests import clouds, services, tools
 from tests.services import Fault
-from vertexrig.cloud.rest import Rest, RestError, retry_after, takes_credentials
+from vertexrig import times
+from vertexrig.cloud.rest import Answer, Rest, RestError, retry_after, takes_credentials
 from vertexrig.cloud.storage import Storage
-from vertexrig.errors import ConfigError, FindingsError
+from vertexrig.errors import ConfigError, FindingsError, VertexrigError
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Fault as JobFault
 from vertexrig.submit import claims
@@ -398,3 +400,104 @@ def test_the_command(here: server.RunningServer, tmp_path: Path) -> None:
     storage = Storage(clouds.BUCKET, url=here.url)
     assert storage.exists(uri.removeprefix("gs://my-bucket/"))
     assert storage.read_json("packages/latest/trainer.task-tf-2.16.json")["uri"] == uri  # type: ignore[index]
+
+
+# --- what the bucket says is checked ---
+
+FOREIGN = [
+    "gs://evil/packages/trainer.tar.gz", "gs://my-bucket/runs/x/trainer.tar.gz", "gs://my-bucket/packages/../evil.tar.gz",
+    "gs://my-bucket/packages/latest/trainer.task-tf-2.17.json", "gs://my-bucket/packages/", "https://evil.example/t.tar.gz",
+    "gs://my-bucket.evil/packages/trainer.tar.gz", "gs://my-bucket/packages/none.tar.gz",
+]  # fmt: skip
+
+
+def test_a_package_from_elsewhere_is_not_run(tmp_path: Path) -> None:
+    """The pointer in the bucket may name only a package in `packages/` of the own bucket, whose SHA-256 is the uploaded one."""
+    with clouds.cloud(tmp_path / "cloud") as here:
+        submitter = clouds.submitter(here, tmp_path)
+        for uri in FOREIGN:
+            clouds.point_at(here, uri)
+            with pytest.raises(NoPackageError, match="not the one that was uploaded"):
+                submitter.prepare(Request("cpu"))
+        clouds.point_at(here)
+        submitter.prepare(Request("cpu"))
+        Storage(clouds.BUCKET, url=here.url).write("packages/trainer.tar.gz", b"another one")
+        with pytest.raises(NoPackageError, match="vertexrig function package"):
+            submitter.prepare(Request("cpu"))
+
+
+@pytest.mark.parametrize(
+    "part",
+    [{"job": {"name": "projects/p/locations/r/models/1"}}, {"job": {"name": "../x"}}, {"job": {}}, {"id": "x" * 45}, {"state": "done"},
+     {"id": "0" * 32 + "-" + "0" * 12}, {"output": "../../x"}, {"before": {"x": "y"}}, {"before": ["x"]}, {"body": 1}],
+    ids=range(10),
+)  # fmt: skip
+def test_a_claim_that_is_not_ours_is_left_alone(here: server.RunningServer, make: Make, part: dict[str, Any]) -> None:
+    """A claim whose id, state, job's name or output has not its form is not acted on; a person has to look."""
+    id = f"forged-{json.dumps(part)}"
+    first = run(make(), id)
+    storage, path = Storage(clouds.BUCKET, url=here.url), request_key(id).path
+    stored = storage.read_json(path)
+    assert stored is not None and stored["job"]["name"] == first.name
+    storage.write(path, json.dumps({**stored, **part}).encode())
+    with pytest.raises(VertexrigError, match="is not a claim"):
+        run(make(), id)
+
+
+def test_an_age_needs_no_header() -> None:
+    """An object's age comes from its `updated`; an answer without a date leaves this machine's own clock to compare with."""
+    storage = Storage(clouds.BUCKET, url="http://127.0.0.1:9")
+    updated = times.rfc3339(times.now() - timedelta(seconds=100))
+
+    def call(method: str, path: str, *, raw: bool = False, **_: Any) -> Answer:
+        return Answer(b"{}") if raw else Answer({"generation": "7", "updated": updated})
+
+    storage.rest.call = call  # type: ignore[method-assign,assignment]
+    found = storage.read_aged("x")
+    assert found is not None and found.generation == 7 and 99 <= found.age_s < 130
+    updated = "yesterday"
+    with pytest.raises(RestError, match="without an object's time"):
+        storage.read_aged("x")
+
+
+# --- a second job of one request ---
+
+
+def _second_job(here: server.RunningServer, first: Submitted) -> str:
+    """Another job with the claim's label, as a holder makes it that was frozen and then woke up."""
+    vertex = clouds.vertex(here)
+    made = vertex.get(first.name)
+    assert made is not None
+    kept = {key: made.data[key] for key in ("displayName", "labels", "jobSpec")}
+    return vertex.create(made.collection, kept).name
+
+
+def test_a_further_delivery_cancels_a_second_job(here: server.RunningServer, make: Make) -> None:
+    """A delivery that finds its job recorded cancels every other job with the label, and answers with the recorded one."""
+    first = run(make(), "second-by-delivery")
+    second = _second_job(here, first)
+    assert run(make(), "second-by-delivery").name == first.name
+    assert _ending(here, second) and not _ending(here, first.name)
+
+
+def test_a_cancel_that_fails_is_tried_again(here: server.RunningServer, make: Make) -> None:
+    """A second job that cannot be cancelled now makes the delivery fail, so that it comes again and cancels it."""
+    first = run(make(), "cancel-fails")
+    second = _second_job(here, first)
+    submitter = make()
+    submitter.vertex.cancel = lambda name: (_ for _ in ()).throw(RestError("down", status=503))  # type: ignore[method-assign]
+    with pytest.raises(RestError, match="down"):
+        run(submitter, "cancel-fails")
+    assert not _ending(here, second)
+    assert run(make(), "cancel-fails").name == first.name and _ending(here, second)
+
+
+def test_jobs_cancels_a_second_job(here: server.RunningServer, make: Make, tmp_path: Path) -> None:
+    """`vertexrig jobs` cancels a second job of one request, says so, and shows the state that follows."""
+    first = run(make(), "second-by-jobs")
+    second = _second_job(here, first)
+    done = tools.vertexrig("jobs", "--limit=1000", "--format=json", cwd=tmp_path, env=clouds.variables(here))
+    assert done.returncode == 0, done.stderr
+    assert f"cancelled {second.rpartition('/')[2]}: a second job of one request" in done.stderr
+    states = {job["name"]: job["state"] for job in json.loads(done.stdout)["jobs"]}
+    assert "CANCEL" in states[second] and "CANCEL" not in states[first.name]

@@ -257,3 +257,16 @@ def test_an_event_is_retried_when_that_helps(here: server.RunningServer, tmp_pat
     trigger.vertex.rest = Rest("http://127.0.0.1:9/v1", "Vertex AI", attempts=1)
     with pytest.raises(RetryEventError):
         event(trigger, PUBSUB, message({"run": "cpu", "args": {"note": "down"}}), "down")
+
+
+def test_looking_at_a_job_cancels_a_second_one(here: server.RunningServer, trigger: Trigger) -> None:
+    """GET /jobs/ID of a second job of one request cancels it, and shows that; the recorded one goes on."""
+    first = post(trigger, {"run": "cpu", "request_id": "looked-at"})
+    made = clouds.vertex(here).get(str(first.body["name"]))
+    assert made is not None
+    second = clouds.vertex(here).create(
+        made.collection, {key: made.data[key] for key in ("displayName", "labels", "jobSpec")}
+    )
+    seen = trigger.handle(Call("GET", f"/jobs/{second.id}"))
+    assert seen.status == 200 and "CANCEL" in seen.body["state"]
+    assert "CANCEL" not in trigger.handle(Call("GET", first.headers["Location"])).body["state"]

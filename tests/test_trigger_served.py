@@ -36,8 +36,8 @@ def with_note(here: server.RunningServer, note: str) -> int:
     return sum(f"--note={note}" in json.dumps(job.data) for job in clouds.jobs(here))
 
 
-# package, claim, ledger, ledger's sum, create, record: killed before each call is sent and after each answer
-POINTS = [f"{when}:{call}" for call in range(1, 7) for when in ("before", "after")]
+# pointer, package, claim, ledger row, its listing, its grant, create, record: killed before each call and after each answer
+POINTS = [f"{when}:{call}" for call in range(1, 9) for when in ("before", "after")]
 
 
 @pytest.mark.parametrize("point", POINTS)

@@ -26,7 +26,12 @@ READ_S, LEASE_S = 0.5, 3.0
 @pytest.fixture(autouse=True)
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Waits of half a second in place of half a minute."""
-    for name, value in (("READ_S", READ_S), ("ANSWER_S", READ_S), ("REPEAT_WITHIN_S", 1.5 * READ_S)):
+    for name, value in (
+        ("CONNECT_S", READ_S),
+        ("READ_S", READ_S),
+        ("ANSWER_S", READ_S),
+        ("REPEAT_WITHIN_S", 1.5 * READ_S),
+    ):
         monkeypatch.setattr(rest, name, value)
 
 

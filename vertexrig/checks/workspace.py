@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import json
 import os
 from collections.abc import Mapping
@@ -23,6 +24,7 @@ from vertexrig.package.source.reader import read
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Sweep
 from vertexrig.project.origins import origin
+from vertexrig.project.resolve import PackageUri
 from vertexrig.render.renderer import Rendered, Renderer
 from vertexrig.spec.masking import masked
 from vertexrig.text import command_line
@@ -72,6 +74,7 @@ class Workspace:
         region: In place of the project's, for the checks.
         trainer: A trainer's folder to hold every document against, in place of the project's.
         program: How a person types this program, for commands that a message proposes.
+        uploaded: Gives the URI of the trainer's package for a TensorFlow version, in place of the folder at hand.
     """
 
     def __init__(
@@ -82,9 +85,10 @@ class Workspace:
         region: str | None = None,
         trainer: Path | None = None,
         program: str = "vertexrig",
+        uploaded: PackageUri | None = None,
     ) -> None:
         self.loaded, self._templates, self._region, self._trainer = loaded, templates, region, trainer
-        self._program = program
+        self._program, self._uploaded = program, uploaded
         self._trainers: dict[str, TrainerSource | None] = {}
 
     @cached_property
@@ -95,7 +99,13 @@ class Workspace:
 
     @cached_property
     def renderer(self) -> Renderer:
-        return Renderer(self.loaded, self.catalog, templates=self._templates)
+        return Renderer(self.loaded, self.catalog, templates=self._templates, uploaded=self._uploaded)
+
+    def overridden(self, loaded: Loaded) -> Workspace:
+        """The same project after overrides, with the catalog and the compiled templates that are here already."""
+        other = copy.copy(self)
+        other.loaded, other.catalog, other.renderer = loaded, self.catalog, self.renderer.overridden(loaded)
+        return other
 
     def trainer(self, module: str) -> TrainerSource | None:
         """The project's trainer as read, with `module` as its entry; None if its folder is not there."""

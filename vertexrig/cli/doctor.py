@@ -19,9 +19,10 @@ _SIGNS = {"ok": "ok  ", "warning": "warn", "error": "FAIL", "unknown": "?   "}
 @options.file_option
 @options.format_option("text", "json")
 def command(file: Path | None, format_: str) -> None:
-    """Look at project, APIs, bucket, roles, runtime, clock and gcloud, and say what to type. Nothing is changed.
+    """Look at project, APIs, bucket, roles, runtime, clock and gcloud, and print what to type. Nothing is
+    changed, but of two jobs of one request the one that is not recorded is cancelled.
 
-    The exit code is 1 if something is wrong; what could not be found out is no error.
+    The exit code is 1 if something is wrong; what could not be found out is not an error.
     """
     from vertexrig.trigger import doctor
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import itertools
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
@@ -11,6 +12,9 @@ from vertexrig.cli import options, remote
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 from vertexrig.spec.states import short
+
+if TYPE_CHECKING:
+    from vertexrig.cloud.vertex import Vertex
 
 
 @click.command("jobs")
@@ -27,6 +31,7 @@ def command(file: Path | None, local: bool, all_: bool, live: bool, limit: int, 
     from vertexrig.cloud.vertex import CUSTOM, TUNING
     from vertexrig.spec.states import LIVE
     from vertexrig.submit.claims import LABEL
+    from vertexrig.submit.reconcile import seen_twice
 
     if local:
         _rehearsals(file, live, limit, format_)
@@ -46,9 +51,35 @@ def command(file: Path | None, local: bool, all_: bool, live: bool, limit: int, 
     found = sorted(
         [*sweeps, *itertools.islice(customs, limit)], key=lambda job: str(job.data.get("createTime")), reverse=True
     )
-    rows = [(job.id, job.kind, job.display_name, short(job.state), job.data.get("createTime")) for job in found]  # fmt: skip
+    twice = seen_twice(found)
+    if twice:
+        _reconcile(file, vertex, twice)
+        found = [vertex.get(job.name) or job for job in found]
+    rows = [(job.id, job.kind, job.display_name, short(job.state), job.data.get("createTime")) for job in found]
     headings = ("id", "kind", "name", "state", "created")
     result(format_, {"jobs": [dict(job.data) for job in found]}, lambda: table(headings, rows))
+
+
+def _reconcile(file: Path | None, vertex: Vertex, twice: list[tuple[str, str]]) -> None:
+    """Cancel second jobs of one request; that the listing is shown matters more than that it works."""
+    from vertexrig.cloud.storage import Storage
+    from vertexrig.errors import VertexrigError
+    from vertexrig.project import config
+    from vertexrig.submit.claims import Claims
+    from vertexrig.submit.reconcile import Reconciler
+
+    bucket = config.load(file).project.bucket
+    if not bucket:
+        return
+    reconciler = Reconciler(vertex, Claims(Storage(bucket)))
+    for claim, collection in twice:
+        try:
+            for name in reconciler.look(claim, collection):
+                options.note(f"cancelled {name.rpartition('/')[2]}: a second job of one request")
+        except VertexrigError as error:
+            options.note(
+                f"a request has two jobs (label vertexrig_claim={claim}), and the second cannot be cancelled: {error}"
+            )
 
 
 def _rehearsals(file: Path | None, live: bool, limit: int, format_: str) -> None:

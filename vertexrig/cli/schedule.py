@@ -35,7 +35,7 @@ def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
     from vertexrig.trigger import schedules
 
     extras.need("croniter", "cron_descriptor", "requests", "google.cloud.scheduler_v1")
-    schedules.wanted(loaded)  # so that a wrong file is told before the service is asked
+    schedules.wanted(loaded)  # a wrong file is refused before the service is asked
     client = _client(loaded)
     return client, schedules.plan(loaded, client.list(), client.normal)
 

@@ -1,6 +1,6 @@
 """Cloud Scheduler's schedules: unix-cron in a time zone, and a part of the older English-like format.
 
-croniter (kept by the Pallets community) finds the next time and cron-descriptor says a line in words. croniter accepts
+croniter (kept by the Pallets community) finds the next time and cron-descriptor puts a line into words. croniter accepts
 far more than Cloud Scheduler does (seconds, `@daily`, hashes), so the text is checked here first. In a night when clocks go back, a time that comes twice fires
 twice; when they go forward, a time that is left out fires when the gap ends.
 """
@@ -8,8 +8,10 @@ twice; when they go forward, a time that is left out fires when the gap ends.
 from __future__ import annotations
 
 import re
+from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
+from typing import Any
 from zoneinfo import ZoneInfo
 
 from vertexrig import times
@@ -186,3 +188,19 @@ def _number(text: str, low: int, names: tuple[str, ...]) -> int | None:
     if text in names:
         return names.index(text) + low
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
+
+
+def backoff(retry: Mapping[str, Any], number: int) -> float:
+    """Seconds before retry `number` (0 is the first): doubling, then linear, never above the maximum.
+
+    Source: RetryConfig of Cloud Scheduler v1: 10s, 300s and 3 doublings give 10, 20, 40, 80, 160, 240, 300, 300.
+
+    Args:
+        retry: A RetryConfig as REST writes it.
+        number: Of the retry.
+    """
+    low, high = (times.duration_seconds(retry[name]) or 0.0 for name in ("minBackoffDuration", "maxBackoffDuration"))
+    doublings = int(retry["maxDoublings"])
+    if number <= doublings:
+        return float(min(high, low * 2 ** min(number, 60)))
+    return float(min(high, low * 2 ** min(doublings, 60) * (number - doublings + 1)))

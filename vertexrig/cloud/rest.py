@@ -27,8 +27,10 @@ _LOG = logging.getLogger(__name__)
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
 RETRIED = frozenset({408, 429, 500, 502, 503, 504})
-CONNECT_S, READ_S, ANSWER_S = 5.0, 30.0, 30.0
+CONNECT_S, READ_S, ANSWER_S = 5.0, 20.0, 20.0
 """Longest wait for a connection, for the next bytes of an answer, and for all of it, seconds."""
+CALL_S = CONNECT_S + ANSWER_S + READ_S
+"""Longest that one try of a call takes, seconds: the last bytes may be waited for just before the whole is given up."""
 REPEAT_WITHIN_S = 45.0
 """Seconds after the first try in which a call that may be repeated is tried again."""
 LONGEST_WAIT_S = 5.0
@@ -165,12 +167,13 @@ class Rest:
             raise
         except Exception as error:  # google.auth has no common base for what reading credentials may raise
             raise RestError(f"no credentials for {self.name}: {_line(error)}", status=401) from None
+        until = time.monotonic() + CONNECT_S + ANSWER_S
         try:
             answer = session.request(
                 method, self.url + path, params=params, json=json, data=data, headers=headers,
                 timeout=(CONNECT_S, READ_S), allow_redirects=False, stream=True,
             )  # fmt: skip
-            content = _whole(answer)
+            content = _whole(answer, until)
         except requests.exceptions.ConnectTimeout as error:
             raise RestError(f"{self.name} cannot be reached at {self.url}: {_reason(error)}") from None
         except requests.exceptions.ConnectionError as error:
@@ -220,9 +223,9 @@ class _TooSlowError(Exception):
     """An answer that does not come to its end, or is longer than any of ours."""
 
 
-def _whole(answer: requests.Response) -> bytes:
+def _whole(answer: requests.Response, until: float) -> bytes:
     """The body. A timeout of requests is for the next bytes only; an answer that drips would hold a claim for ever."""
-    until, parts, size = time.monotonic() + ANSWER_S, [], 0
+    parts, size = [], 0
     try:
         while part := answer.raw.read1(65536, decode_content=True):
             parts.append(part)

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from email.utils import parsedate_to_datetime
 from typing import Any
 from urllib.parse import quote
 
+from vertexrig import times
 from vertexrig.cloud.rest import Rest, RestError
 from vertexrig.errors import UsageError
 
@@ -28,12 +29,12 @@ class StoredObject:
     Args:
         data: Its bytes.
         generation: Changes with each write.
-        age_s: Seconds since it was written, both times by the service's clock, in whole seconds.
+        age_s: Seconds since it was written, where that was asked for.
     """
 
     data: bytes
     generation: int
-    age_s: float
+    age_s: float = 0.0
 
 
 @dataclass(frozen=True)
@@ -44,11 +45,13 @@ class Item:
         name: Below the bucket's own prefix.
         generation: Changes with each write.
         created: When this generation was written, RFC 3339 with microseconds or milliseconds.
+        size: Its bytes.
     """
 
     name: str
     generation: int
     created: str
+    size: int = 0
 
 
 class Storage:
@@ -62,7 +65,7 @@ class Storage:
 
     def __init__(self, uri: str, *, url: str | None = None, location: str = "") -> None:
         if not uri.startswith("gs://"):
-            raise UsageError(f"{uri!r} is no bucket such as gs://my-bucket")
+            raise UsageError(f"{uri!r} is not a bucket such as gs://my-bucket")
         self.location = location
         self.bucket, _, prefix = uri.removeprefix("gs://").partition("/")
         self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
@@ -99,12 +102,28 @@ class Storage:
             raise self._explained(error) from None
         return _number(answer.data.get("generation") if answer is not None else None)
 
-    def read(self, name: str) -> StoredObject | None:
-        """An object, None if there is none."""
-        answer = self.rest.call("GET", self._path(name), params={"alt": "media"}, raw=True, missing=True)
+    def read(self, name: str, *, generation: int | None = None) -> StoredObject | None:
+        """An object, or one generation of it; None if there is none."""
+        params = {"alt": "media"} | ({} if generation is None else {"generation": str(generation)})
+        answer = self.rest.call("GET", self._path(name), params=params, raw=True, missing=True)
         if answer is None:
             return None
-        return StoredObject(answer.data, _number(answer.headers.get("X-Goog-Generation")), _age(answer.headers))
+        return StoredObject(answer.data, generation or _number(answer.headers.get("X-Goog-Generation")))
+
+    def read_aged(self, name: str) -> StoredObject | None:
+        """An object with its age: from its `updated` to the answer's date, so that this machine's clock does not matter.
+
+        Raises:
+            RestError: It failed, or the object changed each time between the two calls.
+        """
+        for _ in range(5):
+            answer = self.rest.call("GET", self._path(name), params={"fields": "generation,updated"}, missing=True)
+            if answer is None:
+                return None
+            found = self.read(name, generation=_number(answer.data.get("generation")))
+            if found is not None:
+                return replace(found, age_s=_age(answer.data.get("updated"), answer.headers.get("Date")))
+        raise RestError(f"{self.uri(name)} changes too fast to be read", status=503)
 
     def read_json(self, name: str) -> dict[str, Any] | None:
         """An object that holds a JSON object; None if there is none, or it holds something else."""
@@ -129,7 +148,7 @@ class Storage:
         token = ""
         while True:
             params = {
-                "prefix": self.prefix + prefix, "fields": "items(name,generation,timeCreated),nextPageToken",
+                "prefix": self.prefix + prefix, "fields": "items(name,generation,timeCreated,size),nextPageToken",
             }  # fmt: skip
             if token:
                 params["pageToken"] = token
@@ -140,7 +159,9 @@ class Storage:
             data = answer.data if answer is not None else {}
             for row in data.get("items") or []:
                 name = str(row.get("name", "")).removeprefix(self.prefix)
-                yield Item(name, _number(row.get("generation")), str(row.get("timeCreated", "")))
+                yield Item(
+                    name, _number(row.get("generation")), str(row.get("timeCreated", "")), _number(row.get("size"))
+                )
             token = str(data.get("nextPageToken") or "")
             if not token:
                 return
@@ -180,10 +201,14 @@ def _number(value: Any) -> int:
         raise RestError("Cloud Storage answered without a generation", status=502, outcome_unknown=True) from None
 
 
-def _age(headers: Any) -> float:
-    """Seconds between Last-Modified and Date; both are the service's, so this machine's clock does not matter."""
+def _age(updated: Any, date: str | None) -> float:
+    """Seconds from an object's `updated` to the date of the answer; this machine's time where the answer has no date."""
     try:
-        now, then = parsedate_to_datetime(headers["Date"]), parsedate_to_datetime(headers["Last-Modified"])
-    except (KeyError, TypeError, ValueError):
-        return 0.0
+        then = times.parse(str(updated))
+    except ValueError:
+        raise RestError("Cloud Storage answered without an object's time", status=502) from None
+    try:
+        now = parsedate_to_datetime(date or "")
+    except (TypeError, ValueError):
+        now = times.now()
     return max(0.0, (now - then).total_seconds())

@@ -91,6 +91,25 @@ def estimate(document: Document, catalog: Catalog) -> Estimate:
     )
 
 
+def elsewhere(price: Estimate, region: str, factor: float | None) -> Estimate:
+    """The price of the same run in a region that the catalog's prices are not for.
+
+    Args:
+        price: By the catalog.
+        region: Where it runs.
+        factor: What the owner says that prices there are, against the catalog's; None: there is no sourced price.
+    """
+    if region == price.region:
+        return price
+    if factor is None:
+        return replace(price, complete=False, notes=(*price.notes, f"prices are for {price.region}, not for {region}"))
+    lines = tuple(
+        line if line.usd_per_hour is None else replace(line, usd_per_hour=line.usd_per_hour * factor)
+        for line in price.lines
+    )
+    return replace(price, lines=lines, usd_per_hour=price.usd_per_hour * factor, region=region)
+
+
 def _pool_lines(pool: Pool, how: str, catalog: Catalog) -> tuple[LineItem, ...]:
     disk = pool.data.get("diskSpec") or {}
     machine = catalog.machines.get(pool.machine_type)

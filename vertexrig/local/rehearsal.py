@@ -26,7 +26,7 @@ from vertexrig.project import runs
 from vertexrig.project.config import STATE_FOLDER
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.submit.history import History, Record
-from vertexrig.submit.submission import RUN_LABEL
+from vertexrig.submit.reconcile import RUN_LABEL
 from vertexrig.submit.trials import table
 
 

@@ -386,6 +386,9 @@ class Budget(_Value):
     trials_per_run: int | None = option("Trials of one run, at most.", None)
     trials_per_day: int | None = option("Trials of a day's runs (UTC), at most.", None)
     live_jobs: int | None = option("Jobs that run or wait at one time, at most.", None)
+    price_factor: float | None = option(
+        "What prices are in the project's region against the catalog's, if those are for another region.", None
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

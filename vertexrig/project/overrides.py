@@ -103,7 +103,7 @@ def check(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping[str, 
     for key, value in set_.items():
         found += _check_one("set", key, value, trigger.allow)
     for key, value in args.items():
-        found += _check_one("args", key, value, trigger.allow_args)
+        found += _check_one("args", key, value, trigger.allow_args) or _not_the_flag_s(loaded, run, key, value)
         if isinstance(value, str) and "$(" in value:
             message = "the text holds $(, which Vertex AI would replace with an environment variable"
             found.append(RefusedOverride(f"args.{key}", message))
@@ -119,6 +119,23 @@ def _check_one(part: str, key: str, value: Any, allowed: Mapping[str, Bound]) ->
         return [RefusedOverride(path, f"callers may not set {key[:100]!r}. {choices}", allowed=False)]
     reason = _outside(value, allowed[key])
     return [RefusedOverride(path, f"{quoted(value)} {reason}")] if reason else []
+
+
+def _not_the_flag_s(loaded: Loaded, run: str, key: str, value: Any) -> list[RefusedOverride]:
+    """Why a value of a bounded argument is not a number of the type that the project file's own value has."""
+    bound, project = loaded.project.trigger.allow_args[key], loaded.project
+    if bound.min is None and bound.max is None:
+        return []
+    target = project.jobs.get(run) or project.sweeps.get(run)
+    layers = [target, project.jobs.get(target.job) if isinstance(target, Sweep) else None]
+    own = next((one.args[key] for one in layers if one and isinstance(one.args, Mapping) and key in one.args), None)
+    if isinstance(value, str):
+        reason = "is text; a number belongs here"
+    elif isinstance(own, int) and not isinstance(own, bool) and not isinstance(value, int):
+        reason = f"is not a whole number, as {quoted(own)} in the project file is"
+    else:
+        return []
+    return [RefusedOverride(f"args.{key}", f"{quoted(value)} {reason}")]
 
 
 def _outside(value: Any, bound: Bound) -> str:

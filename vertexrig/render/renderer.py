@@ -6,6 +6,7 @@ and no value can add a key. Measured 2026-11-20 on 11 awkward strings: bare inte
 
 from __future__ import annotations
 
+import copy
 import json
 import math
 import re
@@ -88,10 +89,18 @@ class Renderer:
         loaded: The project.
         catalog: The catalog with the project's overlay.
         templates: A folder that overrides the project's own `templates`.
+        uploaded: Gives the URI of the trainer's package for a TensorFlow version, in place of the folder at hand.
     """
 
-    def __init__(self, loaded: Loaded, catalog: Catalog, *, templates: Path | None = None) -> None:
-        self.loaded, self.catalog = loaded, catalog
+    def __init__(
+        self,
+        loaded: Loaded,
+        catalog: Catalog,
+        *,
+        templates: Path | None = None,
+        uploaded: resolve.PackageUri | None = None,
+    ) -> None:
+        self.loaded, self.catalog, self._uploaded = loaded, catalog, uploaded
         own = templates or (loaded.path(loaded.project.templates) if loaded.project.templates else None)
         if own is not None and not own.is_dir():
             raise loaded.error(f"there is no folder {own}", "templates")
@@ -123,6 +132,12 @@ class Renderer:
             "grid_study": resolve.grid_study,
         }
         return env
+
+    def overridden(self, loaded: Loaded) -> Renderer:
+        """A renderer of the same project after overrides, with the templates that are compiled already."""
+        other = copy.copy(self)
+        other.loaded, other.packages, other.environment = loaded, {}, self.environment
+        return other
 
     def topologies(self) -> list[str]:
         """Names that `topology` may have: the templates at hand."""
@@ -191,6 +206,8 @@ class Renderer:
 
     def package_uri(self, tf_version: str | None) -> str:
         """Where the trainer's package for an image of this TensorFlow version lies, or will once it is uploaded."""
+        if tf_version not in self.packages and self._uploaded is not None:
+            self.packages[tf_version] = self._uploaded(tf_version)
         if tf_version not in self.packages:
             from vertexrig.package.sources import identify
 

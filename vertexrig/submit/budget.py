@@ -1,18 +1,19 @@
 """Budgets: what a run may cost, what a day's runs may, and how many jobs may live at one time.
 
-The sums of a day are kept as one small object per claim, written before the job is made. Writing first and then listing
-makes the sum hold under concurrency: of any set of runs let through, the last one saw all the others (a listing of Cloud
-Storage is strongly consistent).
+The sums of a day are kept as one small object per claim, written before the job is made; see `Ledger` for why they hold
+under concurrency.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+import time
+from collections.abc import Callable
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from vertexrig import times
+from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import KINDS, Vertex
 from vertexrig.errors import VertexrigError
@@ -22,6 +23,10 @@ from vertexrig.spec.states import LIVE
 from vertexrig.submit.claims import LABEL, LEASE_S
 
 FOLDER = "vertexrig/days"
+GRANTED = b"granted"
+"""What the row of a run holds that was let through; before that it is empty, as a listing shows."""
+SETTLE_S = 10.0
+"""Seconds a run waits for others that ask for the same room."""
 _ENTRY = re.compile(r"(?P<claim>[a-z0-9-]{1,63})\.(?P<cents>[0-9]{1,12})\.(?P<trials>[0-9]{1,9})")
 _LIVE_FILTER = " OR ".join(f'state="{state}"' for state in LIVE)
 
@@ -47,18 +52,27 @@ class BudgetEntry:
     """What one run put into a day's ledger.
 
     Args:
+        name: Its object.
         claim: The claim's id.
         usd: Estimated US dollars, to the cent, rounded up.
         trials: Trials.
-        created: When, RFC 3339 by the service's clock.
+        granted: The run was let through; otherwise it still asks.
+        created: When this generation was written, RFC 3339 by the service's clock.
         generation: Of its object; it orders entries written at the same instant.
     """
 
+    name: str
     claim: str
     usd: float
     trials: int
+    granted: bool
     created: str
     generation: int
+
+    @property
+    def place(self) -> tuple[str, int, str]:
+        """Orders the rows of a day."""
+        return self.created, self.generation, self.claim
 
 
 def trials_of(estimate: Estimate) -> int:
@@ -91,8 +105,11 @@ def check_run(budget: Budget, estimate: Estimate) -> None:
         raise OverBudgetError("trials_per_run", f"{trials} trials, and {budget.trials_per_run} are allowed per run")
     in_dollars = [name for name in ("usd_per_run", "usd_per_day") if getattr(budget, name) is not None]
     if in_dollars and not estimate.complete:
-        missing = ", ".join(estimate.unpriced)
-        message = f"{missing} has no sourced price, so the run cannot be held against a budget in dollars: add one to the catalog"
+        missing, fix = ", ".join(estimate.unpriced), "add one to the catalog"
+        if not missing:
+            missing = f"this region (the catalog's prices are for {estimate.region})"
+            fix = "give trigger.budget.price_factor, what prices are there against the catalog's"
+        message = f"{missing} has no sourced price, so the run cannot be held against a budget in dollars: {fix}"
         raise OverBudgetError(in_dollars[0], message)
     if budget.usd_per_run is not None and estimate.usd_at_most > budget.usd_per_run:
         limit = f"more than ${budget.usd_per_run:.2f} per run"
@@ -102,15 +119,34 @@ def check_run(budget: Budget, estimate: Estimate) -> None:
 class Ledger:
     """The day's runs, and the jobs that live.
 
+    A run writes its row, lists all rows, and only then grants its own, by a write that fails if the row is gone. Of two
+    runs one lists after the other's row is there (a listing of Cloud Storage is strongly consistent), and it counts that
+    row whether it is granted or not, so both cannot pass on room for one. A row that is older than the lease and not
+    granted belongs to a run that died: whoever lists it deletes it, so that its holder cannot grant it any more.
+
     Args:
         storage: The bucket.
         vertex: The jobs.
         budget: The limits.
-        lease_s: For how long a run without a visible job counts as a live one.
+        lease_s: For how long a row that is not granted counts, and a run without a visible job as a live one.
+        clock: Seconds, from any start.
+        sleep: Waits so many seconds.
+        now: The time.
     """
 
-    def __init__(self, storage: Storage, vertex: Vertex, budget: Budget, *, lease_s: float = LEASE_S) -> None:
+    def __init__(
+        self,
+        storage: Storage,
+        vertex: Vertex,
+        budget: Budget,
+        *,
+        lease_s: float = LEASE_S,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+        now: Callable[[], datetime] = times.now,
+    ) -> None:
         self.storage, self.vertex, self.budget, self.lease_s = storage, vertex, budget, lease_s
+        self.clock, self.sleep, self.now = clock, sleep, now
 
     @property
     def needed(self) -> bool:
@@ -119,77 +155,107 @@ class Ledger:
         return not (budget.usd_per_day is None and budget.trials_per_day is None and budget.live_jobs is None)
 
     def reserve(self, claim: str, estimate: Estimate) -> None:
-        """Put a run into the day's ledger, if there is room.
+        """Put a run into the day's ledger and grant it, if there is room.
 
         Raises:
-            OverBudgetError: There is none; `cancel` takes it out again.
-            RestError: Cloud Storage or Vertex AI failed.
+            OverBudgetError: There is none; `cancel` takes the row out again.
+            RestError: Cloud Storage or Vertex AI failed, or other runs keep the last room busy.
         """
         if not self.needed:
             return
-        day = times.now().date().isoformat()
+        day = self.now().date().isoformat()
         cents = -int(-estimate.usd_at_most * 100 // 1)
         name = f"{FOLDER}/{day}/{claim}.{cents}.{trials_of(estimate)}"
-        self.storage.write(name, b"", generation=0)
-        entries = sorted(self.entries(day), key=lambda entry: (entry.created, entry.generation, entry.claim))
-        place = next((at for at, entry in enumerate(entries) if entry.claim == claim), len(entries))
-        self._check(entries[:place], estimate, day)
+        until, pause = self.clock() + SETTLE_S, 0.05
+        while True:
+            self.storage.write(name, b"", generation=0)
+            rows = self._rows(day)
+            mine = next((row for row in rows if row.name == name), None)
+            if mine is not None and mine.granted:
+                return  # by an earlier delivery of the same request, which died
+            others = [row for row in rows if row.claim != claim]
+            # Rows written after ours and not granted yet give way: without them we may fit, so wait for their end.
+            later = [row for row in others if mine is not None and not row.granted and row.place > mine.place]
+            try:
+                self._check(others, estimate, day)
+            except OverBudgetError:
+                self._check([row for row in others if row not in later], estimate, day)
+            else:
+                if mine is not None and self.storage.write(name, GRANTED, generation=mine.generation) is not None:
+                    return
+            if self.clock() + pause > until:
+                raise RestError("other runs are asking for the last room in the budget", status=503, retry_after=5.0)
+            self.sleep(pause)
+            pause = min(pause * 1.6, 1.0)
 
     def cancel(self, claim: str) -> None:
         """Take a run whose job was certainly not made out of the ledger."""
         if self.needed:
-            day = times.now().date()
+            day = self.now().date()
             for one in (day, day - timedelta(days=1)):  # it may have been midnight in between
                 for item in list(self.storage.list(f"{FOLDER}/{one.isoformat()}/{claim}.")):
                     self.storage.delete(item.name)
 
-    def entries(self, day: str) -> Iterable[BudgetEntry]:
+    def entries(self, day: str) -> list[BudgetEntry]:
         """The ledger of a day (UTC, YYYY-MM-DD)."""
-        for item in self.storage.list(f"{FOLDER}/{day}/"):
-            match = _ENTRY.fullmatch(item.name.rsplit("/", 1)[-1])
-            if match:
-                usd = int(match["cents"]) / 100
-                yield BudgetEntry(match["claim"], usd, int(match["trials"]), item.created, item.generation)
+        return [
+            BudgetEntry(item.name, match["claim"], int(match["cents"]) / 100, int(match["trials"]), item.size > 0,
+                        item.created, item.generation)
+            for item in self.storage.list(f"{FOLDER}/{day}/")
+            if (match := _ENTRY.fullmatch(item.name.rpartition("/")[2]))
+        ]  # fmt: skip
 
-    def _check(self, before: list[BudgetEntry], estimate: Estimate, day: str) -> None:
+    def _rows(self, day: str) -> list[BudgetEntry]:
+        """The rows that count; those of runs that died before they were granted are deleted."""
+        rows, since = [], self.now() - timedelta(seconds=self.lease_s)
+        for row in self.entries(day):
+            if row.granted or _moment(row.created, self.now) > since:
+                rows.append(row)
+            elif not self.storage.delete(row.name, row.generation):
+                rows.append(row)  # granted just now, or deleted by another run; the next listing tells
+        return rows
+
+    def _check(self, others: list[BudgetEntry], estimate: Estimate, day: str) -> None:
         budget, trials, usd = self.budget, trials_of(estimate), estimate.usd_at_most
-        spent, tried = sum(entry.usd for entry in before), sum(entry.trials for entry in before)
+        spent, tried = sum(entry.usd for entry in others), sum(entry.trials for entry in others)
         if budget.usd_per_day is not None and spent + usd > budget.usd_per_day:
-            message = f"${spent:.2f} of {_runs(before)} on {day} (UTC) + {arithmetic(estimate)} = ${spent + usd:.2f}: more than "
+            message = f"${spent:.2f} of {_runs(others)} on {day} (UTC) + {arithmetic(estimate)} = ${spent + usd:.2f}: more than "
             raise OverBudgetError("usd_per_day", f"{message}${budget.usd_per_day:.2f} per day")
         if budget.trials_per_day is not None and tried + trials > budget.trials_per_day:
-            message = f"{tried} trials of {_runs(before)} on {day} (UTC) + {trials} = {tried + trials}: more than "
+            message = f"{tried} trials of {_runs(others)} on {day} (UTC) + {trials} = {tried + trials}: more than "
             raise OverBudgetError("trials_per_day", f"{message}{budget.trials_per_day} per day")
         if budget.live_jobs is not None:
-            live, waiting = self._live(before)
+            live, waiting = self._live(others)
             if live + waiting + 1 > budget.live_jobs:
                 soon = f" + {waiting} about to start" if waiting else ""
                 message = f"{live} live jobs{soon} + this one: more than {budget.live_jobs}"
                 raise OverBudgetError("live_jobs", message)
 
-    def _live(self, before: list[BudgetEntry]) -> tuple[int, int]:
-        """Our jobs that live, and runs let through so lately that their jobs may not be listed yet."""
-        # by claim, so that the jobs of a sweep's trials, which carry its labels, count as the one run they are
-        live = {
-            job.labels.get(LABEL)
-            for kind in KINDS
-            for job in self.vertex.list(kind, filter=f"labels.{LABEL}:* AND ({_LIVE_FILTER})")
-        }
-        since = times.now() - timedelta(seconds=self.lease_s)
-        young = [entry for entry in before if _moment(entry.created) > since]
-        if not young:
-            return len(live), 0
-        recent = f'labels.{LABEL}:* AND create_time>"{times.rfc3339(since - timedelta(minutes=5), 0)}"'
-        listed = {job.labels.get(LABEL) for kind in KINDS for job in self.vertex.list(kind, filter=recent)}
-        return len(live), sum(entry.claim not in listed for entry in young)
+    def _live(self, others: list[BudgetEntry]) -> tuple[int, int]:
+        """Our jobs that live, and runs so young that their jobs may not be listed yet."""
+        since = self.now() - timedelta(seconds=self.lease_s)
+        young = {entry.claim for entry in others if _moment(entry.created, self.now) > since}
+        # Recent jobs are listed before live ones: a job that appears in between is then counted as about to start.
+        recent = self._listed(f'create_time>"{times.rfc3339(since - timedelta(minutes=5), 0)}"') if young else {}
+        live = {claim for claim, states in self._listed(f"({_LIVE_FILTER})").items() if states & set(LIVE)}
+        live |= {claim for claim, states in recent.items() if states & set(LIVE)}
+        return len(live), len(young - live - set(recent))
+
+    def _listed(self, filter: str) -> dict[str, set[str]]:
+        """The states of our jobs, by claim, so that the jobs of a sweep's trials count as the one run they are."""
+        found: dict[str, set[str]] = {}
+        for kind in KINDS:
+            for job in self.vertex.list(kind, filter=f"labels.{LABEL}:* AND {filter}"):
+                found.setdefault(str(job.labels.get(LABEL)), set()).add(job.state)
+        return found
 
 
 def _runs(entries: list[BudgetEntry]) -> str:
     return f"{len(entries)} run" + ("" if len(entries) == 1 else "s")
 
 
-def _moment(text: str) -> datetime:
+def _moment(text: str, now: Callable[[], datetime]) -> datetime:
     try:
         return times.parse(text)
     except ValueError:
-        return times.now()
+        return now()

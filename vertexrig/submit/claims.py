@@ -1,42 +1,53 @@
-"""Claims: which delivery of a request makes the job, so that exactly one is made however often it is delivered.
+"""Claims: which delivery of a request makes the job, so that exactly one survives however often it is delivered.
 
 A claim is a Cloud Storage object created with `ifGenerationMatch=0`: of many deliveries one creates it and makes the job,
-which carries the claim's id as a label. The others wait for the job that the first one writes into the claim. If the
+which carries the claim's id as a label. The others wait for the job that the first one records in the claim. If the
 first one dies, the next delivery looks for a job with the label; if there is none when the claim's lease has run out,
-it takes the claim over, again by a write that only one can win. A holder starts no job when its lease is nearly out.
+it takes the claim over, again by a write that only one can win. A recorded job is never replaced by another one, so
+whoever sees a second job with the label may cancel it (`vertexrig.submit.reconcile`).
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
+import re
 import time
 import uuid
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field, replace
+from dataclasses import dataclass, field, replace
+from functools import cached_property
 from typing import Any, Literal
 
-from vertexrig.cloud.rest import ANSWER_S, CONNECT_S, READ_S
+from vertexrig.cloud.rest import CALL_S, RestError
 from vertexrig.cloud.storage import Storage, as_json
-from vertexrig.cloud.vertex import RemoteJob
+from vertexrig.cloud.vertex import NAME, RemoteJob
 from vertexrig.errors import VertexrigError
-from vertexrig.project.runs import new_run
+from vertexrig.project.runs import RUN, new_run
 
 LABEL = "vertexrig_claim"
 FOLDER = "vertexrig/claims"
-LEASE_S = 120.0
-"""Seconds a holder has before another delivery may take its claim over."""
-CREATE_WITHIN_S = 40.0
-"""Seconds after claiming in which the holder may still start to create the job. What is left of the lease is longer than
-a create call may take (see `vertexrig.cloud.rest`), so when a claim is taken over, no create of the old holder is under way."""
+CREATE_WITHIN_S = 20.0
+"""Seconds after claiming in which the holder may still start to create the job."""
+LEASE_S = CREATE_WITHIN_S + CALL_S + 1.0
+"""Seconds a holder has before another delivery may take its claim over: the time in which it may start the create call,
+the longest that this call takes, and the second by which an age in whole seconds may be off."""
+FREE_AFTER_S = LEASE_S + 10.0
+"""Seconds after a delivery that died, after which the next one surely takes its claim over; retries must outlast it."""
 WAIT_S = 15.0
 """Seconds a further delivery waits for the first one's job."""
 LOOK_AFTER_S = 3.0
 """Age of an unfinished claim from which a waiting delivery asks Vertex AI for its job."""
 WINDOW_S = 300.0
 """Requests with the same body and without an id are one request within so many seconds."""
+KEPT_BEFORE = 8
+"""Earlier ids of a key whose jobs a claim remembers."""
 
-assert CREATE_WITHIN_S + CONNECT_S + ANSWER_S + READ_S < LEASE_S
+assert CREATE_WITHIN_S + CALL_S < LEASE_S < WINDOW_S
+
+_ID = re.compile(r"[0-9a-f]{32}-[0-9a-f]{12}")
+_WRITTEN = ("id", "token", "body", "run", "kind", "state", "job", "output", "before")
+_STATES = ("claimed", "created", "released")
 
 
 @dataclass(frozen=True)
@@ -53,7 +64,7 @@ class Key:
     text: str
     window_s: float | None = None
 
-    @property
+    @cached_property
     def digest(self) -> str:
         return digest({"kind": self.kind, "text": self.text})[:40]
 
@@ -65,7 +76,7 @@ class Key:
 
 @dataclass(frozen=True)
 class Claim:
-    """A claim as it stands in its object.
+    """A claim as its object holds it.
 
     Args:
         id: Value of the job's label.
@@ -73,10 +84,13 @@ class Claim:
         body: Digest of the request's body.
         run: The job or sweep asked for.
         kind: The key's kind.
-        state: `claimed`, or `created` once the job is known.
+        state: `claimed`; `created` once the job is recorded; `released` if the service refused the job.
         job: What is recorded about the job.
         output: The run whose output folder the job gets; it stays when another delivery takes the claim over.
-        generation: The object's generation.
+        before: Earlier ids of the key, whose windows are over -> the resource name of their job, "" if none is recorded.
+        path: The object.
+        generation: Its generation.
+        age_s: Seconds since it was written, by the service's clock.
     """
 
     id: str
@@ -87,11 +101,18 @@ class Claim:
     state: str = "claimed"
     job: Mapping[str, Any] = field(default_factory=dict)
     output: str = ""
+    before: Mapping[str, str] = field(default_factory=dict)
+    path: str = ""
     generation: int = 0
+    age_s: float = 0.0
+
+    @property
+    def job_name(self) -> str:
+        """The recorded job's resource name, "" if none is recorded."""
+        return str(self.job.get("name", ""))
 
     def to_bytes(self) -> bytes:
-        data = {key: value for key, value in asdict(self).items() if key != "generation"}
-        return json.dumps(data, indent=1).encode()
+        return json.dumps({name: getattr(self, name) for name in _WRITTEN}).encode()
 
 
 @dataclass(frozen=True)
@@ -100,16 +121,13 @@ class Taken:
 
     Args:
         claim: The claim.
-        started: When it was taken, by `time.monotonic`.
+        started: When it was taken, by the clock of `Claims`.
+        first: Nobody held this id before.
     """
 
     claim: Claim
     started: float
-
-    @property
-    def late(self) -> bool:
-        """Too late to start the job: another delivery may take the claim over before it is there."""
-        return time.monotonic() - self.started > CREATE_WITHIN_S
+    first: bool = False
 
 
 @dataclass(frozen=True)
@@ -143,6 +161,7 @@ class InProgressError(VertexrigError):
 
 
 Find = Callable[[str], RemoteJob | None]
+Record = Callable[[RemoteJob], Mapping[str, Any]]
 
 
 class Claims:
@@ -152,26 +171,32 @@ class Claims:
         storage: The bucket.
         lease_s: See LEASE_S.
         wait_s: See WAIT_S.
+        clock: Seconds, from any start.
+        sleep: Waits so many seconds.
     """
 
-    def __init__(self, storage: Storage, *, lease_s: float | None = None, wait_s: float | None = None) -> None:
-        self.storage = storage
+    def __init__(
+        self,
+        storage: Storage,
+        *,
+        lease_s: float | None = None,
+        wait_s: float | None = None,
+        clock: Callable[[], float] = time.monotonic,
+        sleep: Callable[[float], None] = time.sleep,
+    ) -> None:
+        self.storage, self.clock, self.sleep = storage, clock, sleep
         self.lease_s = LEASE_S if lease_s is None else lease_s
         self.wait_s = WAIT_S if wait_s is None else wait_s
 
-    def take(
-        self,
-        key: Key,
-        body: str,
-        run: str,
-        find: Find,
-        record: Callable[[RemoteJob], Mapping[str, Any]],
-        output: str = "",
-    ) -> Taken | Existing:
+    def late(self, taken: Taken) -> bool:
+        """Whether it is too late to start the job: another delivery may take the claim over before it is there."""
+        return self.clock() - taken.started > CREATE_WITHIN_S
+
+    def take(self, key: Key, body: str, run: str, find: Find, record: Record, output: str = "") -> Taken | Existing:
         """Claim a request, or find out what became of it.
 
         Args:
-            key: What the request is told by.
+            key: What makes two deliveries the same request.
             body: Digest of its body.
             run: The job or sweep asked for.
             find: Looks for the job with a claim id.
@@ -183,100 +208,136 @@ class Claims:
             InProgressError: Another delivery holds the claim.
             RestError: Cloud Storage or Vertex AI failed.
         """
-        until, pause = time.monotonic() + self.wait_s, 0.05
-        mine = Claim(_new_id(key), uuid.uuid4().hex, body, run, key.kind, output=output or new_run())
-        found: tuple[Claim, float] | None = None
+        until, pause = self.clock() + self.wait_s, 0.05
+        mine = Claim(
+            _new_id(key), uuid.uuid4().hex, body, run, key.kind, output=output or new_run(), path=key.path
+        )  # fmt: skip
+        held: Claim | None = None
         while True:
-            if found is None:  # nobody's, or released in between
-                started = time.monotonic()
+            if held is None:  # nobody's, or deleted in between
+                started = self.clock()
                 generation = self.storage.write(key.path, mine.to_bytes(), generation=0)
                 if generation is not None:
-                    return Taken(replace(mine, generation=generation), started)
-            found = self._read(key)
-            age = found[1] if found else 0.0
-            outcome = self._other(key, *found, mine, find, record) if found else None
+                    return Taken(replace(mine, generation=generation), started, first=True)
+            held = self._read(key.path)
+            outcome = self._other(key, held, mine, find, record) if held else None
             if outcome is not None:
                 return outcome
-            if time.monotonic() + pause > until:
-                raise InProgressError(self.lease_s - age)
-            time.sleep(pause)
+            if self.clock() + pause > until:
+                raise InProgressError(self.lease_s - (held.age_s if held else 0.0))
+            self.sleep(pause)
             pause = min(pause * 1.6, 1.0)
 
-    def _other(
-        self,
-        key: Key,
-        held: Claim,
-        age: float,
-        mine: Claim,
-        find: Find,
-        record: Callable[[RemoteJob], Mapping[str, Any]],
-    ) -> Taken | Existing | None:
-        """What a claim that another delivery made means for us; None: wait."""
-        over = key.window_s is not None and age > key.window_s and held.state == "created"
-        if held.body != mine.body and not over:
+    def _other(self, key: Key, held: Claim, mine: Claim, find: Find, record: Record) -> Taken | Existing | None:
+        """What a claim that is there already means for us; None: wait."""
+        if key.window_s is not None and held.age_s > key.window_s:
+            before = {**held.before, held.id: held.job_name}
+            kept = dict(list(before.items())[-KEPT_BEFORE:])
+            return self._take_over(replace(mine, before=kept, generation=held.generation), first=True)
+        if held.state == "released":
+            # under the same id: a frozen holder of it may still create its job, and who looks must find both
+            return self._take_over(replace(mine, id=held.id, before=held.before, generation=held.generation))
+        if held.body != mine.body:
             raise OtherBodyError("the same request id came with another body")
         if held.state == "created":
-            return self._take_over(key, replace(mine, generation=held.generation)) if over else Existing(held)
-        started, own = time.monotonic() - age - 1.0, held.token == mine.token
-        if not own and age < min(LOOK_AFTER_S, self.lease_s):
+            return Existing(held)
+        own = held.token == mine.token
+        if not own and held.age_s < min(LOOK_AFTER_S, self.lease_s):
             return None
         job = find(held.id)
         if job is not None:
-            return Existing(self.record(key, held, record(job)), job)
+            return Existing(self.record(held, record(job)), job)
         if own:  # the answer to our own write was lost
-            return Taken(held, started)
-        if age <= self.lease_s:
+            return Taken(held, self.clock() - held.age_s - 1.0)
+        if held.age_s <= self.lease_s:
             return None
-        taken = self._take_over(key, replace(held, token=mine.token))
+        taken = self._take_over(replace(held, token=mine.token))
         # once more, for a create of the old holder that was on its way when we looked first
         job = None if taken is None else find(held.id)
         if taken is None or job is None:
             return taken
-        return Existing(self.record(key, taken.claim, record(job)), job)
+        return Existing(self.record(taken.claim, record(job)), job)
 
-    def record(self, key: Key, claim: Claim, job: Mapping[str, Any]) -> Claim:
-        """Write the job into the claim.
+    def record(self, claim: Claim, job: Mapping[str, Any], held: Claim | None = None) -> Claim:
+        """Write a job into its claim, unless another one is recorded there.
+
+        Args:
+            claim: The claim whose id the job has.
+            job: What to record; `name` is its resource name.
+            held: The claim that is there, if it is another one by now.
 
         Returns:
-            The claim as it stands then. If its job is another one, a delivery that took us for dead was faster, and
-            ours is one too many.
+            The claim as it is then. If its job is another one, another delivery was faster, and this job is one too many.
+
+        Raises:
+            RestError: Cloud Storage failed.
         """
-        done, generation = replace(claim, state="created", job=dict(job)), claim.generation
-        for _ in range(5):
-            written = self.storage.write(key.path, done.to_bytes(), generation=generation)
+        done, held = replace(claim, state="created", job=dict(job)), held or claim
+        for _ in range(8):
+            if held.id == claim.id:
+                if held.state == "created":
+                    return held
+                new = replace(held, state="created", job=dict(job))
+            else:
+                known = held.before.get(claim.id)
+                if known is None:  # a person deleted our claim, or it is too long ago
+                    return done
+                if known:
+                    return replace(done, job={"name": known})
+                new = replace(held, before={**held.before, claim.id: str(job["name"])})
+            written = self.storage.write(claim.path, new.to_bytes(), generation=held.generation)
             if written is not None:
-                return replace(done, generation=written)
-            found = self._read(key)
-            held = found[0] if found else None
-            if held is not None and held.id == claim.id and held.state == "created":
-                return held
-            if held is not None and held.id != claim.id:
-                return done  # the window is over, and this is a new request
-            generation = held.generation if held is not None else 0
-        return done
+                return replace(new, generation=written) if new.id == claim.id else done
+            held = self._read(claim.path) or replace(claim, state="claimed", job={}, generation=0)
+        raise RestError("the claim changes too fast to record the job in it", status=503)
 
-    def release(self, key: Key, claim: Claim) -> None:
-        """Give a claim up whose job was certainly not made."""
-        self.storage.delete(key.path, claim.generation)
+    def release(self, claim: Claim) -> bool:
+        """Let the next delivery make the job at once, because it was certainly not made; whether the claim was ours."""
+        released = replace(claim, state="released")
+        return self.storage.write(claim.path, released.to_bytes(), generation=claim.generation) is not None
 
-    def _take_over(self, key: Key, claim: Claim) -> Taken | None:
+    def of(self, id: str) -> Claim | None:
+        """The claim that has an id, or had it before its window was over; None if there is none."""
+        if not _ID.fullmatch(id):
+            return None
+        found = next(iter(self.storage.list(f"{FOLDER}/{id[:32]}")), None)
+        claim = None if found is None else self._read(found.name)
+        return claim if claim is not None and (claim.id == id or id in claim.before) else None
+
+    def _take_over(self, claim: Claim, first: bool = False) -> Taken | None:
         """The claim, if no other delivery was faster."""
-        started = time.monotonic()
-        generation = self.storage.write(key.path, claim.to_bytes(), generation=claim.generation)
-        return None if generation is None else Taken(replace(claim, generation=generation), started)
+        started = self.clock()
+        generation = self.storage.write(claim.path, claim.to_bytes(), generation=claim.generation)
+        return None if generation is None else Taken(replace(claim, generation=generation), started, first)
 
-    def _read(self, key: Key) -> tuple[Claim, float] | None:
-        stored = self.storage.read(key.path)
+    def _read(self, path: str) -> Claim | None:
+        stored = self.storage.read_aged(path)
         if stored is None:
             return None
-        data = as_json(stored.data) or {}
-        known = {name: data.get(name) for name in ("id", "token", "body", "run", "kind", "state")}
-        if not all(isinstance(value, str) for value in known.values()) or not isinstance(data.get("job"), dict):
-            # not ours: leave it, a person has to look
-            raise VertexrigError(f"{self.storage.uri(key.path)} is no claim; delete it if nothing else needs it")
-        texts = {name: str(value) for name, value in known.items()}
-        output = str(data.get("output") or "")  # claims of before 2026-11-21 have none
-        return Claim(**texts, job=data["job"], output=output, generation=stored.generation), stored.age_s
+        claim = _parsed(path, stored.data)
+        if claim is None:  # not ours: leave it, a person has to look
+            raise VertexrigError(f"{self.storage.uri(path)} is not a claim; delete it if nothing else needs it")
+        return replace(claim, path=path, generation=stored.generation, age_s=stored.age_s)
+
+
+def _parsed(path: str, content: bytes) -> Claim | None:
+    """A claim of these bytes; None unless every part has its form, since whoever may write the bucket may have made it."""
+    data = as_json(content) or {}
+    texts = {name: data.get(name) for name in ("id", "token", "body", "run", "kind", "state")}
+    job, output, before = data.get("job"), data.get("output") or "", data.get("before") or {}
+    if not all(isinstance(value, str) for value in (*texts.values(), output)):
+        return None
+    if not isinstance(job, dict) or not isinstance(before, dict) or texts["state"] not in _STATES:
+        return None
+    stem = path.rpartition("/")[2][:32]
+    ids = [str(texts["id"]), *map(str, before)]
+    names = [*([job.get("name")] if texts["state"] == "created" else []), *filter(None, before.values())]
+    if not all(_ID.fullmatch(id) and id[:32] == stem for id in ids) or (output and not RUN.fullmatch(output)):
+        return None
+    if not all(isinstance(name, str) and NAME.fullmatch(name) for name in names):
+        return None
+    id, token, body, run, kind, state = map(str, texts.values())
+    return Claim(id, token, body, run, kind, state, job, output, before)
 
 
 def digest(value: Any) -> str:

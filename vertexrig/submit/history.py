@@ -1,7 +1,7 @@
 """The rehearsals of a project: each leaves a record that outlives it, read without a server and without credentials.
 
 A record is one JSON file in `.vertexrig/history/`. While its rehearsal runs, a lock file beside it is held, so that a
-rehearsal whose process was killed is told from one that still runs.
+rehearsal whose process was killed is distinguished from one that still runs.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ class Record:
     Args:
         name: The job or sweep of the project file.
         resource: The job as the API would show it, with a sweep's trials.
-        run: The run whose output folder it had, "" without one of its own.
+        run: The run whose output folder it had, "" without one.
         output: Its output folder on this machine, "" without one.
         metrics: What a job's trainer reported last, by tag.
         stand_ins: A sentence for each thing that stood in for the cloud's.

@@ -2,31 +2,32 @@
 
 from __future__ import annotations
 
+import hashlib
 import json
+import re
 import uuid
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
-from functools import cached_property
 from typing import Any
 
 from vertexrig import times
-from vertexrig.catalog import Catalog
 from vertexrig.catalog.typed import Scalar
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob, Vertex, job_body
 from vertexrig.errors import ConfigError, FindingsError, UsageError
-from vertexrig.explain.estimate import Estimate, estimate
+from vertexrig.explain.estimate import Estimate, elsewhere, estimate
 from vertexrig.project import overrides, runs
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Budget
-from vertexrig.render.renderer import Renderer
+from vertexrig.project.resolve import PackageUri
 from vertexrig.submit import budget
-from vertexrig.submit.claims import LABEL, LEASE_S, Claims, Existing, Key, Taken, digest
+from vertexrig.submit.claims import LABEL, Claim, Claims, Existing, Key, Taken, digest
+from vertexrig.submit.reconcile import RUN_LABEL, Reconciler
 
-RUN_LABEL = "vertexrig_run"
-LATEST = "packages/latest"
+PACKAGES, LATEST = "packages/", "packages/latest"
+_PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,200}")
 
 
 class NoPackageError(UsageError):
@@ -88,53 +89,32 @@ class Submitted:
     duplicate: bool = False
 
 
-class UploadedRenderer(Renderer):
-    """A renderer whose trainer packages are the last ones uploaded, not those of a folder at hand.
-
-    Args:
-        loaded: The project.
-        catalog: The catalog.
-        storage: The bucket of the packages.
-        shared: A renderer of the same templates, whose compiled templates are used.
-    """
-
-    def __init__(self, loaded: Loaded, catalog: Catalog, storage: Storage, shared: Renderer | None = None) -> None:
-        super().__init__(loaded, catalog)
-        self.storage = storage
-        if shared is not None:
-            self.environment, self._used = shared.environment, shared._used
-
-    def package_uri(self, tf_version: str | None) -> str:
-        if tf_version not in self.packages:
-            found = self.storage.read_json(pointer(self.loaded, tf_version))
-            uri = found.get("uri") if found else None
-            if not isinstance(uri, str) or not uri.startswith("gs://"):
-                version = f"TensorFlow {tf_version}" if tf_version else "its image"
-                raise NoPackageError(
-                    f"no trainer package for {version} was uploaded: `vertexrig function package` uploads it"
-                )
-            self.packages[tf_version] = uri
-        return self.packages[tf_version]
-
-
-class UploadedWorkspace(Workspace):
-    """A project as the trigger sees it: no trainer's folder, packages from the bucket.
+def uploaded(loaded: Loaded, storage: Storage) -> PackageUri:
+    """Where the last uploaded trainer package for a TensorFlow version is, as the bucket says, and that it is intact.
 
     Args:
         loaded: The project.
         storage: The bucket of the packages.
-        shared: A workspace of the same project before overrides, whose catalog and templates are used.
     """
 
-    def __init__(self, loaded: Loaded, storage: Storage, shared: UploadedWorkspace | None = None) -> None:
-        super().__init__(loaded)
-        self.storage, self.shared = storage, shared
-        if shared is not None:
-            self.catalog = shared.catalog
+    def package_uri(tf_version: str | None) -> str:
+        found = storage.read_json(pointer(loaded, tf_version)) or {}
+        uri, sha256 = str(found.get("uri", "")), found.get("sha256")
+        version = f"TensorFlow {tf_version}" if tf_version else "its image"
+        if not uri:
+            raise NoPackageError(
+                f"no trainer package for {version} was uploaded: `vertexrig function package` uploads it"
+            )
+        name = uri.removeprefix(storage.uri(PACKAGES))
+        package = storage.read(PACKAGES + name) if name != uri and _PACKAGE.fullmatch(name) else None
+        if package is None or hashlib.sha256(package.data).hexdigest() != sha256:
+            raise NoPackageError(
+                f"the trainer package for {version} is not the one that was uploaded to {storage.uri(PACKAGES)}: "
+                "`vertexrig function package` uploads it again"
+            )
+        return uri
 
-    @cached_property
-    def renderer(self) -> Renderer:
-        return UploadedRenderer(self.loaded, self.catalog, self.storage, self.shared.renderer if self.shared else None)
+    return package_uri
 
 
 def pointer(loaded: Loaded, tf_version: str | None) -> str:
@@ -165,7 +145,10 @@ class Submitter:
         self.workspace, self.vertex, self.storage = workspace, vertex, storage
         self.claims = claims or Claims(storage)
         self.limits = limits if limits is not None else workspace.loaded.project.trigger.budget
-        self.ledger = budget.Ledger(storage, vertex, self.limits, lease_s=min(LEASE_S, self.claims.lease_s))
+        self.reconciler = Reconciler(vertex, self.claims)
+        self.ledger = budget.Ledger(
+            storage, vertex, self.limits, lease_s=self.claims.lease_s, clock=self.claims.clock, sleep=self.claims.sleep
+        )
 
     def prepare(self, request: Request) -> Prepared:
         """The request rendered and checked, with its overrides. Whether they are allowed is checked elsewhere.
@@ -175,9 +158,7 @@ class Submitter:
             NoPackageError: No package was uploaded.
         """
         loaded = overrides.apply(self.workspace.loaded, request.run, request.set, request.args)
-        if not isinstance(self.workspace, UploadedWorkspace):
-            return self.workspace.prepare(request.run)
-        return UploadedWorkspace(loaded, self.storage, self.workspace).prepare(request.run)
+        return self.workspace.overridden(loaded).prepare(request.run)
 
     def estimate(self, prepared: Prepared) -> Estimate:
         """The price of a run.
@@ -186,6 +167,7 @@ class Submitter:
             OverBudgetError: It is over a limit for one run.
         """
         price = estimate(prepared.document, self.workspace.catalog)
+        price = elsewhere(price, self.workspace.loaded.project.region, self.limits.price_factor)
         budget.check_run(self.limits, price)
         return price
 
@@ -207,7 +189,7 @@ class Submitter:
 
         Args:
             prepared: The rendered request.
-            key: What the request is told by.
+            key: What makes two deliveries the same request.
             body: Digest of what is asked for.
             run: An earlier run that is resumed: its output folder is used. Otherwise the job gets a new one, the same
                 however often the request is delivered.
@@ -225,25 +207,25 @@ class Submitter:
         collection = COLLECTIONS[prepared.document.kind]
 
         def find(claim: str) -> RemoteJob | None:
-            return self.vertex.find(LABEL, claim, collection)
+            return self.reconciler.find(claim, collection)
 
         def record(job: RemoteJob) -> Mapping[str, Any]:
             return asdict(self._submitted(prepared, price, job, job.labels.get(LABEL, ""), job.labels))
 
         outcome = self.claims.take(key, body, prepared.rendered.view.name, find, record, run)
         if isinstance(outcome, Existing):
-            return self._existing(outcome)
+            return self._existing(outcome.claim, collection, outcome.found)
         in_run = prepared.in_run(outcome.claim.output) if outcome.claim.output else prepared
-        return self._make(in_run, price, key, outcome, collection)
+        return self._make(in_run, price, outcome, collection)
 
-    def _make(self, prepared: Prepared, price: Estimate, key: Key, taken: Taken, collection: str) -> Submitted:
+    def _make(self, prepared: Prepared, price: Estimate, taken: Taken, collection: str) -> Submitted:
         claim = taken.claim
         try:
             self.ledger.reserve(claim.id, price)
-            if taken.late:
+            if self.claims.late(taken):
                 raise RestError("claiming took too long; nothing was started", retry_after=5.0)
         except (budget.OverBudgetError, RestError):
-            self._release(key, taken)
+            self._release(taken)
             raise
         view = prepared.rendered.view
         labels = {**view.labels, LABEL: claim.id, RUN_LABEL: view.name}
@@ -254,24 +236,24 @@ class Submitter:
         try:
             job = self.vertex.create(collection, body)
         except RestError as error:
-            job = self._after_failure(key, taken, collection, error)
+            job = self._after_failure(taken, collection, error)
         made = self._submitted(prepared, price, job, claim.id, labels)
         try:
-            recorded = self.claims.record(key, claim, asdict(made))
+            recorded = self.claims.record(claim, asdict(made))
         except RestError:
             return made  # the job carries the label: the next delivery finds it and records it
-        if recorded.job.get("name") not in (made.name, None):
-            self.vertex.cancel(made.name)  # we were taken for dead, and another delivery made the job
-            return self._existing(Existing(recorded))
-        return made
+        if taken.first and recorded.token == claim.token and recorded.job_name == made.name:
+            return made  # no other delivery ever held this id, so there is no other job with it
+        existing = self._existing(recorded, collection, job)
+        return made if recorded.job_name == made.name else existing
 
-    def _after_failure(self, key: Key, taken: Taken, collection: str, error: RestError) -> RemoteJob:
+    def _after_failure(self, taken: Taken, collection: str, error: RestError) -> RemoteJob:
         """The job that a failed create call made all the same; if none, the claim is kept or given up, and it raises."""
         if not error.outcome_unknown:
-            self._release(key, taken)
+            self._release(taken)
             raise error
         try:
-            found = self.vertex.find(LABEL, taken.claim.id, collection)
+            found = self.reconciler.find(taken.claim.id, collection)
         except RestError:
             found = None
         if found is None:  # it may yet appear: the claim stays until its lease is out
@@ -284,27 +266,39 @@ class Submitter:
             ) from None
         return found
 
-    def _release(self, key: Key, taken: Taken) -> None:
+    def _release(self, taken: Taken) -> None:
         try:
-            self.ledger.cancel(taken.claim.id)
-            self.claims.release(key, taken.claim)
+            # the claim first: if another delivery holds it by now, the row in the ledger is that delivery's
+            if self.claims.release(taken.claim):
+                self.ledger.cancel(taken.claim.id)
         except RestError:
             pass  # its lease runs out
 
-    def _existing(self, existing: Existing) -> Submitted:
-        record = existing.claim.job
-        job = existing.found
-        if job is None:
-            try:
-                job = self.vertex.get(str(record.get("name", "")))
-            except RestError:
-                job = None  # the record says enough
-        names = ("run", "name", "kind", "state", "console", "claim", "output")
-        text = {name: str(record.get(name, "")) for name in names}
-        if job is not None:
-            text["state"] = job.state
+    def _existing(self, claim: Claim, collection: str, seen: RemoteJob | None) -> Submitted:
+        """The answer about a job that is recorded; every other job of the claim is cancelled.
+
+        Args:
+            claim: The claim, with the job.
+            collection: Where its jobs are.
+            seen: A job of the claim that the list may not show yet.
+
+        Raises:
+            RestError: There is a second job, and it could not be cancelled now.
+        """
+        name = claim.job_name
+        jobs = {} if seen is None else {seen.name: seen}
+        job: RemoteJob | None = None
+        try:
+            jobs |= {job.name: job for job in self.reconciler.with_label(claim.id, collection)}
+            job = jobs.get(name) or self.vertex.get(name)
+        except RestError:
+            pass  # the record says enough
+        self.reconciler.keep_recorded(claim, jobs.values())
+        record = {**(self.reconciler.record_of(job) if job is not None else {}), **claim.job}
+        text = {key: str(record.get(key, "")) for key in ("run", "name", "kind", "console", "claim", "output")}
         return Submitted(
             **text,
+            state=job.state if job is not None else str(record.get("state", "")),
             labels=dict(record.get("labels") or {}),
             estimate=dict(record.get("estimate") or {}),
             packages=tuple(record.get("packages") or ()),
@@ -368,7 +362,7 @@ def fresh_key() -> Key:
 
 
 def request_key(request_id: str) -> Key:
-    """The key of a request with an id of its own."""
+    """The key of a request with an id."""
     return Key("request", request_id)
 
 
@@ -399,13 +393,15 @@ def upload(workspace: Workspace, wanted: Collection[str], storage: Storage) -> l
     for tf_version, uri in workspace.renderer.packages.items():
         if uri not in wanted:
             continue
-        object_name = f"packages/{uri.rsplit('/', 1)[-1]}"
-        if not storage.exists(object_name):
-            folder, out = workspace.loaded.path(trainer.path), workspace.loaded.path("build/packages")
-            built = builder.build(folder, out, tf_version=tf_version, module=trainer.module)
-            storage.write(object_name, built.path.read_bytes(), generation=0, content_type="application/gzip")
+        object_name = f"{PACKAGES}{uri.rsplit('/', 1)[-1]}"
+        folder, out = workspace.loaded.path(trainer.path), workspace.loaded.path("build/packages")
+        content = builder.build(folder, out, tf_version=tf_version, module=trainer.module).path.read_bytes()
+        found = storage.read(object_name)
+        if found is None or found.data != content:
+            storage.write(object_name, content, content_type="application/gzip")
+        sha256 = hashlib.sha256(content).hexdigest()
         now = times.rfc3339(times.now(), 0)
-        row = {"uri": uri, "tf_version": tf_version, "module": trainer.module, "uploaded": now}
+        row = {"uri": uri, "sha256": sha256, "tf_version": tf_version, "module": trainer.module, "uploaded": now}
         storage.write(pointer(workspace.loaded, tf_version), json.dumps(row, indent=1).encode())
         done.append(uri)
     return done
@@ -417,6 +413,6 @@ def _must_be_ok(prepared: Prepared) -> None:
 
 
 __all__ = [
-    "ConfigError", "NoPackageError", "Request", "Submitted", "Submitter", "UnsureError", "UploadedWorkspace",
-    "estimate_data", "fresh_key", "request_key", "upload", "upload_packages",
+    "ConfigError", "NoPackageError", "Request", "Submitted", "Submitter", "UnsureError", "estimate_data", "fresh_key",
+    "request_key", "upload", "upload_packages", "uploaded",
 ]  # fmt: skip

@@ -22,7 +22,7 @@ from pathlib import Path
 from typing import Any
 
 from vertexrig import spec
-from vertexrig.checks.workspace import Prepared
+from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import RemoteJob, Vertex, job_body
@@ -33,7 +33,7 @@ from vertexrig.project.runs import new_run
 from vertexrig.spec import descriptors
 from vertexrig.submit.budget import OverBudgetError
 from vertexrig.submit.claims import LABEL, Claims, InProgressError, Key, OtherBodyError
-from vertexrig.submit.submission import NoPackageError, Submitter, UploadedWorkspace
+from vertexrig.submit.submission import NoPackageError, Submitter, uploaded
 from vertexrig.trigger import openapi, request
 from vertexrig.trigger.request import LIMIT, Asked, RequestProblem
 
@@ -124,7 +124,8 @@ class Trigger:
         self.loaded, self.log = loaded, log
         self.vertex = vertex or Vertex(project.project, project.region)
         storage = storage or Storage(project.bucket, location=project.region)
-        self.submitter = Submitter(UploadedWorkspace(loaded, storage), self.vertex, storage, claims=claims)
+        workspace = Workspace(loaded, uploaded=uploaded(loaded, storage))
+        self.submitter = Submitter(workspace, self.vertex, storage, claims=claims)
 
     def warm_up(self) -> None:
         """Load what the first request would otherwise wait for: descriptors, templates, catalog."""
@@ -248,6 +249,12 @@ class Trigger:
         job = self.vertex.by_id(number)
         if job is None or LABEL not in job.labels:  # other jobs of the project are not the callers' business
             raise missing
+        try:
+            surplus = self.submitter.reconciler.look(job.labels[LABEL], job.collection)
+        except VertexrigError:
+            surplus = []  # the next look tries again
+        if job.name in surplus:
+            job = self.vertex.get(job.name) or job
         return Reply(200, {**job_data(job), "console": self.vertex.console(job.name)})
 
     def _event_request(self, type: str, data: Any, row: dict[str, Any]) -> Asked | None:
@@ -256,7 +263,7 @@ class Trigger:
                 text = data["message"].get("data", "")
                 body = base64.b64decode(text, validate=True)
             except (TypeError, KeyError, AttributeError, binascii.Error, ValueError):
-                raise RequestProblem(400, "malformed", "the event is no Pub/Sub message") from None
+                raise RequestProblem(400, "malformed", "the event is not a Pub/Sub message") from None
             return request.read(request.parse(body), self.loaded)
         if type == FINALIZED:
             return self._object_request(data, row)
@@ -312,7 +319,7 @@ class Trigger:
 
 
 def job_data(job: RemoteJob) -> dict[str, Any]:
-    """How a job stands; of an error only the service's own first line, not what the trainer printed."""
+    """A job's state and times; of an error only the service's own first line, not what the trainer printed."""
     data = job.data
     shown: dict[str, Any] = {
         "name": job.name, "kind": job.kind, "run": job.labels.get("vertexrig_run", ""), "state": job.state,

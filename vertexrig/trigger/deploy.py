@@ -1,7 +1,7 @@
 """The gcloud commands that put the trigger into a project: identities with the least roles, the function, its caller.
 
-Flags and roles: `gcloud functions deploy --help` of gcloud 528.0.0, and the IAM role pages of docs.cloud.google.com
-(2026-05-30). Nobody may call the function without a role on it.
+Flags: `gcloud functions deploy --help` of gcloud 528.0.0. Permissions: the IAM pages of Vertex AI (which permission each REST
+method needs) and of the Cloud Storage JSON API, docs.cloud.google.com (2026-05-30). Nobody may call the function without a role on it.
 """
 
 from __future__ import annotations
@@ -21,6 +21,21 @@ APIS = (
     "cloudfunctions.googleapis.com", "cloudscheduler.googleapis.com", "iam.googleapis.com", "run.googleapis.com",
     "storage.googleapis.com",
 )  # fmt: skip
+JOB_CALLS = {
+    f"aiplatform.{collection}.{verb}": (method, rf"/v1/projects/[^/]+/locations/[^/]+/{collection}{rest}")
+    for collection in ("customJobs", "hyperparameterTuningJobs")
+    for verb, method, rest in (
+        ("create", "POST", ""), ("list", "GET", ""), ("get", "GET", "/[0-9]+"), ("cancel", "POST", "/[0-9]+:cancel"),
+    )
+}  # fmt: skip
+"""Permission on the project -> the call of the trigger that needs it: method and path."""
+OBJECT_CALLS = {
+    "storage.objects.create": ("POST", r"/upload/storage/v1/b/[^/]+/o"),
+    "storage.objects.list": ("GET", r"/storage/v1/b/[^/]+/o"),
+    "storage.objects.get": ("GET", r"/storage/v1/b/[^/]+/o/[^/]+"),
+    "storage.objects.delete": ("DELETE", r"/storage/v1/b/[^/]+/o/[^/]+"),  # also to write over a claim
+}
+"""Permission on the bucket -> the call of the trigger that needs it."""
 CLEAR = ("VERTEXRIG_AIPLATFORM", "STORAGE_EMULATOR_HOST")
 
 
@@ -31,7 +46,7 @@ class DeployStep:
     Args:
         why: What it is for.
         words: The command.
-        present: A command that succeeds where the step is done already; empty if the step can be repeated.
+        present: A command that succeeds, and suffices, where the step was done before; empty if the step can be repeated.
     """
 
     why: str
@@ -85,19 +100,31 @@ def _identities(project: Project) -> Iterator[DeployStep]:
         )
 
 
+def roles(project: Project) -> dict[str, tuple[str, ...]]:
+    """The custom roles of the function's identity: on the project and on the bucket, each with what it uses."""
+    name = project.trigger.function.replace("-", "_")
+    return {f"{name}_trigger_jobs": tuple(JOB_CALLS), f"{name}_trigger_objects": tuple(OBJECT_CALLS)}
+
+
 def _roles(project: Project) -> Iterator[DeployStep]:
     runtime, _ = identities(project)
-    member = f"--member=serviceAccount:{runtime}"
+    member, place = f"--member=serviceAccount:{runtime}", f"--project={project.project}"
+    for name, permissions in roles(project).items():
+        given = (name, place, f"--permissions={','.join(permissions)}")
+        yield DeployStep(
+            f"a role with the {len(permissions)} permissions that the trigger uses",
+            ("gcloud", "iam", "roles", "create", *given, f"--title=vertexrig: {name}", "--stage=GA"),
+            ("gcloud", "iam", "roles", "update", *given),
+        )
+    jobs, objects = (f"--role=projects/{project.project}/roles/{name}" for name in roles(project))
     yield DeployStep(
-        "create and read jobs, nothing else of the project",
-        ("gcloud", "projects", "add-iam-policy-binding", project.project, member, "--role=roles/aiplatform.user",
-         "--condition=None"),
-    )  # fmt: skip
+        "create, read and cancel jobs, nothing else of the project",
+        ("gcloud", "projects", "add-iam-policy-binding", project.project, member, jobs, "--condition=None"),
+    )
     yield DeployStep(
         "objects of one bucket: claims, ledger, packages",
-        ("gcloud", "storage", "buckets", "add-iam-policy-binding", f"gs://{project.bucket_name}", member,
-         "--role=roles/storage.objectUser"),
-    )  # fmt: skip
+        ("gcloud", "storage", "buckets", "add-iam-policy-binding", f"gs://{project.bucket_name}", member, objects),
+    )
     for account in training_accounts(project):
         yield DeployStep(
             "start jobs that run as the training account",
@@ -115,7 +142,7 @@ def training_accounts(project: Project) -> list[str]:
 def _function(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> DeployStep:
     project, trigger = loaded.project, loaded.project.trigger
     if not trigger.runtime.startswith("python3") or not trigger.runtime[7:].isdigit() or int(trigger.runtime[7:]) < 12:
-        raise loaded.error(f"{trigger.runtime!r} is no runtime for this; use python312 or newer", "trigger", "runtime")
+        raise loaded.error(f"{trigger.runtime!r} cannot run it; use python312 or newer", "trigger", "runtime")
     runtime, _ = identities(project)
     words = [
         "gcloud", "functions", "deploy", trigger.function, "--gen2", f"--project={project.project}",

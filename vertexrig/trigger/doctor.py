@@ -1,4 +1,5 @@
-"""What `vertexrig doctor` looks at: each check says what is wrong and what to type; nothing is changed.
+"""What `vertexrig doctor` looks at: each check says what is wrong and what to type; nothing is changed but that a second
+job of one request is cancelled.
 
 Roles: IAM pages of docs.cloud.google.com (2026-05-30). Runtimes: Google Cloud's buildpacks runtime lifecycle (2026-04-14).
 """
@@ -19,10 +20,13 @@ from typing import Any, Literal
 
 from vertexrig.cloud.rest import Rest, is_loopback
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import CUSTOM, Vertex
+from vertexrig.cloud.vertex import CUSTOM, KINDS, Vertex
 from vertexrig.errors import ServiceError, VertexrigError
 from vertexrig.project import overrides
 from vertexrig.project.config import Loaded
+from vertexrig.spec.states import LIVE
+from vertexrig.submit.claims import LABEL, Claims
+from vertexrig.submit.reconcile import Reconciler, seen_twice
 from vertexrig.trigger import deploy
 
 Outcome = Literal["ok", "warning", "error", "unknown"]
@@ -52,7 +56,7 @@ class Result:
 
 
 @dataclass(frozen=True)
-class Patient:
+class Subject:
     """What the checks look at.
 
     Args:
@@ -74,10 +78,10 @@ def examine(loaded: Loaded) -> Iterator[Result]:
     """Every check on a project, one after the other."""
     project = loaded.project
     storage = Storage(project.bucket) if project.bucket else None
-    patient = Patient(loaded, Vertex(project.project, project.region), storage, gcloud, date.today())
+    subject = Subject(loaded, Vertex(project.project, project.region), storage, gcloud, date.today())
     for check in CHECKS:
         try:
-            yield from check(patient)
+            yield from check(subject)
         except VertexrigError as error:
             yield Result(
                 check.__name__.strip("_"), "unknown" if isinstance(error, ServiceError) else "error", str(error)
@@ -96,12 +100,12 @@ def gcloud(words: list[str]) -> str | None:
     return done.stdout if done.returncode == 0 else None
 
 
-def _python(patient: Patient) -> Iterator[Result]:
+def _python(subject: Subject) -> Iterator[Result]:
     yield Result("python", "ok", ".".join(map(str, sys.version_info[:3])))
 
 
-def _gcloud(patient: Patient) -> Iterator[Result]:
-    text = patient.gcloud(["version", "--format=json"])
+def _gcloud(subject: Subject) -> Iterator[Result]:
+    text = subject.gcloud(["version", "--format=json"])
     found = re.search(r'"Google Cloud SDK": "(\d+)\.(\d+)\.(\d+)"', text or "")
     if found is None:
         yield Result("gcloud", "warning", "not installed", "https://cloud.google.com/sdk/docs/install")
@@ -117,11 +121,11 @@ def _gcloud(patient: Patient) -> Iterator[Result]:
         yield Result("gcloud", "ok", shown)
 
 
-def _trigger(patient: Patient) -> Iterator[Result]:
-    overrides.check_rules(patient.loaded)
-    trigger = patient.loaded.project.trigger
+def _trigger(subject: Subject) -> Iterator[Result]:
+    overrides.check_rules(subject.loaded)
+    trigger = subject.loaded.project.trigger
     end = RUNTIMES.get(trigger.runtime)
-    if end is None or end <= patient.today:
+    if end is None or end <= subject.today:
         yield Result("runtime", "error", f"{trigger.runtime} cannot be deployed", "trigger: {runtime: python312}")
     else:
         yield Result("runtime", "ok", f"{trigger.runtime}, until {end.isoformat()}")
@@ -135,10 +139,10 @@ def _trigger(patient: Patient) -> Iterator[Result]:
         )
 
 
-def _api(patient: Patient) -> Iterator[Result]:
-    project = patient.loaded.project
+def _api(subject: Subject) -> Iterator[Result]:
+    project = subject.loaded.project
     try:
-        next(patient.vertex.list(CUSTOM, limit=1), None)
+        next(subject.vertex.list(CUSTOM, limit=1), None)
     except ServiceError as error:
         fixes = {
             401: "gcloud auth application-default login",
@@ -151,8 +155,8 @@ def _api(patient: Patient) -> Iterator[Result]:
         yield Result("Vertex AI", "ok", f"{project.project} in {project.region}")
 
 
-def _bucket(patient: Patient) -> Iterator[Result]:
-    project, storage = patient.loaded.project, patient.storage
+def _bucket(subject: Subject) -> Iterator[Result]:
+    project, storage = subject.loaded.project, subject.storage
     make = f"gcloud storage buckets create gs://{storage.bucket if storage else 'BUCKET'} --location={project.region} --project={project.project}"  # fmt: skip
     if storage is None:
         yield Result("bucket", "error", "the project file names none", make)
@@ -173,13 +177,28 @@ def _bucket(patient: Patient) -> Iterator[Result]:
         yield Result("bucket", "error", f"gs://{storage.bucket} is in {place}, the jobs are in {project.region}", make)
 
 
-def _clock(patient: Patient) -> Iterator[Result]:
-    rest: Rest = patient.storage.rest if patient.storage else patient.vertex.rest
+def _twice(subject: Subject) -> Iterator[Result]:
+    """No request has two jobs; of those that have, all but the recorded one are cancelled."""
+    if subject.storage is None:
+        return
+    live = " OR ".join(f'state="{state}"' for state in LIVE)
+    jobs = [job for kind in KINDS for job in subject.vertex.list(kind, filter=f"labels.{LABEL}:* AND ({live})")]
+    reconciler = Reconciler(subject.vertex, Claims(subject.storage))
+    cancelled = [name for claim, kind in seen_twice(jobs) for name in reconciler.look(claim, kind)]
+    if cancelled:
+        names = ", ".join(name.rpartition("/")[2] for name in cancelled)
+        yield Result("one job per request", "warning", f"cancelled {names}: second jobs of one request")
+    else:
+        yield Result("one job per request", "ok", f"{len(jobs)} live")
+
+
+def _clock(subject: Subject) -> Iterator[Result]:
+    rest: Rest = subject.storage.rest if subject.storage else subject.vertex.rest
     try:
         answer = rest.session.get(rest.url + "/", timeout=10)
         skew = time.time() - parsedate_to_datetime(answer.headers["Date"]).timestamp()
     except Exception:  # whatever it is, the other checks say more about it
-        yield Result("clock", "unknown", "no service told the time")
+        yield Result("clock", "unknown", "no service gave its time")
         return
     if abs(skew) > SKEW_S:
         yield Result(
@@ -189,14 +208,15 @@ def _clock(patient: Patient) -> Iterator[Result]:
         yield Result("clock", "ok", f"within {SKEW_S:.0f} s")
 
 
-def _roles(patient: Patient) -> Iterator[Result]:
+def _roles(subject: Subject) -> Iterator[Result]:
     """The function's identity has its roles, and nobody may call without one."""
-    project = patient.loaded.project
-    if is_loopback(patient.vertex.rest.url):
+    project = subject.loaded.project
+    if is_loopback(subject.vertex.rest.url):
         return  # a local Vertex has no identities
     runtime, invoker = deploy.identities(project)
+    jobs, _ = deploy.roles(project)
     wanted = [
-        (["projects", "get-iam-policy", project.project], runtime, "roles/aiplatform.user"),
+        (["projects", "get-iam-policy", project.project], runtime, f"projects/{project.project}/roles/{jobs}"),
         *(
             (["iam", "service-accounts", "get-iam-policy", account], runtime, "roles/iam.serviceAccountUser")
             for account in deploy.training_accounts(project)
@@ -207,7 +227,7 @@ def _roles(patient: Patient) -> Iterator[Result]:
         (["run", "services", "get-iam-policy", project.trigger.function, *place], invoker, "roles/run.invoker")
     )
     for words, account, role in wanted:
-        text = patient.gcloud([*words, "--format=json"])
+        text = subject.gcloud([*words, "--format=json"])
         name = f"{role} for {account}"
         if text is None:
             yield Result(name, "unknown", "the policy cannot be read", "vertexrig function deploy")
@@ -229,4 +249,13 @@ def _members(policy: str, role: str) -> set[str]:
         return set()
 
 
-CHECKS: tuple[Callable[[Patient], Iterator[Result]], ...] = (_python, _gcloud, _trigger, _api, _bucket, _clock, _roles)
+CHECKS: tuple[Callable[[Subject], Iterator[Result]], ...] = (
+    _python,
+    _gcloud,
+    _trigger,
+    _api,
+    _bucket,
+    _twice,
+    _clock,
+    _roles,
+)

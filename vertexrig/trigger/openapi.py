@@ -63,7 +63,7 @@ def document(loaded: Loaded) -> dict[str, Any]:
             },
             "/jobs/{id}": {
                 "get": {
-                    **_operation("job", "How a job stands.", {"200": _json("The job.", _JOB)}, html=True),
+                    **_operation("job", "A job's state and times.", {"200": _json("The job.", _JOB)}, html=True),
                     "parameters": [
                         {"name": "id", "in": "path", "required": True, "schema": {"type": "string", "pattern": "^[0-9]{1,30}$"}}
                     ],
@@ -138,7 +138,7 @@ def _bounded(bound: Bound, hint: Any) -> dict[str, Any]:
 
 
 def _hint(loaded: Loaded, key: str) -> Any:
-    """The type of a key that callers may set; None if it has none of its own."""
+    """The type of a key that callers may set; None if it has none."""
     path = key.split(".")
     if path[0] in ("jobs", "sweeps"):
         return _walk(Project, tuple(path))

@@ -120,7 +120,7 @@ def read(body: Any, loaded: Loaded) -> Asked:
 
 
 def key(asked: Asked, headers: Mapping[str, str], *, now: datetime | None = None) -> Key:
-    """What the request is told by: its id; else Cloud Scheduler's job and time; else its body, for some minutes.
+    """What makes two deliveries the same request: its id; else Cloud Scheduler's job and time; else its body, for some minutes.
 
     Headers decide only which deliveries are one request, never what runs. The digest of the body is part of a
     Scheduler key, and times to come are not believed, so a caller cannot use up a run that is scheduled for later.
@@ -176,7 +176,7 @@ def _malformed(detail: str) -> RequestProblem:
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     found = dict(pairs)
     if len(found) != len(pairs):
-        raise ValueError("a key stands twice")
+        raise ValueError("a key is there twice")
     return found
 
 

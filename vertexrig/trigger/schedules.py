@@ -1,13 +1,13 @@
 """The project file's schedules as Cloud Scheduler jobs, and what has to change to make the two match.
 
-Cloud Scheduler has no labels, so a job of ours says so in a header of its request; jobs without it are left alone.
+Cloud Scheduler has no labels, so a job of ours is marked by a header of its request; jobs without it are left alone.
 """
 
 from __future__ import annotations
 
 import base64
 import json
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
@@ -16,6 +16,8 @@ from vertexrig.errors import UsageError
 from vertexrig.project import overrides
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Schedule
+from vertexrig.submit.claims import FREE_AFTER_S, LEASE_S
+from vertexrig.times import duration_seconds
 from vertexrig.trigger import deploy
 
 OWNER = "X-Vertexrig-Function"
@@ -73,6 +75,15 @@ def _job(loaded: Loaded, name: str, schedule: Schedule) -> dict[str, Any]:
     }  # fmt: skip
     if retry.max_retry_duration is not None:
         config["maxRetryDuration"] = retry.max_retry_duration
+    waits = _waits(config)
+    if outlasted(waits) < 1:
+        said = " + ".join(f"{wait:g}" for wait in waits) + f" = {sum(waits):g} s after" if waits else "with"
+        raise loaded.error(
+            f"the retries end {said} the first delivery, and a delivery that died holds its claim for {LEASE_S:g} s, with a "
+            f"margin {FREE_AFTER_S:g} s: the run would be lost. Raise retry_count or min_backoff_duration; the default, "
+            "3 retries from 30s on, outlasts it twice",
+            *("schedules", name, "retry_config"),
+        )
     return {
         "name": f"projects/{project.project}/locations/{project.region}/jobs/{job_id(loaded, name)}",
         "description": (schedule.description or f"{schedule.run}: {words}")[:500],
@@ -92,6 +103,25 @@ def _job(loaded: Loaded, name: str, schedule: Schedule) -> dict[str, Any]:
             },
         },
     }
+
+
+def _waits(config: Mapping[str, Any]) -> list[float]:
+    """Seconds before each retry. With a count and a duration, Cloud Scheduler goes on until both are reached."""
+    count, limit = int(config["retryCount"]), duration_seconds(str(config.get("maxRetryDuration", "0s"))) or 0.0
+    waits: list[float] = []
+    while count and len(waits) < 100 and (len(waits) < count or sum(waits) < limit):
+        waits.append(cron.backoff(config, len(waits)))
+    return waits
+
+
+def outlasted(waits: Sequence[float]) -> int:
+    """How many deliveries in a row may die and leave a retry that makes the job, with these seconds before the retries."""
+    count, since = 0, 0.0
+    for wait in waits:
+        since += wait
+        if since >= FREE_AFTER_S:  # this one takes the claim over, and may die in its turn
+            count, since = count + 1, 0.0
+    return count
 
 
 def plan(loaded: Loaded, there: Iterable[Mapping[str, Any]], normal: Any = dict) -> list[Step]:

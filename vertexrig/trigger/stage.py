@@ -1,4 +1,4 @@
-"""The function's folder: main.py, pinned requirements, the tool's source, templates and the project file, and no more.
+"""The function's folder: main.py, requirements pinned by version and hash, the tool's source, templates and the project file, and no more.
 
 Google's schema is in the tool's source as data (`vertexrig/spec/aiplatform_v1.binpb`), so nothing is installed for it.
 """
@@ -70,7 +70,7 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
         folder,
         len(files),
         sum(file.stat().st_size for file in files),
-        sum(bool(line.strip()) and not line.startswith("#") for line in lines),
+        sum("==" in line for line in lines),
         tuple(dict.fromkeys(_VARIABLE.findall(text))),
     )
 
@@ -80,7 +80,7 @@ def _empty(folder: Path, loaded: Loaded) -> None:
     if folder.exists() and not folder.is_dir():
         raise UsageError(f"{folder} is a file: choose another folder")
     if folder.exists() and any(folder.iterdir()) and not (folder / _MARK).is_file():
-        raise UsageError(f"{folder} holds something that is no staged function: choose another folder, or empty it")
+        raise UsageError(f"{folder} holds something that is not a staged function: choose another folder, or empty it")
     if folder.resolve() in loaded.file.resolve().parents:
         raise UsageError(f"{folder} holds the project file: choose another folder")
     shutil.rmtree(folder, ignore_errors=True)
@@ -100,7 +100,7 @@ def _shipped_function() -> Path:
 
 
 def _project_files(loaded: Loaded, folder: Path) -> None:
-    """What else the project file names: templates of its own, and rows of the catalog."""
+    """What else the project file names: its templates, and rows of the catalog."""
     project = loaded.project
     if project.templates:
         _copy(loaded.path(project.templates).glob(f"*{SUFFIX}"), _inside(folder, project.templates))

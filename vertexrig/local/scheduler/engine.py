@@ -8,28 +8,13 @@ from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
-from vertexrig.cloud.cron import ScheduleError, parse
+from vertexrig.cloud.cron import ScheduleError, backoff, parse
 from vertexrig.local.clock import Clock, SystemClock
 from vertexrig.local.http import Json
 from vertexrig.local.scheduler.delivery import DeliveryOutcome, Options, deliver
 from vertexrig.local.scheduler.jobs import seconds
 from vertexrig.local.scheduler.store import Attempt, JobStore, StoredSchedule
 from vertexrig.times import rfc3339
-
-
-def backoff(retry: Json, number: int) -> float:
-    """Seconds before retry `number` (0 is the first): doubling, then linear, never above the maximum.
-
-    Source: RetryConfig of Cloud Scheduler v1: 10s, 300s and 3 doublings give 10, 20, 40, 80, 160, 240, 300, 300.
-    """
-    low, high, doublings = (
-        seconds(retry["minBackoffDuration"]),
-        seconds(retry["maxBackoffDuration"]),
-        retry["maxDoublings"],
-    )
-    if number <= doublings:
-        return float(min(high, low * 2 ** min(number, 60)))
-    return float(min(high, low * 2 ** min(doublings, 60) * (number - doublings + 1)))
 
 
 def may_retry(retry: Json, number: int, elapsed: float) -> bool:

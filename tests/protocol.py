@@ -1,0 +1,211 @@
+"""The protocol of claims as a world to explore: the real Claims, Submitter, Ledger and Reconciler over services in
+memory, where every delivery can be frozen, woken, killed and cut before or after the effect of each call."""
+
+from __future__ import annotations
+
+import functools
+import random
+import tempfile
+import threading
+from pathlib import Path
+from typing import Any
+
+from tests import clouds
+from tests.clouds_in_memory import Clock, Delivery, MemoryStorage, MemoryVertex
+from vertexrig.checks.workspace import Prepared, Workspace
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.vertex import KINDS
+from vertexrig.explain.estimate import Estimate, estimate
+from vertexrig.project.model import Budget
+from vertexrig.submit.claims import LABEL, LEASE_S, WINDOW_S, Claims, InProgressError, Key
+from vertexrig.submit.reconcile import Reconciler, seen_twice
+from vertexrig.submit.submission import Submitted, Submitter
+
+REQUEST, BODY = Key("request", "once"), Key("body", "again", WINDOW_S)
+VERDICTS = ("", "", "", "", "fail", "fail", "refuse", "refuse", "repeat")
+TICKS = (1.0, 5.0, 25.0, LEASE_S + 2.0, LEASE_S + 2.0, WINDOW_S + 2.0)
+LAGS = (0.0, 0.0, 30.0, 150.0)
+STOPS = ("before create", "before create", "after create", "before cancel", "before write", "after write", "never")
+"""Where a delivery is frozen that went well so far."""
+LIVING = 4
+"""Deliveries at one time at most."""
+
+
+class Broken(AssertionError):
+    """What the protocol promises does not hold."""
+
+
+@functools.cache
+def prepared() -> tuple[Workspace, Prepared]:
+    """A rendered job whose runs share one folder, so that nothing is rendered again for a run."""
+    folder = Path(tempfile.mkdtemp(prefix="vertexrig-protocol-"))
+    job = {"machine_type": "n1-standard-4", "timeout": "3600s", "base_output_directory": f"{clouds.BUCKET}/shared"}
+    data = {**clouds.PROJECT, "jobs": {"cpu": job}, "sweeps": {}, "trigger": {}}
+    workspace = Workspace(clouds.loaded(folder, data), uploaded=lambda _: f"{clouds.BUCKET}/packages/t.tar.gz")
+    return workspace, workspace.prepare("cpu")
+
+
+@functools.cache
+def _price() -> Estimate:
+    workspace, job = prepared()
+    return estimate(job.document, workspace.catalog)
+
+
+class World:
+    """One schedule of the protocol.
+
+    Args:
+        claims: The class of the claims; tests put broken ones here.
+        reconciler: The same for the reconciler.
+    """
+
+    def __init__(self, claims: type[Claims] = Claims, reconciler: type[Reconciler] = Reconciler) -> None:
+        self._claims, self._reconciler = claims, reconciler
+        self.clock, self._local = Clock(), threading.local()
+        self.storage, self.vertex = MemoryStorage(self.clock, self._gate), MemoryVertex(self.clock, self._gate)
+        self.deliveries: list[Delivery] = []
+        self.answers: list[tuple[Key, Submitted]] = []
+
+    def _gate(self, name: str, effect: Any) -> Any:
+        delivery: Delivery | None = getattr(self._local, "delivery", None)
+        return effect() if delivery is None else delivery.gate(name, effect)
+
+    def _parts(self, delivery: Delivery | None) -> tuple[Claims, Reconciler]:
+        def sleep(seconds: float) -> None:
+            if delivery is not None:
+                delivery.sleep()
+            self.clock.at += max(seconds, 1.0)
+
+        claims = self._claims(self.storage, clock=self.clock, sleep=sleep)
+        return claims, self._reconciler(self.vertex, claims)
+
+    def deliver(self, key: Key) -> Delivery:
+        """Start a delivery of a request; it stops before its first call."""
+
+        def work(delivery: Delivery) -> None:
+            self._local.delivery = delivery
+            self._submit(key, delivery)
+
+        self.deliveries.append(Delivery(work))
+        return self.deliveries[-1]
+
+    def _submit(self, key: Key, delivery: Delivery | None) -> Submitted:
+        workspace, job = prepared()
+        claims, reconciler = self._parts(delivery)
+        limits = Budget(trials_per_day=1_000_000)
+        submitter = Submitter(workspace, self.vertex, self.storage, claims=claims, limits=limits)
+        submitter.reconciler, submitter.ledger.now = reconciler, self.clock.now
+        submitter.estimate = lambda _: _price()  # type: ignore[method-assign]  # the same each time
+        made = submitter.submit(job, key, "the body")
+        self.answers.append((key, made))
+        return made
+
+    def look(self) -> Delivery:
+        """Start what `jobs` and `doctor` do about second jobs."""
+
+        def work(delivery: Delivery) -> None:
+            self._local.delivery = delivery
+            self._look(self._parts(delivery)[1])
+
+        self.deliveries.append(Delivery(work))
+        return self.deliveries[-1]
+
+    def _look(self, reconciler: Reconciler) -> None:
+        for claim, collection in seen_twice([job for kind in KINDS for job in self.vertex.list(kind)]):
+            reconciler.look(claim, collection)
+
+    def step(self, number: int, *verdicts: str, until: str = "") -> None:
+        """Wake a delivery for one half of a call, or several, and freeze it again."""
+        if self.deliveries:
+            delivery = self.deliveries[number % len(self.deliveries)]
+            delivery.step(*verdicts, until=until)
+            if delivery.done:
+                self.deliveries.remove(delivery)
+
+    def kill(self, number: int) -> None:
+        if self.deliveries:
+            self.deliveries.pop(number % len(self.deliveries)).kill()
+
+    def close(self) -> None:
+        while self.deliveries:
+            self.kill(0)
+
+    def _through(self, key: Key) -> Submitted:
+        """Deliver with healthy services until there is an answer, as Cloud Scheduler does."""
+        for _ in range(6):
+            try:
+                return self._submit(key, None)
+            except (InProgressError, RestError):
+                self.clock.at += LEASE_S + 2.0
+        raise Broken("no job after six deliveries")
+
+    def finish(self, wake: bool) -> None:
+        """Let all end, services be well and lists catch up, deliver once more and look once more; then all must hold.
+
+        Args:
+            wake: Frozen deliveries go on to their end; otherwise they die.
+        """
+        while wake and self.deliveries:
+            self.step(0, *[""] * 20)
+        self.close()
+        self.vertex.lag, self.clock.at = 0.0, self.clock.at + max(LAGS)
+        self._through(REQUEST)
+        before = set(self.vertex.jobs)
+        self.clock.at += WINDOW_S + 2.0
+        newest = self._through(BODY)
+        if newest.duplicate or newest.name in before:
+            raise Broken("the same body after its window was answered with an old job")
+        self._look(self._parts(None)[1])
+        self._check()
+
+    def _check(self) -> None:
+        alive: dict[str, list[str]] = {}
+        for job in self.vertex.surviving():
+            alive.setdefault(job.labels[LABEL], []).append(job.name)
+        if any(len(names) > 1 for names in alive.values()):
+            raise Broken(f"two jobs survive: {alive}")
+        ones = [id for id in alive if id.startswith(REQUEST.digest[:32])]
+        if len(ones) != 1:
+            raise Broken(f"{len(ones)} jobs survive for a request with an id")
+        claims = self._parts(None)[0]
+        for key, made in self.answers:
+            if made.claim not in alive:
+                raise Broken(f"a {key.kind} was answered with a job, and none of its claim survives")
+            if made.duplicate and made.name not in alive[made.claim]:
+                raise Broken(f"{made.name} was given as the recorded job, and another one survives")
+        for id, (name,) in alive.items():
+            held = claims.of(id)
+            known = None if held is None else held.job_name if held.id == id else held.before[id]
+            if known not in (name, None, ""):
+                raise Broken(f"{known} is recorded, and {name} survives")
+
+
+def explore(seed: int, steps: int = 24, **parts: Any) -> World:
+    """One schedule at random.
+
+    Raises:
+        Broken: A promise does not hold.
+    """
+    chance, world = random.Random(seed), World(**parts)
+    share = chance.choice((0.0, 0.5, 1.0))  # of the deliveries that are of the request with an id
+    try:
+        for _ in range(steps):
+            move = chance.random()
+            if move < 0.25 and len(world.deliveries) < LIVING:
+                world.deliver(REQUEST if chance.random() < share else BODY)
+                world.step(len(world.deliveries) - 1, until=chance.choice(STOPS))
+            elif move < 0.28 and len(world.deliveries) < LIVING:
+                world.look()
+            elif move < 0.45:
+                world.clock.at += chance.choice(TICKS)
+            elif move < 0.49:
+                world.kill(chance.randrange(LIVING))
+            elif move < 0.55:
+                world.vertex.lag = chance.choice(LAGS)
+            else:
+                verdicts = chance.choices(VERDICTS, k=chance.choice((1, 1, 1, 3, 8)))
+                world.step(chance.randrange(LIVING), *verdicts, until=chance.choice(("", *STOPS)))
+        world.finish(chance.random() < 0.5)
+    finally:
+        world.close()
+    return world
