@@ -270,3 +270,12 @@ def test_every_page_is_in_the_list_of_pages() -> None:
     assert sorted(listed) == sorted(
         page.name for page in (REPOSITORY / "docs").glob("*.md") if page.name != "README.md"
     )
+
+
+def test_the_places_to_change_are_there() -> None:
+    """Every folder and file that CONTRIBUTING's table names is there."""
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Where things are")[2]
+    named = re.findall(
+        r"`((?:vertexrig|templates|functions|tools|trainer_pkg)/[\w./]*)`", text.partition("\nImports")[0]
+    )
+    assert len(named) > 20 and [one for one in named if not (REPOSITORY / one).exists() and "VERB" not in one] == []
