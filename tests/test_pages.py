@@ -279,3 +279,17 @@ def test_the_places_to_change_are_there() -> None:
         r"`((?:vertexrig|templates|functions|tools|trainer_pkg)/[\w./]*)`", text.partition("\nImports")[0]
     )
     assert len(named) > 20 and [one for one in named if not (REPOSITORY / one).exists() and "VERB" not in one] == []
+
+
+def test_every_threat_names_a_test_that_is_there() -> None:
+    """Each `FILE::NAME` of docs/security.md is a test function, and each row of its tables of threats has one."""
+    text = (REPOSITORY / "docs/security.md").read_text(encoding="utf-8")
+    rows = [line for part in text.split("| threat |")[1:] for line in part.split("\n\n")[0].splitlines()[2:]]
+    assert len(rows) > 20 and [row for row in rows if "::test_" not in row] == []
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", text)
+    missing = [f"{file}::{test}" for file, test in named if not _defines(REPOSITORY / "tests" / file, test)]
+    assert missing == []
+
+
+def _defines(file: Path, test: str) -> bool:
+    return file.is_file() and re.search(rf"^def {test}\(", file.read_text(encoding="utf-8"), re.MULTILINE) is not None
