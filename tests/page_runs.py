@@ -1,4 +1,4 @@
-"""A page's commands in one shell, in a copy of the checkout under a home folder of its own, as a reader would type them."""
+"""A page's commands in one shell, in a copy of the checkout under a fresh home folder, as a reader would type them."""
 
 from __future__ import annotations
 

@@ -10,7 +10,7 @@ What a page may say to its test, each in an HTML comment of one line right above
 A page whose first line is `<!-- starts in an empty folder -->` has no checkout around it: what it needs, it makes.
 
 In a ```console block a line that begins with `$ ` is a command and what follows is what it prints; a line of `...` or `…`
-stands for any lines, `…` within a line for any text. A command without output after it may print anything. A ```sh or
+is any number of lines, `…` within a line any text. A command without output after it may print anything. A ```sh or
 ```bash block is commands only. Blocks of other languages are shown, not run.
 """
 
@@ -267,7 +267,7 @@ def same_line(shown: str, real: str) -> bool:
 
 
 def same(shown: Sequence[str], real: Sequence[str]) -> bool:
-    """Whether the shown output is the real one, its ellipses standing for any lines."""
+    """Whether the shown output is the real one, its ellipses covering any lines."""
     return not shown or all(kind == "keep" for kind, _, _ in align(_trimmed(shown), _trimmed(real)))
 
 
@@ -305,7 +305,7 @@ def align(shown: Sequence[str], real: Sequence[str]) -> list[Step]:
 
     Returns:
         Steps (kind, index in shown, index in real): `keep` (an ellipsis has no index in real), `replace`, `drop` a shown
-        line, `add` a real one. What an ellipsis stands for is in no step. All are `keep` where the two agree.
+        line, `add` a real one. The lines that an ellipsis covers are in no step. All are `keep` where the two agree.
     """
     rows, columns = len(shown), len(real)
     words = [frozenset(normal(line).split()) for line in shown], [frozenset(normal(line).split()) for line in real]
