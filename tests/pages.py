@@ -241,7 +241,7 @@ VARYING: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (rf'\b((?:val_)?(?:loss|accuracy)"?(?: of epoch \d+)?[ =:]+){_NUMBER}', r"\1<n>"),
     )
 )
-_TRIAL = re.compile(r"^(?:\S+: trial \d+ [A-Z]+:|\s*\d+ +[A-Z_]+ +\S|best trial ).*$")
+_TRIAL = re.compile(r"^(?:\S+: trial \d+ [A-Z]+:|\s*\d+ +[A-Z_]+ +\S|best trial ).*$|^\s*\d+(?: {2,}\d[\d.e-]*){2,}$")
 """A line about one trial: which values it tried, what it reached, which was best, all differ between runs."""
 
 

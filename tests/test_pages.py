@@ -159,9 +159,14 @@ SAME = [
     ("trainer-0.1.0+195abcda3e20.tar.gz", "trainer-0.1.0+000bcdda3e20.tar.gz"),
     ("3179294386125220461\tJOB_STATE_SUCCEEDED", "317929438612522046\tJOB_STATE_SUCCEEDED"),
     ("    1  SUCCEEDED        0.04777        512  12.66  best", "    1  SUCCEEDED    0.1    64    7"),
+    ("    2  0.699164      0.0108375  0.318007        512", "    1    0.7  0.001  0.2  128"),
+    ("run       20261121-174401-cb46", "run       20261122-000000-0000"),
+    ("lines                  35,736", "lines                  9,999"),
+    ("  cli                   2,617", "  cli                     931"),
     ("http://127.0.0.1:8642  process 21927", "http://127.0.0.1:40001  process 3"),
 ]
 DIFFERENT = [
+    ("import depth           10", "import depth           11"),
     ("wrote build/jobs/cpu.yaml", "wrote build/jobs/gpu.yaml"),
     ("built\n...\nend", "built\na\nb"),
     ("built", "built\nmore"),
