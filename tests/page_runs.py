@@ -1,4 +1,4 @@
-"""A page's commands in one shell, in a copy of the checkout under a home folder of its own, as a reader would type them."""
+"""A page's commands in one shell, in a copy of the checkout under a fresh home folder, as a reader would type them."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from pathlib import Path
 
 import psutil
 
-from tests.pages import Block, Command, blocks, commands
+from tests.pages import Block, Command, blocks, commands, starts_empty
 from tests.tools import REPOSITORY
 
 TIMEOUT_S = 240
@@ -39,7 +39,7 @@ class Ran:
     output: tuple[str, ...]
 
     @property
-    def as_told(self) -> bool:
+    def as_expected(self) -> bool:
         return self.code == self.command.exits
 
 
@@ -49,14 +49,18 @@ class Place:
     Args:
         root: An empty folder.
         page: The page; one of an example runs in the example's folder.
+        empty: Whether the project is an empty folder instead.
     """
 
-    def __init__(self, root: Path, page: Path) -> None:
+    def __init__(self, root: Path, page: Path, *, empty: bool = False) -> None:
         self.root = root
         self.home = root / "me"
         self.project = self.home / "project"
         self.name = page.relative_to(REPOSITORY).as_posix()
-        copy_checkout(self.project)
+        if empty:
+            self.project.mkdir(parents=True)
+        else:
+            copy_checkout(self.project)
         inside = page.relative_to(REPOSITORY).parent
         self.folder = self.project / (inside if inside.parts[:1] == ("examples",) else "")
         self.ports = {port: _free_port() for port in PORTS}
@@ -111,8 +115,8 @@ def copy_checkout(target: Path) -> None:
 
 
 def run(page: Path, text: str, root: Path) -> Iterator[Ran]:
-    """Runs the commands of a page's text in order and yields each; after one that does not end as told, nothing more."""
-    place = Place(root, page)
+    """Runs the commands of a page's text in order and yields each; after one that does not end as the page says, nothing more."""
+    place = Place(root, page, empty=starts_empty(text))
     with shell(place) as typed:
         for block in blocks(text, place.name):
             if "file" in block.notes:
@@ -123,7 +127,7 @@ def run(page: Path, text: str, root: Path) -> Iterator[Ran]:
                 code, output = typed(command.text)
                 ran = Ran(command, block, code, tuple(output))
                 yield ran
-                if not ran.as_told:
+                if not ran.as_expected:
                     return
 
 

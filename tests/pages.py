@@ -4,10 +4,13 @@ What a page may say to its test, each in an HTML comment of one line right above
 
 - `<!-- not run: REASON -->`: the block's commands cannot run here, and why.
 - `<!-- exits: CODE -->`: the last command of the block ends with that code; all others end with 0.
+- `<!-- picture: PATH -->`: `tools/picture.py` draws the block, with what it shows, into that file.
 - `<!-- file: PATH -->`: the block is the content of that file of the project, for the commands after it.
 
+A page whose first line is `<!-- starts in an empty folder -->` has no checkout around it: what it needs, it makes.
+
 In a ```console block a line that begins with `$ ` is a command and what follows is what it prints; a line of `...` or `…`
-stands for any lines, `…` within a line for any text. A command without output after it may print anything. A ```sh or
+is any number of lines, `…` within a line any text. A command without output after it may print anything. A ```sh or
 ```bash block is commands only. Blocks of other languages are shown, not run.
 """
 
@@ -23,10 +26,11 @@ from tests.tools import REPOSITORY
 
 RUN = frozenset({"console", "sh", "bash"})
 SHOWN = frozenset({"yaml", "json", "python", "jinja", "text"})
-FORMS = ("not run", "exits", "file")
+FORMS = ("not run", "exits", "file", "picture")
+EMPTY = "<!-- starts in an empty folder -->"
 
 _COMMENT = re.compile(r"\s*<!--\s*(?P<text>.*?)\s*-->\s*")
-_FORM = re.compile(r"(?P<form>not run|exits|file):\s*(?P<value>.*)")
+_FORM = re.compile(r"(?P<form>not run|exits|file|picture):\s*(?P<value>.*)")
 _FENCE = re.compile(r"(?P<indent> *)```(?P<language>[^`]*)")
 ANY_LINES = frozenset({"...", "…"})
 
@@ -40,7 +44,7 @@ class Command:
     """A command of a page.
 
     Args:
-        line: Where it stands, from 1.
+        line: The page's line, from 1.
         text: What the shell gets; several lines if it goes on.
         shown: Lines of output that the page shows; none: the page says nothing of its output.
         start, end: The page's lines (from 0, end exclusive) that hold `shown`.
@@ -77,6 +81,11 @@ def all_pages() -> list[Path]:
     return [*found, REPOSITORY / "bench/README.md", *sorted((REPOSITORY / "examples").glob("*/README.md"))]
 
 
+def starts_empty(text: str) -> bool:
+    """Whether the page's commands are typed in an empty folder, and not in a copy of the checkout."""
+    return text.partition("\n")[0].strip() == EMPTY
+
+
 def blocks(text: str, name: str) -> list[Block]:
     """The fenced blocks of a page, in order.
 
@@ -111,7 +120,7 @@ def _block(place: int, opened: re.Match[str], body: tuple[str, ...], notes: dict
         )
     if "file" in notes and (language in RUN or len(notes) > 1):
         raise PageError(f"{where}: `file:` goes with a block that is not run")
-    if language not in RUN and set(notes) & {"not run", "exits"}:
+    if language not in RUN and set(notes) & {"not run", "exits", "picture"}:
         raise PageError(f"{where}: a {language} block is never run")
     return Block(place + 1, language, opened["indent"], body, notes)
 
@@ -133,13 +142,15 @@ def _notes(lines: Sequence[str], place: int, name: str) -> dict[str, str]:
 
 
 def _misplaced(lines: Sequence[str], place: int, name: str) -> None:
-    """Refuses a comment that means a fence and does not stand above one."""
+    """Refuses a comment that is about a fence, or about the page, and is in another place."""
+    if lines[place].strip() == EMPTY and place > 0:
+        raise PageError(f"{name}:{place + 1}: this comment is the first line of a page, or it is not there")
     comment = _COMMENT.fullmatch(lines[place])
     if comment is None or _FORM.fullmatch(comment["text"]) is None:
         return
     below = next((line for line in lines[place + 1 :] if _COMMENT.fullmatch(line) is None), "")
     if _FENCE.fullmatch(below) is None:
-        raise PageError(f"{name}:{place + 1}: this comment does not stand right above a fence")
+        raise PageError(f"{name}:{place + 1}: this comment is not right above a fence")
 
 
 def commands(block: Block, name: str) -> list[Command]:
@@ -216,18 +227,21 @@ VARYING: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<=projects/)\d+(?=/)", "<number>"),
         (r"\bprocess \d+", "process <id>"),
         (r"\b(127\.0\.0\.1|localhost):\d+", r"\1:<port>"),
-        # the hash in a package's name; hashes of weights
+        # a run's name; the hash in a package's name; hashes of weights
+        (r"\b\d{8}-\d{6}-[0-9a-f]{4}\b", "<run>"),
         (r"\+[0-9a-f]{12}(?=\.tar\.gz|\b)", "+<hash>"),
         (r"\bsha256 [0-9a-f]+", "sha256 <hash>"),
         # the claim that a job of the trigger carries
         (r"\b[0-9a-f]{32}-[0-9a-f]{12}\b", "<claim>"),
         # a file or folder under the system's folder for temporary files
         (r"/tmp/[\w.-]+", "/tmp/<name>"),
+        # lines and imports of the tool's code, which every commit changes
+        (r"^(modules +|lines +| {2}[a-z][a-z ]+? {6,})[\d,]{3,}(?:, with \d+ imports)?\b", r"\1<n>"),
         # numbers of training
         (rf'\b((?:val_)?(?:loss|accuracy)"?(?: of epoch \d+)?[ =:]+){_NUMBER}', r"\1<n>"),
     )
 )
-_TRIAL = re.compile(r"^(?:\S+: trial \d+ [A-Z]+:|\s*\d+ +[A-Z_]+ +\S|best trial ).*$")
+_TRIAL = re.compile(r"^(?:\S+: trial \d+ [A-Z]+:|\s*\d+ +[A-Z_]+ +\S|best trial ).*$|^\s*\d+(?: {2,}\d[\d.e-]*){2,}$")
 """A line about one trial: which values it tried, what it reached, which was best, all differ between runs."""
 
 
@@ -243,7 +257,7 @@ def normal(line: str) -> str:
 
 
 def same_line(shown: str, real: str) -> bool:
-    """Whether a shown line says what a real one says; `…` in it stands for any text."""
+    """Whether a shown line agrees with a real one; `…` in it is any text."""
     if normal(shown) == normal(real):
         return True
     if "…" not in shown:
@@ -253,7 +267,7 @@ def same_line(shown: str, real: str) -> bool:
 
 
 def same(shown: Sequence[str], real: Sequence[str]) -> bool:
-    """Whether the shown output is the real one, its ellipses standing for any lines."""
+    """Whether the shown output is the real one, its ellipses covering any lines."""
     return not shown or all(kind == "keep" for kind, _, _ in align(_trimmed(shown), _trimmed(real)))
 
 
@@ -291,7 +305,7 @@ def align(shown: Sequence[str], real: Sequence[str]) -> list[Step]:
 
     Returns:
         Steps (kind, index in shown, index in real): `keep` (an ellipsis has no index in real), `replace`, `drop` a shown
-        line, `add` a real one. What an ellipsis stands for is in no step. All are `keep` where the two agree.
+        line, `add` a real one. The lines that an ellipsis covers are in no step. All are `keep` where the two agree.
     """
     rows, columns = len(shown), len(real)
     words = [frozenset(normal(line).split()) for line in shown], [frozenset(normal(line).split()) for line in real]

@@ -109,8 +109,8 @@ def test_overlay_adds(tmp_path: Path) -> None:
 
 
 def test_documented_overlay(tmp_path: Path) -> None:
-    """The overlay shown in docs/catalog.md is accepted and does what it says."""
-    page = Path(__file__).parents[1] / "docs" / "catalog.md"
+    """The overlay shown in docs/catalog-overlay.md is accepted and does what it says."""
+    page = Path(__file__).parents[1] / "docs" / "catalog-overlay.md"
     found = overlaid(tmp_path, page.read_text(encoding="utf-8").partition("```yaml\n")[2].partition("```")[0])
     assert (found.machines["n1-standard-8"].memory_gb, found.machines["n9-standard-4"].vcpus) == (31, 4)
     assert (found.prices["n1-standard-8"].usd_per_hour, found.prices["n2-vcpu"].basis) == (0.41, "derived")

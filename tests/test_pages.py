@@ -22,6 +22,7 @@ from tests import pages
 from tests.page_runs import Place, Ran, run, shell
 from tests.pages import PageError
 from tests.tools import REPOSITORY, need, vertexrig
+from tools import picture
 
 PAGES = pages.all_pages()
 PROGRAMS = ("gcloud", "curl", "jq")
@@ -40,8 +41,8 @@ def test_the_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path, req
         if re.search(rf"^(\$ )?{program} |\| {program} ", text, re.MULTILINE):
             need(program)
     done = list(run(page, text, tmp_path))
-    failed = [one for one in done if not one.as_told]
-    assert not failed, told(page, failed[0])
+    failed = [one for one in done if not one.as_expected]
+    assert not failed, difference(page, failed[0])
     stale = [one for one in done if not pages.same(one.command.shown, one.output)]
     if stale and request.config.getoption("--accept"):
         outputs = [
@@ -52,15 +53,15 @@ def test_the_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path, req
         )
         page.write_text(pages.rewritten(text, outputs), encoding="utf-8")
     elif stale:
-        parts = [told(page, one) for one in stale]
+        parts = [difference(page, one) for one in stale]
         pytest.fail("\n\n".join([*parts, f"to accept: pytest --accept {request.node.nodeid}"]), pytrace=False)
 
 
-def told(page: Path, ran: Ran) -> str:
-    """What a command did, for a person: where it stands, how it ended, and how its output differs from the page's."""
+def difference(page: Path, ran: Ran) -> str:
+    """What a command did, for a person: its line, how it ended, and how its output differs from the page's."""
     end = "did not end in time" if ran.code is None else f"ended with {ran.code}, the page says {ran.command.exits}"
     head = f"{name(page)}:{ran.command.line}: $ {ran.command.text}\n{end}"
-    if not ran.command.shown or not ran.as_told:
+    if not ran.command.shown or not ran.as_expected:
         return "\n".join([head, *ran.output[-60:]])
     lines = difflib.unified_diff(
         ran.command.shown, pages.updated(ran.command.shown, ran.output), "shown", "now", lineterm=""
@@ -120,7 +121,8 @@ REFUSED = [
     ("<!-- skipped: later -->\n```sh\ntrue\n```\n", "has one of the forms"),
     ("<!-- not run -->\n```sh\ntrue\n```\n", "has one of the forms"),
     ("<!-- exits: one -->\n```sh\nfalse\n```\n", "takes an exit code"),
-    ("<!-- not run: it is slow -->\n\n```sh\ntrue\n```\n", "does not stand right above a fence"),
+    ("<!-- not run: it is slow -->\n\n```sh\ntrue\n```\n", "is not right above a fence"),
+    (f"{pages.EMPTY}\n```sh\ntrue\n```\n", "is the first line of a page"),
     ("<!-- not run: it is slow -->\n```yaml\na: 1\n```\n", "a yaml block is never run"),
     ("<!-- file: run.sh -->\n```sh\ntrue\n```\n", "`file:` goes with a block that is not run"),
 ]
@@ -157,9 +159,14 @@ SAME = [
     ("trainer-0.1.0+195abcda3e20.tar.gz", "trainer-0.1.0+000bcdda3e20.tar.gz"),
     ("3179294386125220461\tJOB_STATE_SUCCEEDED", "317929438612522046\tJOB_STATE_SUCCEEDED"),
     ("    1  SUCCEEDED        0.04777        512  12.66  best", "    1  SUCCEEDED    0.1    64    7"),
+    ("    2  0.699164      0.0108375  0.318007        512", "    1    0.7  0.001  0.2  128"),
+    ("run       20261121-174401-cb46", "run       20261122-000000-0000"),
+    ("lines                  35,736", "lines                  9,999"),
+    ("  cli                   2,617", "  cli                     931"),
     ("http://127.0.0.1:8642  process 21927", "http://127.0.0.1:40001  process 3"),
 ]
 DIFFERENT = [
+    ("import depth           10", "import depth           11"),
     ("wrote build/jobs/cpu.yaml", "wrote build/jobs/gpu.yaml"),
     ("built\n...\nend", "built\na\nb"),
     ("built", "built\nmore"),
@@ -173,7 +180,7 @@ DIFFERENT = [
 
 @pytest.mark.parametrize(("shown", "real"), SAME)
 def test_what_differs_between_runs_is_the_same(shown: str, real: str) -> None:
-    """Ids, times, ports, numbers of training and what an ellipsis stands for make no difference."""
+    """Ids, times, ports, numbers of training and what an ellipsis replaces make no difference."""
     assert pages.same(shown.split("\n"), real.split("\n"))
     assert pages.updated(shown.split("\n"), real.split("\n")) == shown.split("\n")
 
@@ -243,3 +250,51 @@ def test_a_shell_lives_as_long_as_its_page(tmp_path: Path) -> None:
         sleeper = int((tmp_path / "4.out").read_text())
         assert typed("exit 3") == (None, [])
     assert not psutil.pid_exists(sleeper) or psutil.Process(sleeper).status() == psutil.STATUS_ZOMBIE
+
+
+def test_a_tutorial_starts_in_an_empty_folder(tmp_path: Path) -> None:
+    """A page that says so finds an empty folder, which is shown as the project; any other one finds the checkout."""
+    page = f"{pages.EMPTY}\n# P\n\n```console\n$ ls -A\n$ pwd\n```\n"
+    listed, folder = run(REPOSITORY / "docs/tutorial.md", page, tmp_path / "empty")
+    assert listed.output == () and folder.output == ("/home/me/project",)
+    (found,) = run(REPOSITORY / "docs/tutorial.md", "```console\n$ ls vertexrig.yaml\n```\n", tmp_path / "full")
+    assert found.output == ("vertexrig.yaml",)
+
+
+def test_pictures_show_what_the_pages_show() -> None:
+    """Each picture is the one that its block gives: `python -m tools.picture` draws them anew."""
+    drawn = picture.pictures()
+    assert drawn and {file: svg for file, svg in drawn.items() if file.read_text(encoding="utf-8") != svg} == {}
+
+
+def test_every_page_is_in_the_list_of_pages() -> None:
+    """docs/README.md has each page of docs/ once, under one of its four headings."""
+    text = (REPOSITORY / "docs/README.md").read_text(encoding="utf-8")
+    assert re.findall(r"^## (\S+):", text, re.MULTILINE) == ["Tutorial", "How-to", "Reference", "Explanation"]
+    listed = re.findall(r"^- \[[^\]]+\]\(([^)/#]+\.md)\)", text, re.MULTILINE)
+    assert sorted(listed) == sorted(
+        page.name for page in (REPOSITORY / "docs").glob("*.md") if page.name != "README.md"
+    )
+
+
+def test_the_places_to_change_are_there() -> None:
+    """Every folder and file that CONTRIBUTING's table names is there."""
+    text = (REPOSITORY / "CONTRIBUTING.md").read_text(encoding="utf-8").partition("## Where things are")[2]
+    named = re.findall(
+        r"`((?:vertexrig|templates|functions|tools|trainer_pkg)/[\w./]*)`", text.partition("\nImports")[0]
+    )
+    assert len(named) > 20 and [one for one in named if not (REPOSITORY / one).exists() and "VERB" not in one] == []
+
+
+def test_every_threat_names_a_test_that_is_there() -> None:
+    """Each `FILE::NAME` of docs/security.md is a test function, and each row of its tables of threats has one."""
+    text = (REPOSITORY / "docs/security.md").read_text(encoding="utf-8")
+    rows = [line for part in text.split("| threat |")[1:] for line in part.split("\n\n")[0].splitlines()[2:]]
+    assert len(rows) > 20 and [row for row in rows if "::test_" not in row] == []
+    named = re.findall(r"`([\w/]+\.py)::(test_\w+)`", text)
+    missing = [f"{file}::{test}" for file, test in named if not _defines(REPOSITORY / "tests" / file, test)]
+    assert missing == []
+
+
+def _defines(file: Path, test: str) -> bool:
+    return file.is_file() and re.search(rf"^def {test}\(", file.read_text(encoding="utf-8"), re.MULTILINE) is not None

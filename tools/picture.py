@@ -1,0 +1,57 @@
+"""Draws the blocks of the pages that have a `picture:` comment: a terminal with what the page shows, as SVG.
+
+`tests/test_pages.py` types those commands and holds the shown output equal to what they print, so a picture shows a session
+that happened. `python -m tools.picture` writes every picture anew.
+"""
+
+from __future__ import annotations
+
+import io
+from pathlib import Path
+
+from rich.console import Console
+from rich.terminal_theme import DIMMED_MONOKAI
+from rich.text import Text
+
+from tests import pages
+from tests.tools import REPOSITORY
+
+WIDTH = 104
+"""Columns of the drawn terminal; longer lines are folded."""
+
+
+def draw(block: pages.Block, name: str) -> str:
+    """The SVG of a console block.
+
+    Args:
+        block: A block with commands.
+        name: The page's name, for errors.
+    """
+    console = Console(record=True, width=WIDTH, file=io.StringIO(), color_system="truecolor")
+    for command in pages.commands(block, name):
+        console.print(Text("$ ", "bold green") + Text(command.text, "bold"), overflow="fold", highlight=False)
+        for line in command.shown:
+            console.print(Text("…" if line in pages.ANY_LINES else line), overflow="fold", highlight=False)
+    return console.export_svg(title="a terminal", theme=DIMMED_MONOKAI, unique_id="session") + "\n"
+
+
+def pictures() -> dict[Path, str]:
+    """Every picture of every page: its file and its SVG."""
+    drawn = {}
+    for page in pages.all_pages():
+        name = page.relative_to(REPOSITORY).as_posix()
+        for block in pages.blocks(page.read_text(encoding="utf-8"), name):
+            if "picture" in block.notes:
+                drawn[REPOSITORY / block.notes["picture"]] = draw(block, name)
+    return drawn
+
+
+def main() -> None:
+    for file, svg in pictures().items():
+        file.parent.mkdir(parents=True, exist_ok=True)
+        file.write_text(svg, encoding="utf-8")
+        print(file.relative_to(REPOSITORY))
+
+
+if __name__ == "__main__":
+    main()
