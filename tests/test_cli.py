@@ -98,7 +98,7 @@ def test_bad_usage_is_one_message_and_its_code(folder: Path, args: tuple[str, ..
 
 
 def test_a_service_that_is_not_there_is_told_in_one_line(folder: Path) -> None:
-    """Who cannot be reached, where, and why; a name that is no text is told, too."""
+    """Who cannot be reached, where, and why; a name that is not text is refused."""
     env = {"VERTEXRIG_AIPLATFORM": "http://127.0.0.1:9/aiplatform"}
     nobody = vertexrig("watch", "good", cwd=folder, env=env)
     assert nobody.returncode == 3
@@ -106,7 +106,7 @@ def test_a_service_that_is_not_there_is_told_in_one_line(folder: Path) -> None:
         nobody.stderr == "error: Vertex AI cannot be reached at http://127.0.0.1:9/aiplatform/v1: Connection refused\n"
     )
     no_text = vertexrig("watch", "\udcff", cwd=folder, env=env)
-    assert no_text.returncode == 2 and "no text" in no_text.stderr and "Traceback" not in no_text.stderr
+    assert no_text.returncode == 2 and "bytes that are not text" in no_text.stderr and "Traceback" not in no_text.stderr
 
 
 def test_check_json_has_the_promised_shape(folder: Path) -> None:

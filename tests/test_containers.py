@@ -128,7 +128,7 @@ def test_a_trainer_that_cannot_apply_is_an_error(tmp_path: Path) -> None:
     file = tmp_path / "job.yaml"
     file.write_text(json.dumps(job("--epochs=2")))
     done = typed("check", str(file), "--trainer", str(tmp_path / "nowhere"))
-    assert done.exit_code == 2 and "there is no such folder" in done.stderr
+    assert done.exit_code == 2 and "the folder does not exist" in done.stderr
     (tmp_path / "empty").mkdir()
     found = checked(tmp_path, job("--epochs=2"), tmp_path / "empty")
     assert set(found) == {"trainer-unused"} and "no Dockerfile" in found["trainer-unused"]
@@ -170,7 +170,7 @@ def test_the_image_map_is_proposed(tmp_path: Path, monkeypatch: pytest.MonkeyPat
     folder(tmp_path / "app", WALKTHROUGH)
     Path("job.yaml").write_text(json.dumps(job("--epoch=2", "--wrong=1")))
     done = typed("check", "job.yaml", "--trainer", "app")
-    lines = done.stderr.partition("put into vertexrig.yaml:\n")[2]
+    lines = done.stderr.partition("add to vertexrig.yaml:\n")[2]
     proposed = lines[: lines.index("]\n") + 2]
     assert 'path: "app"' in proposed and '"python", "-m", "trainer.task"' in proposed
     Path("vertexrig.yaml").write_text(f"project: my-project\nregion: us-central1\n{proposed}")

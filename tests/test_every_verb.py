@@ -163,7 +163,7 @@ ROWS: dict[str, Row | None] = {
     "catalog": Row(("machines", "n1-standard-4"), {"machines"}, ("machines", "zzz"), "usage"),
     "package": Row(("--no-verify",), {"path", "version", "digest"}, ("--trainer", "nowhere"), "package", slow=True),
     "rehearse": Row(("tune", "-q"), {"state", "trials"}, ("wrong",), "findings", slow=True),
-    "local up": Row(("-d", "--port=0", *NOWHERE), {"url", "pid"}, ("--root", "vertexrig.yaml"), "file", slow=True),
+    "local up": Row(("-d", "--port=0", *NOWHERE), {"url", "pid"}, ("--root", "vertexrig.yaml"), "usage", slow=True),
     "local down": Row(NOWHERE, {"stopped"}, NO_FILE, "usage", slow=True),
     "local status": Row(_root, {"url", "queue"}, NO_FILE, "usage"),
     "local env": Row(_root, {"env"}, NOWHERE, "service"),

@@ -136,4 +136,4 @@ def test_package_upload_does_nothing_twice_and_tells_a_missing_bucket(folder: Pa
 def test_upload_goes_with_the_projects_own_package_only(folder: Path) -> None:
     """--upload with another trainer's folder would upload what no job names: it is refused."""
     done = vertexrig("package", "--upload", "--trainer", "elsewhere", cwd=folder)
-    assert done.returncode == 2 and "leave --trainer and --tf-version out" in done.stderr
+    assert done.returncode == 2 and "leave out --trainer and --tf-version" in done.stderr
