@@ -8,6 +8,8 @@ from typing import NamedTuple
 
 from vertexrig.catalog.limits import Limits
 
+_PATTERN_OF = {"key": "labels.key_pattern", "value": "labels.value_pattern"}
+
 
 class LabelProblem(NamedTuple):
     """One thing wrong with labels.
@@ -44,5 +46,5 @@ def _problem(text: str, what: str, limits: Limits) -> str:
     longest, most_bytes = limits.integer("labels.max_chars"), limits.integer("labels.max_bytes")
     if len(text) > longest or len(text.encode("utf-8", "surrogatepass")) > most_bytes:
         return f"it has more than {longest} characters or {most_bytes} bytes"
-    fits = text == text.lower() and re.fullmatch(limits.text(f"labels.{what}_pattern"), text)
+    fits = text == text.lower() and re.fullmatch(limits.text(_PATTERN_OF[what]), text)
     return "" if fits else "only lowercase letters, digits, - and _ are allowed in it"
