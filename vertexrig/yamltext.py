@@ -20,7 +20,7 @@ from yaml.resolver import Resolver
 RawPath = tuple["str | int", ...]
 
 # An alias or a merge may multiply what a small text expands to. A value takes about 10 bytes of text, so that a text of
-# 2 MiB, the most that is read, may have all of its own; a longer one, which a flag allows, has more.
+# 2 MiB, the most that is read, may have this many; a longer file, which a flag allows, has more.
 MAX_VALUES = 200_000
 MAX_DEPTH = 100
 MAX_STEPS = 20  # keys and indexes of a value's path, on average: each path is kept

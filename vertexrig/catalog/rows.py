@@ -25,7 +25,7 @@ class Source(_Row):
     Args:
         key: The short name rows cite it by.
         title: Its title.
-        urls: Where it stands; empty if it has no address of its own.
+        urls: Its addresses; empty if it has none.
         date: The date of the copy that was read.
     """
 

@@ -58,7 +58,7 @@ def line_of(path: yamltext.RawPath, lines: Mapping[yamltext.RawPath, int]) -> in
 
 @dataclass(frozen=True)
 class Place:
-    """Where a value stands: its path of keys, and how to find the file and line of a path."""
+    """Where a value is: its path of keys, and how to find the file and line of a path."""
 
     path: yamltext.RawPath
     locate: Callable[[yamltext.RawPath], tuple[str | None, int | None]]
