@@ -67,7 +67,7 @@ vertexrig render sweep --set jobs.cpu.timeout=600s --set max_trial_count=5
 `--set args.NAME=` is an empty text, `--NAME=`.
 
 ```sh
-vertexrig render cpu --set args.verbose --set timeout-
+vertexrig render cpu --no-check --set args.verbose --set timeout-
 ```
 
 ## Fields of the API that are not listed: `spec`
