@@ -70,3 +70,9 @@ def write_text(path: Path, text: str) -> None:
             raise
     except OSError as error:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
+
+
+def typed(path: Path) -> str:
+    """A path as a person would type it here: relative to the working directory if it is below it."""
+    here = Path.cwd()
+    return str(path.relative_to(here) if path.is_absolute() and path.is_relative_to(here) else path)

@@ -114,8 +114,8 @@ def test_up_prints_an_env_line_for_its_root(tmp_path: Path) -> None:
     try:
         done = CliRunner().invoke(command, ["up", "--root", str(root), "--port", "0", "--detach"])
         assert done.exit_code == 0, done.output
-        line = done.stderr.splitlines()[-1].partition("with: ")[2]
-        assert line == f"eval \"$(vertexrig local env --root '{root}')\""
+        (line,) = [one for one in done.stderr.splitlines() if one.startswith("eval ")]
+        assert line.endswith(f"local env --root '{root}')\"")
         exports = CliRunner().invoke(command, ["env", "--root", str(root)]).stdout
         assert f"export BOTO_CONFIG='{root / server.BOTO}'" in exports.splitlines()
     finally:

@@ -14,7 +14,7 @@ from vertexrig.cli import options, steps
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 from vertexrig.errors import JobFailedError
-from vertexrig.files import write_text
+from vertexrig.files import typed, write_text
 from vertexrig.spec.states import short
 from vertexrig.text import shown
 
@@ -134,8 +134,8 @@ def _plain(done: Rehearsal) -> dict[str, object]:
         "run": done.run or None,
         "traceback": done.traceback or None,
         "metrics": dict(done.metrics),
-        "model": str(done.model) if done.model else None,
-        "output": str(done.output) if done.output else None,
+        "model": typed(done.model) if done.model else None,
+        "output": typed(done.output) if done.output else None,
         "seconds": round(done.seconds, 1),
         "stand_ins": list(done.stand_ins),
         "hint": done.hint or None,
@@ -150,9 +150,9 @@ def _text(done: Rehearsal) -> str:
     rows += [("run", done.run)] if done.run else []
     rows += [(name, shown(value, DIGITS)) for name, value in done.metrics.items()]
     if done.model:
-        rows.append(("model", str(done.model)))
+        rows.append(("model", typed(done.model)))
     elif done.output:
-        rows.append(("output", str(done.output)))
+        rows.append(("output", typed(done.output)))
     rows += [("stand-in", sentence) for sentence in done.stand_ins]
     width = max(len(name) for name, _ in rows)
     text = "\n".join(f"{name.ljust(width)}  {value}" for name, value in rows)
