@@ -65,7 +65,7 @@ def test_a_sweep_trains(project: Path) -> None:
     for trial in found["trials"]:
         chosen = trial["parameters"]
         assert trial["state"] == "SUCCEEDED" and chosen["num_units"] in (64, 128, 512)
-        assert 0.001 <= chosen["learning_rate"] <= 1 and 0 <= chosen["momentum"] <= 0.99
+        assert 0.0005 <= chosen["learning_rate"] <= 0.02 and 0 <= chosen["dropout"] <= 0.5
     assert found["trials"][0]["note"] == "best"
 
 

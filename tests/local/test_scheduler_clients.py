@@ -205,8 +205,8 @@ import sys, uvicorn
 from contextlib import asynccontextmanager
 from pathlib import Path
 from starlette.applications import Starlette
-from vertexrig.local.scheduler import Engine, JobStore, routes
-engine = Engine(JobStore(Path(sys.argv[1])))
+from vertexrig.local.scheduler import SchedulerEngine, JobStore, routes
+engine = SchedulerEngine(JobStore(Path(sys.argv[1])))
 @asynccontextmanager
 async def lifespan(app):
     async with engine.running():
