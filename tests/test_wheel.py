@@ -67,7 +67,7 @@ LINES: dict[str, int | str] = {
     "schedule resume nightly": SUBMIT,
     "function build": 0,
     "function deploy": 0,
-    "function serve": TRIGGER,
+    "function serve": f"{LOCAL},{TRIGGER}",
     "function package": SUBMIT,
     "doctor": SUBMIT,
 }
