@@ -14,7 +14,8 @@ from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks import RULES, Context, Rule, check
 from vertexrig.finding import Finding, Severity
-from vertexrig.package.source import TrainerSource, read
+from vertexrig.package.source.model import TrainerSource
+from vertexrig.package.source.reader import read
 
 RULE = {rule.id: rule for rule in RULES}
 
