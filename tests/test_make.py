@@ -316,7 +316,7 @@ def test_run_cloud_submits(quick: Path, verb: str) -> None:
         done = make(quick, f"{verb} RUN=cloud", {**env, **pairs})
         assert done.returncode == 0, done.stdout[-3000:]
         kind = "customJobs" if verb == "cpu-job" else "hyperparameterTuningJobs"
-        assert re.search(rf"projects/my-project/locations/us-central1/{kind}/\d+", done.stdout), done.stdout[-3000:]
+        assert re.search(rf"projects/\d+/locations/us-central1/{kind}/\d+", done.stdout), done.stdout[-3000:]
     finally:
         subprocess.run([*rig, "down"], cwd=quick, env=env, capture_output=True)
 
