@@ -48,7 +48,8 @@ COMES_WITH = {
 
 
 def normalised(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
+    """A distribution's name as indexes compare it; TensorFlow without GPU code, which make installs on Linux, is TensorFlow."""
+    return re.sub(r"[-_.]+", "-", name).lower().replace("tensorflow-cpu", "tensorflow")
 
 
 @cache
