@@ -77,6 +77,11 @@ def up(settings: Settings, port: int | None = None, timeout: float = 30.0) -> Ru
         held, here = state.look(root)
         # A killed server holds its lock for a while as it dies: only one that answers is taken.
         if here is not None and _answers(here):
+            if (
+                process is not None and process.pid != here.pid
+            ):  # it waits for the folder, and would have it after a `down`
+                process.kill()
+                process.wait()
             return here
         if process is None and not held:
             try:
