@@ -112,7 +112,7 @@ def test_auto_follows_the_cluster_and_then_the_machine(where: Cluster, devices: 
         (
             "one-device",
             MANY,
-            "3 training processes, and each would train a model of its own; auto would choose multi-worker",
+            "3 training processes, and each would train its own model; auto would choose multi-worker",
         ),
         ("mirrored", SERVED, "auto would choose parameter-server"),
         ("tpu", MANY, "each would train"),
