@@ -233,6 +233,9 @@ VARYING: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"\bsha256 [0-9a-f]+", "sha256 <hash>"),
         # the claim that a job of the trigger carries
         (r"\b[0-9a-f]{32}-[0-9a-f]{12}\b", "<claim>"),
+        # what stands in for an image: this machine's Python, and TensorFlow with or without GPU code
+        (r"\bPython 3\.\d+\.\d+ for\b", "Python <version> for"),
+        (r"\b(tensorflow|tf-keras) \d+\.\d+\.\d+(?:\+cpu)?", r"\1 <version>"),
         # a file or folder under the system's folder for temporary files
         (r"/tmp/[\w.-]+", "/tmp/<name>"),
         # lines and imports of the tool's code, which every commit changes
