@@ -70,25 +70,19 @@ def command(
         found += workspace.prepare(name).findings
     for path in paths:
         try:
-            text = sources[path] = files.read_text(path)
+            sources[path] = files.read_text(path)
         except UsageError as error:
             if len(wanted) == 1:
                 raise
             found.append(unreadable(path, str(error)))
             continue
-        own = targets.project(text, path, overrides)
-        if own is not None:
+        own = targets.project(sources[path], path, overrides)
+        if own is None:
+            found += _file(workspace, path, sources[path], kind, propose=trainer is not None)
+        else:
             found += _project(
                 Workspace(own, templates=templates, region=region, trainer=trainer, program=steps.program())
             )
-            continue
-        document, findings = workspace.check_text(text, file=path, kind=targets.kind(kind))
-        if document.data:
-            options.note(f"{path}: read as a {document.kind}")
-        found += findings
-        proposed = workspace.proposed_image(document) if trainer is not None else ""
-        if proposed:
-            options.note(f"{path}: to rehearse its image on this machine, add to vertexrig.yaml:\n{proposed}")
     if format_ == "sarif":
         output.say(show.sarif(found), nl=False)
     elif format_ == "json":
@@ -98,6 +92,17 @@ def command(
     severities = {finding.severity for finding in found}
     if Severity.ERROR in severities or (strict and Severity.WARNING in severities):
         raise FindingsError("" if format_ == "text" else show.summary(found))  # as text it ends with the count
+
+
+def _file(workspace: Workspace, path: str, text: str, kind: str | None, *, propose: bool) -> list[Finding]:
+    """What there is to report about a YAML file; with `propose`, also the lines that map its image to the trainer's folder."""
+    document, found = workspace.check_text(text, file=path, kind=targets.kind(kind))
+    if document.data:
+        options.note(f"{path}: read as a {document.kind}")
+    proposed = workspace.proposed_image(document) if propose else ""
+    if proposed:
+        options.note(f"{path}: to rehearse its image on this machine, add to vertexrig.yaml:\n{proposed}")
+    return found
 
 
 def _list_rules(format_: str) -> None:
