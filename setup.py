@@ -42,6 +42,7 @@ DEV = [
     'importlib_resources; python_version >= "3.11"',  # tensorflow-datasets imports it without saying so
     'tensorflow-datasets; python_version >= "3.11"',  # on 3.10 it holds protobuf back
     "pytest>=8",
+    "pytest-rerunfailures>=14",
     "pytest-xdist>=3.5",
     "hypothesis>=6.100",
     "schemathesis>=3.30",

@@ -28,7 +28,8 @@ MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 JOBS = re.search(r"^JOBS := (.+)", MAKEFILE, re.MULTILINE)[1].split()  # type: ignore[index]
 LEGACY = ("MAKEFLAGS", "MAKELEVEL", "MFLAGS", "RUN", "SET", "TESTS", "PORT", "CI")
 
-# A trainer that needs no TensorFlow: it takes the flags of vertexrig.yaml and reports one metric.
+# A trainer that needs no TensorFlow: it takes the flags of vertexrig.yaml and reports one metric. Only the chief writes
+# the summary, whole at once: a replica that is stopped when the chief has ended would leave half a file.
 TRAINER = """\
 import argparse
 import json
@@ -43,10 +44,15 @@ def main() -> None:
     for flag in ("epochs", "learning_rate", "dropout", "num_units"):
         parser.add_argument(f"--{flag}", type=float, default=1)
     told = parser.parse_args()
+    task = json.loads(os.environ.get("TF_CONFIG", "{}")).get("task", {"type": "chief"})
+    if task["type"] not in ("chief", "master"):
+        return
     HyperTune().report_hyperparameter_tuning_metric("accuracy", 1 - told.dropout, 1)
     model = Path(os.environ["AIP_MODEL_DIR"])
     model.mkdir(parents=True, exist_ok=True)
-    (model / "summary.json").write_text(json.dumps({"metrics": {"accuracy": 1.0}, "epochs": int(told.epochs)}))
+    summary = model / "summary.json"
+    summary.with_suffix(".new").write_text(json.dumps({"metrics": {"accuracy": 1.0}, "epochs": int(told.epochs)}))
+    summary.with_suffix(".new").replace(summary)
 
 
 if __name__ == "__main__":
