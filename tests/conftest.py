@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import os
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +16,10 @@ if TYPE_CHECKING:
     from vertexrig.local.server import RunningServer
 
 HERE = Path(__file__).parent
+
+# Tests start hundreds of processes in environments that they make; without compiled modules each would compile
+# everything that it imports (google-cloud-aiplatform: 11 s of CPU instead of 4, measured 2026-11-21).
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 try:
     from hypothesis import settings

@@ -34,8 +34,9 @@ TIERS = {
     "all": (".ready", "[dev]"),
 }
 TRAINS = ("local", "all")
-#: What is run once so that its modules are compiled; the trainer's processes do it by themselves.
-USED = {"all": ["-c", "import tensorflow, tf_keras"]}
+#: What is compiled, or run so that its modules are. The tests start hundreds of processes, so all of it is compiled for
+#: them, which takes 60 s of CPU; the trainer's processes do it by themselves.
+USED = {"all": ["-m", "compileall", "-q", "-j", "0", ".venv/lib"]}
 SECONDS_BETWEEN_LINES = 10.0  # of progress, where the screen is a file
 
 
@@ -51,7 +52,7 @@ def cpu_only(system: str, machine: str, *, gpu: bool) -> bool:
 
 
 def installer(uv: str | None) -> list[str]:
-    """The command before the requirements. Nothing is compiled here: most modules of large packages are never used."""
+    """The command before the requirements. Nothing is compiled here: most modules of large packages are rarely used."""
     if uv:
         return [uv, "pip", "install", "--python", str(PYTHON)]
     return [str(PYTHON), "-m", "pip", "install", "--disable-pip-version-check", "--no-compile"]
