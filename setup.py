@@ -39,6 +39,7 @@ DEV = [
     *SDK,
     "google-cloud-storage>=2.16",
     "grpcio>=1.62",
+    'xgboost-cpu>=2.1; sys_platform == "linux"',  # examples/xgboost
     'importlib_resources; python_version >= "3.11"',  # tensorflow-datasets imports it without saying so
     'tensorflow-datasets; python_version >= "3.11"',  # on 3.10 it holds protobuf back
     "pytest>=8",

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import importlib
 import os
 import shutil
 import subprocess
 import sys
 from pathlib import Path
+from types import ModuleType
 
 import pytest
 
@@ -26,6 +28,16 @@ def need(program: str) -> str:
             pytest.fail(message)
         pytest.skip(message)
     return found
+
+
+def module(name: str) -> ModuleType:
+    """A library that users may not have: without it the test module skips here and fails in CI."""
+    try:
+        return importlib.import_module(name)
+    except ImportError:
+        if os.environ.get("CI"):
+            raise
+        pytest.skip(f"{name} is not installed", allow_module_level=True)
 
 
 def vertexrig(

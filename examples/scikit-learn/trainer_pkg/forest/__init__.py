@@ -1,0 +1,1 @@
+"""Trains a random forest on scikit-learn's digits."""

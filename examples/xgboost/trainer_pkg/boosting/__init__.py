@@ -1,0 +1,1 @@
+"""Trains boosted trees on scikit-learn's digits with XGBoost."""
