@@ -21,6 +21,7 @@ from vertexrig.checks import (
     naming,
     network,
     program,
+    pytorch,
     quotas,
     regions,
     saving,
@@ -42,7 +43,7 @@ __all__ = ["RULES", "Context", "Problem", "Rule", "all_rules", "check", "finding
 
 _TOPICS = (
     hardware, tpu, regions, quotas, cluster, images, program, scheduling, storage, disks,
-    identity, network, naming, secrets, gcloud, study, trainer, strategy,
+    identity, network, naming, secrets, gcloud, study, trainer, strategy, pytorch,
     commands, saving, container,
 )  # fmt: skip
 

@@ -126,7 +126,9 @@ class Role(MachineSettings):
 class Job(MachineSettings):
     """A CustomJob: a topology plus machines, image, args, scheduling."""
 
-    topology: str = option("Name of the template: cpu, gpu, multi-worker, parameter-server, torchrun, tpu, or your own.", "cpu")
+    topology: str = option(
+        "Name of the template: cpu, gpu, multi-worker, parameter-server, torchrun, tpu, or your own.", "cpu"
+    )
     args: Args = option(
         "Arguments of the trainer: a mapping (each pair becomes --key=value; null makes a bare --key) or a list, as it stands.",
         factory=dict,

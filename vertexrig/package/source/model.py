@@ -164,6 +164,31 @@ class Save:
 
 
 @dataclass(frozen=True)
+class TorchUse:
+    """What a PyTorch trainer says plainly of its processes and devices.
+
+    Args:
+        backends: Calls of `init_process_group`, each with the backend it names.
+        lone_worlds: Places that take `WORLD_SIZE` as 1 where it is not set.
+        loaders: Each `DataLoader` without a sampler.
+        saves: Calls of `torch.save`.
+        cuda: Places that use a GPU without asking whether there is one.
+        samples: Whether the source names a sampler that shares examples out.
+        knows_rank: Whether it names its rank: it may then let one process save.
+        asks_for_cuda: Whether it asks for the GPUs there are.
+    """
+
+    backends: tuple[SourcePlace, ...] = ()
+    lone_worlds: tuple[SourcePlace, ...] = ()
+    loaders: tuple[SourcePlace, ...] = ()
+    saves: tuple[SourcePlace, ...] = ()
+    cuda: tuple[SourcePlace, ...] = ()
+    samples: bool = False
+    knows_rank: bool = False
+    asks_for_cuda: bool = False
+
+
+@dataclass(frozen=True)
 class TrainerSource:
     """What was read of one trainer. Every `file` is relative to its folder.
 
@@ -191,7 +216,8 @@ class TrainerSource:
         environment: Names of environment variables named in the source (`AIP_MODEL_DIR`, ...), with a place.
         environment_needed: Of these, the ones whose absence would end the trainer (`os.environ["TF_CONFIG"]`).
         environment_complete: False if names are put together while running (`f"AIP_{kind}_DIR"`).
-        saves: Where a model is saved.
+        saves: Where a Keras model is saved.
+        torch: What a PyTorch trainer does.
         tells_chief: Whether the source tells the chief from other workers.
         names_bucket: Whether the source names a place in Cloud Storage.
         imports: Every import of the modules read.
@@ -222,6 +248,7 @@ class TrainerSource:
     environment_needed: dict[str, SourcePlace] = field(default_factory=dict)
     environment_complete: bool = True
     saves: tuple[Save, ...] = ()
+    torch: TorchUse = field(default_factory=TorchUse)
     tells_chief: bool = False
     names_bucket: bool = False
     imports: tuple[Import, ...] = ()

@@ -21,6 +21,7 @@ from vertexrig.package.source.model import SourceProblem, TrainerSource
 from vertexrig.package.source.names import Code, Module, full_name, last_name, walk
 from vertexrig.package.source.runs import Runs
 from vertexrig.package.source.saving import remote, saves, tells_chief
+from vertexrig.package.source.torches import torch_use
 from vertexrig.package.source.unbound import undefined
 
 LIBRARIES: tuple[Callable[[Collector], None], ...] = (
@@ -110,6 +111,7 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         environment_needed=traits.needed(runs, environment),
         environment_complete=complete,
         saves=tuple(saves(code)),
+        torch=torch_use(code),
         tells_chief=tells_chief(code),
         names_bucket=remote(code),
         imports=tuple(traits.imports(code, tree)),

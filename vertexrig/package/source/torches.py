@@ -1,0 +1,97 @@
+"""What a PyTorch trainer does that its cluster must fit: process groups, samplers, saves, devices."""
+
+from __future__ import annotations
+
+import ast
+
+from vertexrig.package.source.model import SourcePlace, TorchUse
+from vertexrig.package.source.names import Code, SourceCall, dotted, last_name
+
+_SAMPLERS = frozenset(
+    {"DistributedSampler", "split_dataset_by_node", "DistributedBatchSampler", "StatefulDistributedSampler"}
+)
+_RANKS = frozenset(
+    {
+        "rank", "global_rank", "get_rank", "is_main_process", "is_master", "is_chief", "is_rank_zero", "local_rank",
+        "process_index", "node_rank", "world_rank",
+    }
+)  # fmt: skip
+
+
+def torch_use(code: Code) -> TorchUse:
+    """What the source says plainly; what only the running program knows is left out."""
+    backends, lone, loaders, saved, cuda = [], [], [], [], []
+    for call in code.calls:
+        name, place = last_name(call.node.func), SourcePlace(call.module.file, call.node.lineno)
+        full = _full(call)
+        if name == "init_process_group" and (backend := _backend(call, code)):
+            backends.append(SourcePlace(place.file, place.line, backend))
+        elif full in {"os.environ.get", "os.getenv", "environ.get", "getenv"} and _world_of_one(call.node):
+            lone.append(SourcePlace(place.file, place.line, "WORLD_SIZE"))
+        elif name == "DataLoader" and not _sampled(call.node):
+            loaders.append(SourcePlace(place.file, place.line, "DataLoader"))
+        elif full == "torch.save":
+            saved.append(SourcePlace(place.file, place.line, full))
+        elif _on_cuda(call.node, name):
+            cuda.append(SourcePlace(place.file, place.line, ast.unparse(call.node)[:60]))
+    words = _words(code)
+    return TorchUse(
+        tuple(backends),
+        tuple(lone),
+        tuple(loaders),
+        tuple(saved),
+        tuple(cuda),
+        samples=bool(words & _SAMPLERS),
+        knows_rank=bool(words & _RANKS),
+        asks_for_cuda=bool(words & {"is_available", "device_count"}),
+    )
+
+
+def _full(call: SourceCall) -> str:
+    name = dotted(call.node.func)
+    first, _, rest = name.partition(".")
+    known = call.module.aliases.get(first)
+    return f"{known}.{rest}".rstrip(".") if known else name
+
+
+def _backend(call: SourceCall, code: Code) -> str:
+    keywords = {word.arg: word.value for word in call.node.keywords}
+    given = keywords.get("backend") or (call.node.args[0] if call.node.args else None)
+    texts = code.texts(given, call.scope, call.module) if given is not None else None
+    return texts[0].lower() if texts and len(texts) == 1 else ""
+
+
+def _world_of_one(node: ast.Call) -> bool:
+    """Whether a look at the environment takes 1 where WORLD_SIZE is not set."""
+    values = [part.value if isinstance(part, ast.Constant) else None for part in node.args]
+    return len(values) == 2 and values[0] == "WORLD_SIZE" and values[1] in (1, "1")
+
+
+def _sampled(node: ast.Call) -> bool:
+    """Whether a DataLoader is given what chooses its examples, or may be."""
+    return any(word.arg is None or word.arg in {"sampler", "batch_sampler"} for word in node.keywords)
+
+
+def _on_cuda(node: ast.Call, name: str) -> bool:
+    """`x.cuda()`, `x.to("cuda:0")`, `torch.device("cuda")`, `torch.cuda.set_device(0)`."""
+    if isinstance(node.func, ast.Attribute) and name == "cuda":
+        return True
+    if name in {"to", "device"} and node.args:
+        first = node.args[0]
+        return isinstance(first, ast.Constant) and isinstance(first.value, str) and first.value.startswith("cuda")
+    return dotted(node.func) == "torch.cuda.set_device"
+
+
+def _words(code: Code) -> set[str]:
+    """Every name, attribute and short text of the source, in lower case but for names of classes."""
+    found: set[str] = set()
+    for module in code.modules:
+        for node, _ in module.nodes:
+            if isinstance(node, ast.arg):
+                found.add(node.arg)
+            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 40:
+                found.add(node.value.lower())
+            else:
+                found.add(last_name(node))
+        found |= {item.name for item in module.imports if item.name}
+    return found
