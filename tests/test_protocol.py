@@ -239,6 +239,25 @@ def test_an_id_is_never_used_for_two_windows() -> None:
         world.close()
 
 
+def test_an_answer_about_an_earlier_window_is_whole() -> None:
+    """A holder wakes up two windows late, while jobs cannot be listed: its answer names the recorded job, with its run,
+    kind and claim, and its own job is cancelled."""
+    world = World()
+    try:
+        frozen = world.deliver(BODY)
+        frozen.step(until="before create")
+        for seconds in (TICKS[3], TICKS[-1]):
+            world.clock.at += seconds
+            world.deliver(BODY).step(until="never")
+        frozen.step(until="before jobs")
+        frozen.step("fail", until="never")
+        (_, recorded), _, (_, late) = world.answers
+        assert (late.name, late.claim, late.run, late.kind) == (recorded.name, recorded.claim, "cpu", "CustomJob")
+        assert late.duplicate and late.console and len(world.vertex.surviving()) == 2
+    finally:
+        world.close()
+
+
 # --- the services in memory are as the local Vertex is ---
 
 

@@ -15,7 +15,7 @@ from vertexrig.catalog.typed import Scalar
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob, Vertex, job_body
+from vertexrig.cloud.vertex import COLLECTIONS, KINDS, RemoteJob, Vertex, job_body
 from vertexrig.errors import ConfigError, FindingsError, UsageError
 from vertexrig.explain.estimate import Estimate, elsewhere, estimate
 from vertexrig.project import overrides, runs
@@ -301,7 +301,11 @@ class Submitter:
         except RestError:
             pass  # the record says enough
         self.reconciler.keep_recorded(claim, jobs.values())
-        record = {**(self.reconciler.record_of(job) if job is not None else {}), **claim.job}
+        known = {
+            "run": claim.run, "kind": KINDS[collection], "console": self.vertex.console(name), "claim": claim.id
+        }  # fmt: skip
+        # of an earlier window only the name is recorded, and the job itself may not be in reach
+        record = {**known, **(self.reconciler.record_of(job) if job is not None else {}), **claim.job}
         text = {key: str(record.get(key, "")) for key in ("run", "name", "kind", "console", "claim", "output")}
         return Submitted(
             **text,
