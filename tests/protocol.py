@@ -20,15 +20,15 @@ from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import KINDS
 from vertexrig.explain.estimate import Estimate, estimate
-from vertexrig.spec.states import FAILED, QUEUED, RUNNING
 from vertexrig.project.model import Budget
+from vertexrig.spec.states import FAILED, QUEUED, RUNNING
 from vertexrig.submit.claims import LABEL, LEASE_S, WINDOW_S, Claims, InProgressError, Key
 from vertexrig.submit.reconcile import Reconciler, seen_twice
 from vertexrig.submit.submission import Submitted, Submitter
 
 sys.path.insert(0, str(REPOSITORY / "trainer_pkg"))
-from trainer import fence  # noqa: E402
-from trainer.errors import SurplusJobError  # noqa: E402
+from trainer import fence
+from trainer.errors import SurplusJobError
 
 REQUEST, BODY = Key("request", "once"), Key("body", "again", WINDOW_S)
 VERDICTS = ("", "", "", "", "fail", "fail", "refuse", "refuse", "repeat")

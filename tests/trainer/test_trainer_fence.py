@@ -9,7 +9,6 @@ from typing import Any
 
 import pytest
 from conftest import Launched
-
 from trainer import fence
 from trainer.errors import SurplusJobError
 
@@ -65,7 +64,13 @@ def test_only_a_job_with_a_claim_looks(tmp_path: Path) -> None:
     def read(uri: str) -> bytes:
         raise AssertionError(uri)
 
-    for environ in ({}, {"VERTEXRIG_CLAIM": "x"}, variables(tmp_path, MINE), variables(tmp_path, ".x"), variables(tmp_path, "x.")):
+    for environ in (
+        {},
+        {"VERTEXRIG_CLAIM": "x"},
+        variables(tmp_path, MINE),
+        variables(tmp_path, ".x"),
+        variables(tmp_path, "x."),
+    ):
         fence.check(environ, read)
 
 

@@ -240,9 +240,7 @@ class Claims:
             before = {**held.before, held.id: held.job_name}
             kept = dict(list(before.items())[-KEPT_BEFORE:])
             winners = {id: token for id, token in held.winners.items() if id in kept}
-            return self._take_over(
-                replace(mine, before=kept, winners=winners, generation=held.generation), first=True
-            )
+            return self._take_over(replace(mine, before=kept, winners=winners, generation=held.generation), first=True)
         if held.state == "released":
             # under the same id: a frozen holder of it may still create its job, and who looks must find both
             again = replace(mine, id=held.id, before=held.before, winners=held.winners)
