@@ -174,11 +174,16 @@ CASES: dict[str, list[Case]] = {
     ],
     # the tests, lint and types of the whole are the other tests and .ci/run; here each verb runs on something small
     "test": [Case(f"test {ONE_TEST}", says=r"\d+ passed")],
-    # a minute and more by itself: one attack that is longer with it, which its name counts, and the tests it would run
+    # it takes many minutes by itself: what it would run, and that an attack is longer with it
     "attack": [
-        Case("attack WORKERS=0 TESTS='tests/attacks/test_trigger.py --collect-only -q'", says=r"under_load_and_delivered_again\[29\]"),
-        Case("attack WORKERS=0 TESTS= PYTEST_ADDOPTS='--collect-only -q'",
-             says=r"(?s)attacks/test_budgets.*attacks/test_files.*attacks/test_local.*attacks/test_trigger.*test_protocol"),
+        Case(
+            "attack --dry-run",
+            says=r"ATTACK=long .*pytest.* tests/attacks tests/test_protocol\.py tests/test_budget\.py",
+        ),
+        Case(
+            "attack WORKERS=0 TESTS='tests/attacks/test_trigger.py --collect-only -q'",
+            says=r"killed_under_load\S*\[29\]",
+        ),
     ],
     "check": [Case(f"check {ONE_TEST}", says=r"(?s)All checks passed.*no issues found.*\d+ passed")],
     "lint": [Case("lint", says=r"(?s)All checks passed!.*already formatted")],
