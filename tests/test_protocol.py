@@ -239,6 +239,27 @@ def test_an_id_is_never_used_for_two_windows() -> None:
         world.close()
 
 
+@pytest.mark.parametrize("verdict, until", [
+    ("", "before create"), ("", "after create"), ("", "never"), ("refuse", "never"),
+], ids=["claimed", "created and not recorded", "recorded", "released"])  # fmt: skip
+def test_a_body_after_its_window_is_a_new_request(verdict: str, until: str) -> None:
+    """Whatever became of the first delivery, killed or answered: the same body 312 s later gets a job of its own."""
+    world = World()
+    try:
+        first = world.deliver(BODY)
+        first.step(until="before create")
+        if until != "before create":
+            first.step(verdict, until=until)
+        world.close()
+        before = set(world.vertex.jobs)
+        assert len(before) == (until != "before create" and not verdict)
+        world.clock.at += 312
+        made = world._submit(BODY, None)
+        assert not made.duplicate and {made.name} == set(world.vertex.jobs) - before
+    finally:
+        world.close()
+
+
 def test_an_answer_about_an_earlier_window_is_whole() -> None:
     """A holder wakes up two windows late, while jobs cannot be listed: its answer names the recorded job, with its run,
     kind and claim, and its own job is cancelled."""
