@@ -18,7 +18,7 @@ from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob, Vertex
 from vertexrig.errors import VertexrigError
 from vertexrig.local import server
 from vertexrig.local.runner import RunOptions
-from vertexrig.submit.claims import LABEL, Claims, Taken
+from vertexrig.submit.claims import LABEL, Claims, Existing, Taken
 from vertexrig.submit.fence import ATTEMPT_VARIABLE, CLAIM_VARIABLE, attempt_of, fenced
 from vertexrig.submit.submission import Request, Submitter, request_key, uploaded
 from vertexrig.trigger.app import Call, Trigger
@@ -143,3 +143,15 @@ def test_winners_of_another_form_are_no_claim(here: server.RunningServer) -> Non
         claims.storage.write(key.path, json.dumps(row).encode())
         with pytest.raises(VertexrigError, match="is not a claim"):
             claims.take(key, "x", "cpu", lambda _: None, lambda _: {})
+
+
+def test_an_attempt_of_another_form_is_not_recorded(here: server.RunningServer) -> None:
+    """A job that carries the label and something else for an attempt is recorded without a winner, and the claim stays
+    readable."""
+    claims, key = Claims(Storage(clouds.BUCKET, url=here.url)), request_key("fence-attempt")
+    taken = claims.take(key, "x", "cpu", lambda _: None, lambda _: {})
+    assert isinstance(taken, Taken)
+    name = "projects/p/locations/us-central1/customJobs/1"
+    assert claims.record(taken.claim, {"name": name, "attempt": "evil"}).winners == {}
+    again = claims.take(key, "x", "cpu", lambda _: None, lambda _: {})
+    assert isinstance(again, Existing) and again.claim.job_name == name

@@ -281,7 +281,8 @@ class Claims:
             RestError: Cloud Storage failed.
         """
         done, held = replace(claim, state="created", job=dict(job)), held or claim
-        won = {claim.id: str(job["attempt"])} if job.get("attempt") else {}
+        attempt = str(job.get("attempt", ""))
+        won = {claim.id: attempt} if _TOKEN.fullmatch(attempt) else {}
         for _ in range(8):
             if held.id == claim.id:
                 if held.state == "created":
