@@ -24,7 +24,7 @@ BASE := $(firstword $(wildcard $(READY)) $(wildcard $(VENV)/.local) $(wildcard $
 TIER_OF_RUN = $(if $(filter local,$(RUN)),$(LOCAL),$(if $(filter cloud,$(RUN)),$(CLOUD),$(BASE)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-trigger function serve-function sweep grid test test-old check lint types bench reference lock wheel clean FORCE
+.PHONY: help setup demo demo-trigger function serve-function sweep grid test test-old attack check lint types bench reference lock wheel clean FORCE
 
 help: ## Print these verbs
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
@@ -75,6 +75,11 @@ test: $(READY) ## Run the tests; TESTS="tests/test_render.py -k tpu" runs some o
 test-old: $(READY) ## Run the trainer's tests on Python 3.10 with TensorFlow 2.17, as in the newest prebuilt container
 	@test -e build/venv-tf2.17/.ready || sh tests/trainer/old_python.sh build/venv-tf2.17
 	@TRAINER_OLD_PYTHON=$(CURDIR)/build/venv-tf2.17/bin/python $(VENV)/bin/python -m pytest $(or $(TESTS),tests/trainer/test_trainer_package.py)
+
+# What `make test` attacks briefly, at length. TESTS names other tests.
+ATTACKS := tests/attacks tests/test_protocol.py tests/test_budget.py
+attack: $(READY) ## The attacks at length: ten times the schedules and rushes, more requests and kills
+	@ATTACK=long $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(or $(TESTS),$(ATTACKS))
 
 check: lint types test ## Lint, types, tests
 

@@ -18,7 +18,7 @@ from vertexrig import times
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Item, Storage, StoredObject
 from vertexrig.cloud.vertex import RemoteJob, Vertex
-from vertexrig.spec.states import CANCELLED, QUEUED
+from vertexrig.spec.states import CANCELLED, FAILED, QUEUED
 
 START = datetime(2026, 11, 21, 12, tzinfo=timezone.utc)
 Gate = Callable[[str, Callable[[], Any]], Any]
@@ -199,8 +199,8 @@ class MemoryVertex(Vertex):
         self.gate("cancel", effect)
 
     def surviving(self) -> list[RemoteJob]:
-        """Jobs that were not cancelled."""
-        return [RemoteJob(job.data) for job in self.jobs.values() if job.data["state"] != CANCELLED]
+        """Jobs that were not cancelled and did not end at their fence."""
+        return [RemoteJob(job.data) for job in self.jobs.values() if job.data["state"] not in (CANCELLED, FAILED)]
 
 
 class KilledError(BaseException):

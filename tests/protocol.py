@@ -1,25 +1,34 @@
 """The protocol of claims as a world to explore: the real Claims, Submitter, Ledger and Reconciler over services in
-memory, where every delivery can be frozen, woken, killed and cut before or after the effect of each call."""
+memory, where every delivery can be frozen, woken, killed and cut before or after the effect of each call, and every job
+starts at any time and looks at its claim as the trainer does."""
 
 from __future__ import annotations
 
 import functools
 import random
+import sys
 import tempfile
 import threading
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
 from tests import clouds
 from tests.clouds_in_memory import Clock, Delivery, MemoryStorage, MemoryVertex
+from tests.tools import REPOSITORY
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import KINDS
 from vertexrig.explain.estimate import Estimate, estimate
 from vertexrig.project.model import Budget
+from vertexrig.spec.states import FAILED, QUEUED, RUNNING
 from vertexrig.submit.claims import LABEL, LEASE_S, WINDOW_S, Claims, InProgressError, Key
 from vertexrig.submit.reconcile import Reconciler, seen_twice
 from vertexrig.submit.submission import Submitted, Submitter
+
+sys.path.insert(0, str(REPOSITORY / "trainer_pkg"))
+from trainer import fence
+from trainer.errors import SurplusJobError
 
 REQUEST, BODY = Key("request", "once"), Key("body", "again", WINDOW_S)
 VERDICTS = ("", "", "", "", "fail", "fail", "refuse", "refuse", "repeat")
@@ -57,10 +66,16 @@ class World:
     Args:
         claims: The class of the claims; tests put broken ones here.
         reconciler: The same for the reconciler.
+        look: What a trainer does at its start.
     """
 
-    def __init__(self, claims: type[Claims] = Claims, reconciler: type[Reconciler] = Reconciler) -> None:
-        self._claims, self._reconciler = claims, reconciler
+    def __init__(
+        self,
+        claims: type[Claims] = Claims,
+        reconciler: type[Reconciler] = Reconciler,
+        look: Callable[..., None] = fence.check,
+    ) -> None:
+        self._claims, self._reconciler, self._fence = claims, reconciler, look
         self.clock, self._local = Clock(), threading.local()
         self.storage, self.vertex = MemoryStorage(self.clock, self._gate), MemoryVertex(self.clock, self._gate)
         self.deliveries: list[Delivery] = []
@@ -93,7 +108,7 @@ class World:
         workspace, job = prepared()
         claims, reconciler = self._parts(delivery)
         limits = Budget(trials_per_day=1_000_000)
-        submitter = Submitter(workspace, self.vertex, self.storage, claims=claims, limits=limits)
+        submitter = Submitter(workspace, self.vertex, self.storage, claims=claims, limits=limits, fence=True)
         submitter.reconciler, submitter.ledger.now = reconciler, self.clock.now
         submitter.estimate = lambda _: _price()  # type: ignore[method-assign]  # the same each time
         made = submitter.submit(job, key, "the body")
@@ -113,6 +128,28 @@ class World:
     def _look(self, reconciler: Reconciler) -> None:
         for claim, collection in seen_twice([job for kind in KINDS for job in self.vertex.list(kind)]):
             reconciler.look(claim, collection)
+
+    def start(self, number: int) -> None:
+        """Let one of the jobs that wait for machines start: its trainer looks at the claim, and trains or ends."""
+        waiting = [job.data for job in self.vertex.jobs.values() if job.data["state"] == QUEUED]
+        if not waiting:
+            return
+        job = waiting[number % len(waiting)]
+        (program,) = (pool["pythonPackageSpec"] for pool in job["jobSpec"]["workerPoolSpecs"])
+        environment = {one["name"]: one["value"] for one in program["env"]}
+        job["state"] = RUNNING
+        try:
+            self._fence(environment, lambda uri: self.storage.objects[uri.removeprefix("gs://my-bucket/")][0])
+        except SurplusJobError:
+            job["state"] = FAILED
+        other = self._recorded(job["labels"][LABEL]) not in (None, "", job["name"])
+        if other != (job["state"] == FAILED):
+            raise Broken(f"{job['name']} {'trains beside' if other else 'ends without'} another job that is recorded")
+
+    def _recorded(self, id: str) -> str | None:
+        """The job that is recorded for an id of a claim; None if the claim knows the id no more."""
+        held = self._parts(None)[0].of(id)
+        return None if held is None else held.job_name if held.id == id else held.before[id]
 
     def step(self, number: int, *verdicts: str, until: str = "") -> None:
         """Wake a delivery for one half of a call, or several, and freeze it again."""
@@ -167,15 +204,13 @@ class World:
         ones = [id for id in alive if id.startswith(REQUEST.digest[:32])]
         if len(ones) != 1:
             raise Broken(f"{len(ones)} jobs survive for a request with an id")
-        claims = self._parts(None)[0]
         for key, made in self.answers:
             if made.claim not in alive:
                 raise Broken(f"a {key.kind} was answered with a job, and none of its claim survives")
             if made.duplicate and made.name not in alive[made.claim]:
                 raise Broken(f"{made.name} was given as the recorded job, and another one survives")
         for id, (name,) in alive.items():
-            held = claims.of(id)
-            known = None if held is None else held.job_name if held.id == id else held.before[id]
+            known = self._recorded(id)
             if known not in (name, None, ""):
                 raise Broken(f"{known} is recorded, and {name} survives")
 
@@ -202,6 +237,8 @@ def explore(seed: int, steps: int = 24, **parts: Any) -> World:
                 world.kill(chance.randrange(LIVING))
             elif move < 0.55:
                 world.vertex.lag = chance.choice(LAGS)
+            elif move < 0.60:
+                world.start(chance.randrange(LIVING))
             else:
                 verdicts = chance.choices(VERDICTS, k=chance.choice((1, 1, 1, 3, 8)))
                 world.step(chance.randrange(LIVING), *verdicts, until=chance.choice(("", *STOPS)))

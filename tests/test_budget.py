@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import os
+import random
+import threading
 from pathlib import Path
 from typing import Any
 
@@ -14,11 +17,13 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.explain.estimate import Estimate, elsewhere, estimate
 from vertexrig.project import overrides
 from vertexrig.project.model import Budget
+from vertexrig.spec.states import LIVE, SUCCEEDED
 from vertexrig.submit.budget import Ledger, OverBudgetError, check_run
-from vertexrig.submit.claims import LEASE_S, Claims, Existing, Key, Taken
+from vertexrig.submit.claims import FOLDER, LABEL, LEASE_S, Claims, Existing, Key, Taken
 from vertexrig.submit.submission import Submitter
 
 KEY = Key("request", "once")
+LONG = os.environ.get("ATTACK") == "long"
 
 
 def price() -> Estimate:
@@ -114,6 +119,122 @@ def test_a_granted_row_is_used_by_the_next_delivery() -> None:
     bench.ledger().reserve("once", price())
     with pytest.raises(OverBudgetError):
         bench.ledger().reserve("another", price())
+
+
+def test_a_granted_row_does_not_reserve_a_live_job_for_ever() -> None:
+    """A run that died after it was granted is retried when its row counts no more: it asks again, and others that live by
+    now count."""
+    bench = Bench(live_jobs=1)
+    bench.ledger().reserve("died", price())
+    bench.clock.at += LEASE_S + 1
+    bench.ledger().reserve("other", price())
+    bench.vertex.create("customJobs", {"labels": {LABEL: "other"}})
+    with pytest.raises(OverBudgetError):
+        bench.ledger().reserve("died", price())
+
+
+@pytest.mark.parametrize("before", [True, False], ids=["asked before midnight", "asked after midnight"])
+def test_midnight_gives_no_second_room(before: bool) -> None:
+    """Of two runs that ask on either side of midnight for one live job, one gets it, whichever lists last; the sums of
+    the day begin anew."""
+    bench = Bench(live_jobs=1)
+    bench.clock.at = 12 * 3600 - 0.5  # the clock starts at noon
+    early = bench.reserving("early")
+    early.step(until="before write")
+    bench.clock.at += 1
+    if before:
+        early.step(until="never")
+    late = bench.reserving("late")
+    late.step(until="never")
+    for _ in range(100):
+        early.step(until="never")
+        late.step(until="never")
+    assert sorted(one.error is None for one in (early, late)) == [False, True]
+    assert {row.day for row in bench.ledger()._rows()} <= {"2026-11-21", "2026-11-22"}
+    sums = Bench(trials_per_day=1)
+    sums.clock.at = 12 * 3600 - 1
+    sums.ledger().reserve("a", price())
+    sums.clock.at += 2
+    sums.ledger().reserve("b", price())
+
+
+LIMIT = 2
+
+
+def rush(seed: int) -> int:
+    """Deliveries of several requests against one limit of live jobs, frozen, woken, killed and repeated at random.
+
+    Returns:
+        How many jobs were above the limit at most; each must be one that its holder created when its lease was over.
+    """
+    chance, clock, local = random.Random(seed), Clock(), threading.local()
+    deliveries: list[Delivery] = []
+    taken: dict[Delivery, float] = {}
+    late: set[str] = set()
+
+    def gate(name: str, effect: Any) -> Any:
+        def noted() -> Any:
+            answer = effect()
+            if name == "write" and any(
+                key.startswith(FOLDER) and one[1] == answer for key, one in storage.objects.items()
+            ):
+                taken[local.delivery] = clock()
+            elif name == "create" and clock() > taken[local.delivery] + LEASE_S:
+                late.add(answer.name)
+            return answer
+
+        return local.delivery.gate(name, noted)
+
+    storage, vertex = MemoryStorage(clock, gate), MemoryVertex(clock, gate)
+    workspace, job = prepared()
+
+    def deliver(number: int) -> None:
+        def work(delivery: Delivery) -> None:
+            def sleep(seconds: float) -> None:
+                delivery.sleep()
+                clock.at += seconds
+
+            local.delivery = delivery
+            claims = Claims(storage, clock=clock, sleep=sleep)
+            submitter = Submitter(workspace, vertex, storage, claims=claims, limits=Budget(live_jobs=LIMIT))
+            submitter.ledger.now, submitter.estimate = clock.now, lambda _: cost  # type: ignore[method-assign]
+            submitter.submit(job, Key("request", str(number)), "body")
+
+        deliveries.append(Delivery(work))
+
+    cost, most = price(), 0
+    try:
+        for _ in range(60):
+            move = chance.random()
+            if move < 0.25 and len(deliveries) < 5:
+                deliver(chance.randrange(6))
+                deliveries[-1].step(until=chance.choice(("before create", "before create", "after list", "never")))
+            elif move < 0.4:
+                clock.at += chance.choice((1.0, 10.0, LEASE_S + 2.0))
+            elif move < 0.47 and vertex.jobs:
+                chance.choice(list(vertex.jobs.values())).data["state"] = SUCCEEDED
+            elif deliveries:
+                number = chance.randrange(len(deliveries))
+                if move < 0.52:
+                    deliveries.pop(number).kill()
+                else:
+                    deliveries[number].step(until=chance.choice(("", "before create", "never")))
+                    if deliveries[number].done:
+                        deliveries.pop(number)
+            live = {one.data["labels"][LABEL]: name for name, one in vertex.jobs.items() if one.data["state"] in LIVE}
+            above = len(live) - LIMIT
+            assert above <= len(late & {name for name, one in vertex.jobs.items() if one.data["state"] in LIVE}), seed
+            most = max(most, above)
+    finally:
+        for one in deliveries:
+            one.kill()
+    return most
+
+
+def test_only_a_create_after_the_lease_exceeds_live_jobs() -> None:
+    """In every schedule the jobs above the limit are no more than those that a holder created which had been frozen for
+    longer than the lease; such schedules are among them."""
+    assert max(rush(seed) for seed in range(500 * (10 if LONG else 1))) >= 1
 
 
 def test_a_late_release_leaves_the_successor_s_row() -> None:

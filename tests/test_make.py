@@ -174,6 +174,17 @@ CASES: dict[str, list[Case]] = {
     ],
     # the tests, lint and types of the whole are the other tests and .ci/run; here each verb runs on something small
     "test": [Case(f"test {ONE_TEST}", says=r"\d+ passed")],
+    # it takes many minutes by itself: what it would run, and that an attack is longer with it
+    "attack": [
+        Case(
+            "attack --dry-run",
+            says=r"ATTACK=long .*pytest.* tests/attacks tests/test_protocol\.py tests/test_budget\.py",
+        ),
+        Case(
+            "attack WORKERS=0 TESTS='tests/attacks/test_trigger.py --collect-only -q'",
+            says=r"killed_under_load\S*\[29\]",
+        ),
+    ],
     "check": [Case(f"check {ONE_TEST}", says=r"(?s)All checks passed.*no issues found.*\d+ passed")],
     "lint": [Case("lint", says=r"(?s)All checks passed!.*already formatted")],
     "types": [Case("types", says="no issues found")],

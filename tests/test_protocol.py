@@ -3,7 +3,9 @@ protocol is needed: without it, a schedule is found that breaks."""
 
 from __future__ import annotations
 
+import json
 import os
+from collections.abc import Callable, Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +17,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 
 from tests import clouds
 from tests.clouds_in_memory import Clock, MemoryStorage, MemoryVertex
-from tests.protocol import BODY, LAGS, LIVING, REQUEST, TICKS, VERDICTS, Broken, World, explore
+from tests.protocol import BODY, LAGS, LIVING, REQUEST, TICKS, VERDICTS, Broken, World, explore, fence
 from vertexrig.cloud.storage import Storage
 from vertexrig.local import server
 from vertexrig.spec.states import LIVE
@@ -30,7 +32,8 @@ SCHEDULES = 20_800 * (10 if LONG else 1)
 @pytest.mark.parametrize("part", range(PARTS))
 def test_one_job_survives_every_schedule(part: int) -> None:
     """Deliveries that are frozen, woken, killed, cut, refused and repeated at any call, over lists that lag: afterwards
-    one job survives for the request, it is the recorded one, and a body whose window is over has got a new job."""
+    one job survives for the request, it is the recorded one, and a body whose window is over has got a new job. A job that
+    starts trains unless its claim records another one."""
     for seed in range(part, SCHEDULES, PARTS):
         try:
             explore(seed)
@@ -64,6 +67,11 @@ class Deliveries(RuleBasedStateMachine):
     @rule(number=st.integers(0, LIVING - 1))
     def kill(self, number: int) -> None:
         self.world.kill(number)
+
+    @precondition(lambda self: self.world.vertex.jobs)
+    @rule(number=st.integers(0, LIVING - 1))
+    def a_job_starts(self, number: int) -> None:
+        self.world.start(number)
 
     @rule(seconds=st.sampled_from(TICKS))
     def time_passes(self, seconds: float) -> None:
@@ -151,6 +159,20 @@ class AnotherIdAfterTheLease(Claims):
         return super()._other(key, held, mine, find, record)
 
 
+def whoever_holds_it(environ: Mapping[str, str], read: Callable[[str], bytes]) -> None:
+    """The fence compares with the delivery that holds the claim in place of the one whose job is recorded."""
+
+    def holder(uri: str) -> bytes:
+        claim = json.loads(read(uri))
+        return json.dumps({**claim, "winners": {claim["id"]: claim["token"]}}).encode()
+
+    fence.check(environ, holder)
+
+
+def nobody_looks(environ: Mapping[str, str], read: Callable[[str], bytes]) -> None:
+    """Jobs do not look at their claim."""
+
+
 BROKEN: dict[str, dict[str, Any]] = {
     "nobody reconciles": {"reconciler": NobodyReconciles},
     "nobody looks": {"reconciler": NobodyLooks},
@@ -159,6 +181,8 @@ BROKEN: dict[str, dict[str, Any]] = {
     "taken without condition": {"claims": TakenWithoutCondition},
     "window only after a record": {"claims": WindowOnlyAfterARecord},
     "another id after the lease": {"claims": AnotherIdAfterTheLease},
+    "the fence takes the holder for the winner": {"look": whoever_holds_it},
+    "jobs do not look at their claim": {"look": nobody_looks},
 }
 
 
@@ -191,6 +215,66 @@ def test_a_frozen_holder_a_refused_one_and_a_third(claims: type[Claims]) -> None
         first.step(until="never")
         assert third.done and first.done and len(world.vertex.jobs) == 2
         assert len(world.vertex.surviving()) == (1 if claims is Claims else 2)
+    finally:
+        world.close()
+
+
+def test_an_id_is_never_used_for_two_windows() -> None:
+    """The first write of a frozen delivery took effect and its answer was lost; another delivery took that claim over and
+    made the job. When the first one wakes up after the window, its job has an id and an output folder of its own."""
+    world = World()
+    try:
+        first = world.deliver(BODY)
+        first.step()  # the write takes effect
+        world.clock.at += TICKS[3]
+        second = world.deliver(BODY)
+        second.step(until="never")
+        world.clock.at += TICKS[-1]
+        first.step("repeat", until="never")
+        assert second.done and first.done
+        assert len({job.data["labels"][LABEL] for job in world.vertex.jobs.values()}) == 2
+        world.finish(wake=True)
+        assert len(world.vertex.surviving()) == 4
+    finally:
+        world.close()
+
+
+@pytest.mark.parametrize("verdict, until", [
+    ("", "before create"), ("", "after create"), ("", "never"), ("refuse", "never"),
+], ids=["claimed", "created and not recorded", "recorded", "released"])  # fmt: skip
+def test_a_body_after_its_window_is_a_new_request(verdict: str, until: str) -> None:
+    """Whatever became of the first delivery, killed or answered: the same body 312 s later gets a job of its own."""
+    world = World()
+    try:
+        first = world.deliver(BODY)
+        first.step(until="before create")
+        if until != "before create":
+            first.step(verdict, until=until)
+        world.close()
+        before = set(world.vertex.jobs)
+        assert len(before) == (until != "before create" and not verdict)
+        world.clock.at += 312
+        made = world._submit(BODY, None)
+        assert not made.duplicate and {made.name} == set(world.vertex.jobs) - before
+    finally:
+        world.close()
+
+
+def test_an_answer_about_an_earlier_window_is_whole() -> None:
+    """A holder wakes up two windows late, while jobs cannot be listed: its answer names the recorded job, with its run,
+    kind and claim, and its own job is cancelled."""
+    world = World()
+    try:
+        frozen = world.deliver(BODY)
+        frozen.step(until="before create")
+        for seconds in (TICKS[3], TICKS[-1]):
+            world.clock.at += seconds
+            world.deliver(BODY).step(until="never")
+        frozen.step(until="before jobs")
+        frozen.step("fail", until="never")
+        (_, recorded), _, (_, late) = world.answers
+        assert (late.name, late.claim, late.run, late.kind) == (recorded.name, recorded.claim, "cpu", "CustomJob")
+        assert late.duplicate and late.console and len(world.vertex.surviving()) == 2
     finally:
         world.close()
 

@@ -363,6 +363,8 @@ def test_reads_are_repeated(bad: Callable[..., str]) -> None:
         ("https://evil.example:443/?x=.googleapis.com", "googleapis.com", False),
         ("https://user@evil.example#.googleapis.com", "googleapis.com", False),
         ("https://us-aiplatform.apis-tpczero.goog", "apis-tpczero.goog", True),
+        ("https://us-aiplatform.evil.example", "googleapis.com", False),  # another universe than the credentials'
+        ("https://us-aiplatform.evil.example:443/x?.googleapis.com", "googleapis.com", False),
     ],
 )
 def test_tokens_go_to_google_over_https_alone(url: str, universe: str, sent: bool) -> None:

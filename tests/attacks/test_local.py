@@ -24,6 +24,7 @@ import psutil
 import pytest
 
 from tests.local.jobkit import PARENT, Api, job, pool, sdist
+from tests.tools import REPOSITORY
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.local import control, guard, server, state
 from vertexrig.local.jobs.settings import Settings
@@ -254,6 +255,37 @@ def test_hostile_http(here: server.RunningServer) -> None:
     assert sum(status_of(answer) > 0 for answer in answers) > 0.9 * len(answers)
     after = (api.call("GET", "/local/v1/status").json(), api.call("GET", "/storage/v1/b?project=p").json())
     assert after == before
+
+
+LARGE_STUDY = """
+import sys, time
+from pathlib import Path
+from tests.attacks.test_files import limited, peak_mib
+from tests.local.jobkit import Api, job, pool
+from vertexrig import spec
+from vertexrig.catalog import load
+from vertexrig.checks import Context, check
+from vertexrig.local import server
+from vertexrig.local.jobs.settings import Settings
+from vertexrig.local.runner import RunOptions
+parameters = [{"parameterId": f"p{n}", "doubleValueSpec": {"minValue": 0, "maxValue": 1}} for n in range(5000)]
+study = {"metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}], "parameters": parameters, "algorithm": "RANDOM_SEARCH"}
+body = {"displayName": "x", "studySpec": study, "trialJobSpec": job(pool("pass")), "maxTrialCount": 1, "parallelTrialCount": 1}
+with server.running(Settings(Path(sys.argv[1]), slots=1, run=RunOptions(slow_start=3600))) as here:
+    Api(here.url).call("GET", "hyperparameterTuningJobs")
+    limited()
+    spent = time.process_time()
+    answer = Api(here.url).call("POST", "hyperparameterTuningJobs", json=body)
+    check(spec.from_data({key: body[key] for key in body if key != "displayName"}), Context(load()))
+    print(answer.status_code, round(time.process_time() - spent, 2), peak_mib())
+"""
+
+
+def test_a_study_of_5000_parameters_is_taken(tmp_path: Path) -> None:
+    """It is checked and accepted within seconds of processor time."""
+    command = [sys.executable, "-c", LARGE_STUDY, str(tmp_path)]
+    done = subprocess.run(command, cwd=REPOSITORY, capture_output=True, text=True)
+    assert done.returncode == 0 and done.stdout.startswith("200 "), done.stdout + done.stderr[-2000:]
 
 
 # packages, environment, outputs

@@ -31,6 +31,12 @@ class OutputError(TrainerError):
     """An output directory cannot be written, or what was written is not what was trained."""
 
 
+class SurplusJobError(TrainerError):
+    """Another job was recorded for the request that made this one."""
+
+    exit_code = 4
+
+
 class DivergedError(TrainerError):
     """The loss became infinite or not a number."""
 

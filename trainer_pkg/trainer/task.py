@@ -15,7 +15,7 @@ import logging  # noqa: E402
 import sys  # noqa: E402
 from collections.abc import Sequence  # noqa: E402
 
-from trainer import cluster, config, ending  # noqa: E402
+from trainer import cluster, config, ending, fence  # noqa: E402
 from trainer.config import (  # noqa: E402
     Config,
     boolean,
@@ -143,6 +143,7 @@ def main(argv: Sequence[str] | None = None) -> int:
     ending.install()
     settings = parse(argv)
     try:
+        fence.check()
         place = cluster.from_environment()
         from trainer.loop import train_and_evaluate  # imports TensorFlow, seconds: only once the flags are right
 

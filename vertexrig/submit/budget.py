@@ -70,6 +70,11 @@ class BudgetEntry:
     generation: int
 
     @property
+    def day(self) -> str:
+        """The day (UTC) whose sums it is part of."""
+        return self.name.rpartition("/")[0].rpartition("/")[2]
+
+    @property
     def place(self) -> tuple[str, int, str]:
         """Orders the rows of a day."""
         return self.created, self.generation, self.claim
@@ -124,6 +129,11 @@ class Ledger:
     row whether it is granted or not, so both cannot pass on room for one. A row that is older than the lease and not
     granted belongs to a run that died: whoever lists it deletes it, so that its holder cannot grant it any more.
 
+    A granted row counts for its day whatever became of the run. For `live_jobs` it counts until its job is listed, and
+    without one for the time of the lease, in which the job must have been started. A holder that is frozen for longer
+    than that just before its create call can therefore put the number of live jobs above the limit, by one for each
+    delivery that is frozen there at the same time; nothing further is let through until the number is below it again.
+
     Args:
         storage: The bucket.
         vertex: The jobs.
@@ -169,10 +179,13 @@ class Ledger:
         until, pause = self.clock() + SETTLE_S, 0.05
         while True:
             self.storage.write(name, b"", generation=0)
-            rows = self._rows(day)
+            rows = self._rows()
             mine = next((row for row in rows if row.name == name), None)
-            if mine is not None and mine.granted:
-                return  # by an earlier delivery of the same request, which died
+            if mine is not None and mine.granted:  # by an earlier delivery of the same request, which died
+                if self.budget.live_jobs is None:
+                    return
+                self.storage.delete(name, mine.generation)  # it does not count for long enough: ask again
+                continue
             others = [row for row in rows if row.claim != claim]
             # Rows written after ours and not granted yet give way: without them we may fit, so wait for their end.
             later = [row for row in others if mine is not None and not row.granted and row.place > mine.place]
@@ -205,18 +218,28 @@ class Ledger:
             if (match := _ENTRY.fullmatch(item.name.rpartition("/")[2]))
         ]  # fmt: skip
 
-    def _rows(self, day: str) -> list[BudgetEntry]:
-        """The rows that count; those of runs that died before they were granted are deleted."""
-        rows, since = [], self.now() - timedelta(seconds=self.lease_s)
-        for row in self.entries(day):
-            if row.granted or _moment(row.created, self.now) > since:
+    def _rows(self) -> list[BudgetEntry]:
+        """The rows that count; those of runs that died before they were granted are deleted.
+
+        They are the day's, and for the time of the lease around midnight those of both days, so that of two runs that
+        ask on either side of it one sees the other.
+        """
+        near = (self.now() + timedelta(seconds=sign * self.lease_s) for sign in (-1, 1))
+        days = sorted({one.date().isoformat() for one in (self.now(), *near)})
+        rows = []
+        for row in (row for day in days for row in self.entries(day)):
+            if row.granted or self._young(row):
                 rows.append(row)
             elif not self.storage.delete(row.name, row.generation):
                 rows.append(row)  # granted just now, or deleted by another run; the next listing tells
         return rows
 
-    def _check(self, others: list[BudgetEntry], estimate: Estimate, day: str) -> None:
+    def _young(self, row: BudgetEntry) -> bool:
+        return _moment(row.created, self.now) > self.now() - timedelta(seconds=self.lease_s)
+
+    def _check(self, rows: list[BudgetEntry], estimate: Estimate, day: str) -> None:
         budget, trials, usd = self.budget, trials_of(estimate), estimate.usd_at_most
+        others = [row for row in rows if row.day == day]
         spent, tried = sum(entry.usd for entry in others), sum(entry.trials for entry in others)
         if budget.usd_per_day is not None and spent + usd > budget.usd_per_day:
             message = f"${spent:.2f} of {_runs(others)} on {day} (UTC) + {arithmetic(estimate)} = ${spent + usd:.2f}: more than "
@@ -225,7 +248,7 @@ class Ledger:
             message = f"{tried} trials of {_runs(others)} on {day} (UTC) + {trials} = {tried + trials}: more than "
             raise OverBudgetError("trials_per_day", f"{message}{budget.trials_per_day} per day")
         if budget.live_jobs is not None:
-            live, waiting = self._live(others)
+            live, waiting = self._live(rows)
             if live + waiting + 1 > budget.live_jobs:
                 soon = f" + {waiting} about to start" if waiting else ""
                 message = f"{live} live jobs{soon} + this one: more than {budget.live_jobs}"
@@ -234,7 +257,7 @@ class Ledger:
     def _live(self, others: list[BudgetEntry]) -> tuple[int, int]:
         """Our jobs that live, and runs so young that their jobs may not be listed yet."""
         since = self.now() - timedelta(seconds=self.lease_s)
-        young = {entry.claim for entry in others if _moment(entry.created, self.now) > since}
+        young = {entry.claim for entry in others if self._young(entry)}
         # Recent jobs are listed before live ones: a job that appears in between is then counted as about to start.
         recent = self._listed(f'create_time>"{times.rfc3339(since - timedelta(minutes=5), 0)}"') if young else {}
         live = {claim for claim, states in self._listed(f"({_LIVE_FILTER})").items() if states & set(LIVE)}

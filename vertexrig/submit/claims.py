@@ -46,7 +46,8 @@ KEPT_BEFORE = 8
 assert CREATE_WITHIN_S + CALL_S < LEASE_S < WINDOW_S
 
 _ID = re.compile(r"[0-9a-f]{32}-[0-9a-f]{12}")
-_WRITTEN = ("id", "token", "body", "run", "kind", "state", "job", "output", "before")
+_TOKEN = re.compile(r"[0-9a-f]{32}")
+_WRITTEN = ("id", "token", "body", "run", "kind", "state", "job", "output", "before", "winners")
 _STATES = ("claimed", "created", "released")
 
 
@@ -88,6 +89,7 @@ class Claim:
         job: What is recorded about the job.
         output: The run whose output folder the job gets; it stays when another delivery takes the claim over.
         before: Earlier ids of the key, whose windows are over -> the resource name of their job, "" if none is recorded.
+        winners: Ids whose job is recorded -> the delivery that made it; for the fence in the job, which reads nothing else.
         path: The object.
         generation: Its generation.
         age_s: Seconds since it was written, by the service's clock.
@@ -102,6 +104,7 @@ class Claim:
     job: Mapping[str, Any] = field(default_factory=dict)
     output: str = ""
     before: Mapping[str, str] = field(default_factory=dict)
+    winners: Mapping[str, str] = field(default_factory=dict)
     path: str = ""
     generation: int = 0
     age_s: float = 0.0
@@ -220,6 +223,9 @@ class Claims:
                 if generation is not None:
                     return Taken(replace(mine, generation=generation), started, first=True)
             held = self._read(key.path)
+            if held is not None and mine.id in (held.id, *held.before):
+                # our first write took effect, its answer was lost, and by now another delivery may have used our id
+                mine = replace(mine, id=_new_id(key), output=output or new_run())
             outcome = self._other(key, held, mine, find, record) if held else None
             if outcome is not None:
                 return outcome
@@ -233,10 +239,12 @@ class Claims:
         if key.window_s is not None and held.age_s > key.window_s:
             before = {**held.before, held.id: held.job_name}
             kept = dict(list(before.items())[-KEPT_BEFORE:])
-            return self._take_over(replace(mine, before=kept, generation=held.generation), first=True)
+            winners = {id: token for id, token in held.winners.items() if id in kept}
+            return self._take_over(replace(mine, before=kept, winners=winners, generation=held.generation), first=True)
         if held.state == "released":
             # under the same id: a frozen holder of it may still create its job, and who looks must find both
-            return self._take_over(replace(mine, id=held.id, before=held.before, generation=held.generation))
+            again = replace(mine, id=held.id, before=held.before, winners=held.winners)
+            return self._take_over(replace(again, generation=held.generation))
         if held.body != mine.body:
             raise OtherBodyError("the same request id came with another body")
         if held.state == "created":
@@ -263,7 +271,7 @@ class Claims:
 
         Args:
             claim: The claim whose id the job has.
-            job: What to record; `name` is its resource name.
+            job: What to record; `name` is its resource name, `attempt` the delivery that made it.
             held: The claim that is there, if it is another one by now.
 
         Returns:
@@ -273,18 +281,21 @@ class Claims:
             RestError: Cloud Storage failed.
         """
         done, held = replace(claim, state="created", job=dict(job)), held or claim
+        attempt = str(job.get("attempt", ""))
+        won = {claim.id: attempt} if _TOKEN.fullmatch(attempt) else {}
         for _ in range(8):
             if held.id == claim.id:
                 if held.state == "created":
                     return held
-                new = replace(held, state="created", job=dict(job))
+                new = replace(held, state="created", job=dict(job), winners={**held.winners, **won})
             else:
                 known = held.before.get(claim.id)
                 if known is None:  # a person deleted our claim, or it is too long ago
                     return done
                 if known:
                     return replace(done, job={"name": known})
-                new = replace(held, before={**held.before, claim.id: str(job["name"])})
+                before = {**held.before, claim.id: str(job["name"])}
+                new = replace(held, before=before, winners={**held.winners, **won})
             written = self.storage.write(claim.path, new.to_bytes(), generation=held.generation)
             if written is not None:
                 return replace(new, generation=written) if new.id == claim.id else done
@@ -325,19 +336,22 @@ def _parsed(path: str, content: bytes) -> Claim | None:
     data = as_json(content) or {}
     texts = {name: data.get(name) for name in ("id", "token", "body", "run", "kind", "state")}
     job, output, before = data.get("job"), data.get("output") or "", data.get("before") or {}
+    winners = data.get("winners") or {}
     if not all(isinstance(value, str) for value in (*texts.values(), output)):
         return None
-    if not isinstance(job, dict) or not isinstance(before, dict) or texts["state"] not in _STATES:
+    if not all(isinstance(value, dict) for value in (job, before, winners)) or texts["state"] not in _STATES:
         return None
     stem = path.rpartition("/")[2][:32]
-    ids = [str(texts["id"]), *map(str, before)]
+    ids = [str(texts["id"]), *map(str, before), *map(str, winners)]
     names = [*([job.get("name")] if texts["state"] == "created" else []), *filter(None, before.values())]
     if not all(_ID.fullmatch(id) and id[:32] == stem for id in ids) or (output and not RUN.fullmatch(output)):
         return None
     if not all(isinstance(name, str) and NAME.fullmatch(name) for name in names):
         return None
+    if not all(isinstance(token, str) and _TOKEN.fullmatch(token) for token in winners.values()):
+        return None
     id, token, body, run, kind, state = map(str, texts.values())
-    return Claim(id, token, body, run, kind, state, job, output, before)
+    return Claim(id, token, body, run, kind, state, job, output, before, winners)
 
 
 def digest(value: Any) -> str:

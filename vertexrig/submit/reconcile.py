@@ -14,6 +14,7 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import CUSTOM, TUNING, RemoteJob, Vertex
 from vertexrig.spec.states import CANCELLING
 from vertexrig.submit.claims import LABEL, Claim, Claims
+from vertexrig.submit.fence import attempt_of
 
 RUN_LABEL = "vertexrig_run"
 _CANNOT_BE_CANCELLED = frozenset({400, 404, 409})  # it has ended, or is gone
@@ -41,10 +42,11 @@ class Reconciler:
 
     def record_of(self, job: RemoteJob) -> dict[str, Any]:
         """What a claim records about a job."""
+        claim = job.labels.get(LABEL, "")
         return {
             "run": job.labels.get(RUN_LABEL, ""), "name": job.name, "kind": job.kind, "state": job.state,
-            "console": self.vertex.console(job.name), "labels": dict(job.labels), "claim": job.labels.get(LABEL, ""),
-            "output": job.output,
+            "console": self.vertex.console(job.name), "labels": dict(job.labels), "claim": claim,
+            "output": job.output, "attempt": attempt_of(job.data, claim),
         }  # fmt: skip
 
     def keep_recorded(self, claim: Claim, jobs: Iterable[RemoteJob]) -> list[str]:

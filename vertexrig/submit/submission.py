@@ -15,7 +15,7 @@ from vertexrig.catalog.typed import Scalar
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
-from vertexrig.cloud.vertex import COLLECTIONS, RemoteJob, Vertex, job_body
+from vertexrig.cloud.vertex import COLLECTIONS, KINDS, RemoteJob, Vertex, job_body
 from vertexrig.errors import ConfigError, FindingsError, UsageError
 from vertexrig.explain.estimate import Estimate, elsewhere, estimate
 from vertexrig.project import overrides, runs
@@ -24,6 +24,7 @@ from vertexrig.project.model import Budget
 from vertexrig.project.resolve import PackageUri
 from vertexrig.submit import budget
 from vertexrig.submit.claims import LABEL, Claim, Claims, Existing, Key, Taken, digest
+from vertexrig.submit.fence import attempt_of, fenced
 from vertexrig.submit.reconcile import RUN_LABEL, Reconciler
 
 PACKAGES, LATEST = "packages/", "packages/latest"
@@ -131,6 +132,7 @@ class Submitter:
         storage: The bucket of claims, ledger and packages.
         claims: By default, those of `storage`.
         limits: In place of the project's budget.
+        fence: Jobs know their claim, so that a trainer ends where another job was recorded (`vertexrig.submit.fence`).
     """
 
     def __init__(
@@ -141,8 +143,9 @@ class Submitter:
         *,
         claims: Claims | None = None,
         limits: Budget | None = None,
+        fence: bool = False,
     ) -> None:
-        self.workspace, self.vertex, self.storage = workspace, vertex, storage
+        self.workspace, self.vertex, self.storage, self.fence = workspace, vertex, storage, fence
         self.claims = claims or Claims(storage)
         self.limits = limits if limits is not None else workspace.loaded.project.trigger.budget
         self.reconciler = Reconciler(vertex, self.claims)
@@ -210,7 +213,8 @@ class Submitter:
             return self.reconciler.find(claim, collection)
 
         def record(job: RemoteJob) -> Mapping[str, Any]:
-            return asdict(self._submitted(prepared, price, job, job.labels.get(LABEL, ""), job.labels))
+            made = self._submitted(prepared, price, job, job.labels.get(LABEL, ""), job.labels)
+            return _record(made, job)
 
         outcome = self.claims.take(key, body, prepared.rendered.view.name, find, record, run)
         if isinstance(outcome, Existing):
@@ -229,8 +233,11 @@ class Submitter:
             raise
         view = prepared.rendered.view
         labels = {**view.labels, LABEL: claim.id, RUN_LABEL: view.name}
+        data = prepared.document.data
+        if self.fence:
+            data = fenced(data, self.storage.uri(claim.path), claim.id, claim.token)
         body = job_body(
-            prepared.document.kind, prepared.document.data,
+            prepared.document.kind, data,
             display_name=view.display_name, labels=labels, kms_key_name=view.kms_key_name,
         )  # fmt: skip
         try:
@@ -239,7 +246,7 @@ class Submitter:
             job = self._after_failure(taken, collection, error)
         made = self._submitted(prepared, price, job, claim.id, labels)
         try:
-            recorded = self.claims.record(claim, asdict(made))
+            recorded = self.claims.record(claim, _record(made, job))
         except RestError:
             return made  # the job carries the label: the next delivery finds it and records it
         if taken.first and recorded.token == claim.token and recorded.job_name == made.name:
@@ -294,7 +301,11 @@ class Submitter:
         except RestError:
             pass  # the record says enough
         self.reconciler.keep_recorded(claim, jobs.values())
-        record = {**(self.reconciler.record_of(job) if job is not None else {}), **claim.job}
+        known = {
+            "run": claim.run, "kind": KINDS[collection], "console": self.vertex.console(name), "claim": claim.id
+        }  # fmt: skip
+        # of an earlier window only the name is recorded, and the job itself may not be in reach
+        record = {**known, **(self.reconciler.record_of(job) if job is not None else {}), **claim.job}
         text = {key: str(record.get(key, "")) for key in ("run", "name", "kind", "console", "claim", "output")}
         return Submitted(
             **text,
@@ -405,6 +416,11 @@ def upload(workspace: Workspace, wanted: Collection[str], storage: Storage) -> l
         storage.write(pointer(workspace.loaded, tf_version), json.dumps(row, indent=1).encode())
         done.append(uri)
     return done
+
+
+def _record(made: Submitted, job: RemoteJob) -> dict[str, Any]:
+    """What a claim records about a job."""
+    return {**asdict(made), "attempt": attempt_of(job.data, made.claim)}
 
 
 def _must_be_ok(prepared: Prepared) -> None:

@@ -125,7 +125,7 @@ class Trigger:
         self.vertex = vertex or Vertex(project.project, project.region)
         storage = storage or Storage(project.bucket, location=project.region)
         workspace = Workspace(loaded, uploaded=uploaded(loaded, storage))
-        self.submitter = Submitter(workspace, self.vertex, storage, claims=claims)
+        self.submitter = Submitter(workspace, self.vertex, storage, claims=claims, fence=True)
 
     def warm_up(self) -> None:
         """Load what the first request would otherwise wait for: descriptors, templates, catalog."""
