@@ -25,6 +25,8 @@ MOST_REPLICAS = 10_000
 UNKNOWN = cluster.Identity("<job id>", "<project number>", "<region>")
 """In place of a value that the service decides when the job is created."""
 
+_PORT = "<port>"  # of MASTER_PORT: no source shows its number
+
 
 @dataclass(frozen=True)
 class ImageFacts:
@@ -171,10 +173,21 @@ class Explanation:
         """CLUSTER_SPEC of one replica."""
         return cluster.cluster_spec(self.replicas, replica, self.job, self.trial)
 
+    def ranks(self) -> dict[str, int]:
+        """PyTorch's rank of each replica that has one, by name."""
+        return cluster.ranks(self.replicas)
+
+    def rendezvous(self) -> dict[str, str] | None:
+        """PyTorch's variables that all ranked replicas share, None if they are not set."""
+        shared = cluster.rank_variables(self.replicas, self.replicas[0])
+        shared.pop("RANK", None)
+        return {**shared, "MASTER_PORT": _PORT} if shared else None
+
     def environment(self, replica: Replica) -> dict[str, str]:
         """Every variable one replica finds: the service's, then the job's own."""
         identity = dataclasses.replace(UNKNOWN, region=self.region or UNKNOWN.region, trial=self.trial)
         service = cluster.service_environment(self.replicas, replica, self.job, identity)
+        service |= {"MASTER_PORT": _PORT} if "MASTER_PORT" in service else {}
         own = next(pool.env for pool in self.pools if pool.index == replica.pool)
         entries = [{"name": name, "value": value} for name, value in own.items()]
         return service | cluster.own_environment(entries, service)
@@ -325,20 +338,22 @@ def _parents(child: Mapping[str, Any]) -> str:
 def data(explanation: Explanation) -> dict[str, Any]:
     """An explanation as plain values for JSON.
 
-    TF_CONFIG and CLUSTER_SPEC are given once, without the `task` in which the replicas differ; each replica has its task
-    under `tf_config_task` and `cluster_spec_task`. `replica_data` gives them whole.
+    TF_CONFIG, CLUSTER_SPEC and PyTorch's variables are given once, without what differs between the replicas: that is under
+    `tf_config_task`, `cluster_spec_task` and `rank` of each. `replica_data` gives them whole.
     """
     first = explanation.replicas[0]
     shared, spec = explanation.tf_config(first), explanation.cluster_spec(first)
     for one in (shared, spec):
         if one is not None:
             del one["task"]
+    ranks = explanation.ranks()
     plain = {name: getattr(explanation, name) for name in ("name", "kind", "topology", "region", "strategy", "trial")}
     return {
         **plain,
         "pools": [_plain(pool) for pool in explanation.pools],
-        "replicas": [_replica(explanation, one) for one in explanation.replicas],
+        "replicas": [_replica(explanation, one, ranks) for one in explanation.replicas],
         "variables": dict(explanation.variables),
+        "pytorch": explanation.rendezvous(),
         "tf_config": shared,
         "cluster_spec": spec,
         "study": None if explanation.study is None else _plain(explanation.study),
@@ -358,12 +373,13 @@ def replica_data(explanation: Explanation, replica: Replica) -> dict[str, Any]:
     }
 
 
-def _replica(explanation: Explanation, one: Replica) -> dict[str, Any]:
+def _replica(explanation: Explanation, one: Replica, ranks: Mapping[str, int]) -> dict[str, Any]:
     # the task does not depend on who else there is: a cluster of the replica alone saves a list of all per replica
     cloud, trial = f"{UNKNOWN.job_id}-{one.name}", explanation.trial
     config = cluster.tf_config((one, one), one, {}, trial, cloud) if explanation.distributed else None
     return {
         **_plain(one),
+        "rank": ranks.get(one.name),
         "tf_config_task": None if config is None else config["task"],
         "cluster_spec_task": cluster.cluster_spec((one,), one, {}, trial)["task"],
     }

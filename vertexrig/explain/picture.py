@@ -234,6 +234,7 @@ def _environment(explanation: Explanation, width: int) -> list[str]:
         evaluator = any(one.role == "evaluator" for one in explanation.replicas)
         more = "; only it lists the evaluator" if evaluator else ""
         lines += _wrapped(f"CLUSTER_SPEC has the same under the names of the pools{more}", width, "  ")
+        lines += ["  For PyTorch's env://", *_pairs(_ranks(explanation), width, "    ")]
     name = explanation.replicas[-1].name
     return [*lines, *_wrapped(f"In full: --replica {name}. The service fills in values in <>.", width, "  ")]
 
@@ -251,6 +252,16 @@ def _tasks(explanation: Explanation) -> Iterator[tuple[str, str]]:
         indices = [one.index for one in members]
         trial = f", trial {explanation.trial}" if explanation.trial else ""
         yield "task" if role == "chief" else "", f"type {role}, index {_range(indices)}{trial}"
+
+
+def _ranks(explanation: Explanation) -> Iterator[tuple[str, str]]:
+    """PyTorch's variables, and one line for the ranks of each role."""
+    yield from (explanation.rendezvous() or {}).items()
+    ranks = explanation.ranks()
+    for number, (role, members) in enumerate(groupby(explanation.replicas, key=lambda one: one.role)):
+        found = [ranks[one.name] for one in members if one.name in ranks]
+        text = f"{role} {_range(found)}" if found else f"{role}: none of these variables is set, and it is not counted"
+        yield "" if number else "RANK", text
 
 
 def _quota(explanation: Explanation, width: int) -> list[str]:

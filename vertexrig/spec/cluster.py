@@ -25,6 +25,11 @@ DIRECTORIES = {
 }
 """Output variables and the folder of each below `baseOutputDirectory` (CustomJobSpec reference)."""
 
+_RANKED_POOLS = (0, 1, 3)
+"""Worker pools whose replicas have a PyTorch rank. Pool 3 has: Snapchat/GiGL (pull requests 350 and 394, 2025-12) runs
+`init_process_group` there and reckons with RANK counting on from pool 1. Pool 2 has not: in Google's Reduction Server
+notebook (vertex-ai-samples) WORLD_SIZE × GPUs processes meet, while its four reduction servers never join."""
+
 Address = Callable[[int, int], str]
 """Pool index and replica index to `host:port`."""
 
@@ -140,6 +145,34 @@ def output_directories(job: Mapping[str, Any], trial: str = "") -> dict[str, str
     return {name: f"{base}{folder}/" for name, folder in DIRECTORIES.items()}
 
 
+def ranks(all_replicas: Sequence[Replica]) -> dict[str, int]:
+    """PyTorch's rank of each replica that has one, by name: the chief 0, then workers, then evaluators; none in a job of one."""
+    if len(all_replicas) < 2:
+        return {}
+    ranked = (replica.name for replica in all_replicas if replica.pool in _RANKED_POOLS)
+    return {name: rank for rank, name in enumerate(ranked)}
+
+
+def rank_variables(all_replicas: Sequence[Replica], one: Replica) -> dict[str, str]:
+    """What PyTorch's `env://` reads: MASTER_ADDR, MASTER_PORT, RANK and WORLD_SIZE, counted in replicas, not in GPUs.
+
+    None for a job of a single replica, nor for parameter and reduction servers, which are not counted in WORLD_SIZE either.
+    Sources: vertex-ai-samples
+    (multi_node_ddp_gloo_vertex_training_with_custom_container, pytorch_distributed_training_reduction_server) and
+    Snapchat/GiGL (vertex_ai_context.py), read 2026-11-21. None of them shows the port's number; here it is the one that
+    CLUSTER_SPEC names for the chief, at which programs that read CLUSTER_SPEC first meet too.
+
+    Args:
+        all_replicas: The job's replicas, in the order of their pools.
+        one: The replica they are for.
+    """
+    ranked = ranks(all_replicas)
+    if one.name not in ranked:
+        return {}
+    host, _, port = all_replicas[0].address.rpartition(":")
+    return {"MASTER_ADDR": host, "MASTER_PORT": port, "RANK": str(ranked[one.name]), "WORLD_SIZE": str(len(ranked))}
+
+
 def service_environment(
     all_replicas: Sequence[Replica], one: Replica, job: Mapping[str, Any], identity: Identity
 ) -> dict[str, str]:
@@ -154,6 +187,7 @@ def service_environment(
     config = tf_config(all_replicas, one, job, trial, cloud=f"{identity.job_id}-{one.name}")
     if config is not None:
         variables["TF_CONFIG"] = json.dumps(config)
+    variables |= rank_variables(all_replicas, one)
     if trial:
         variables["CLOUD_ML_TRIAL_ID"] = trial
     if job.get("tensorboard"):
