@@ -21,8 +21,9 @@ from vertexrig.local.jobs.store import ResourceStore, StoredResource
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.lines import SERVICE, Line
 from vertexrig.local.runner.options import Control
+from vertexrig.local.runner.places import job_folder
 from vertexrig.local.runner.result import JobError, JobResult
-from vertexrig.local.runner.run import job_folder, run_job
+from vertexrig.local.runner.run import run_job
 from vertexrig.spec.document import Document
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING
 

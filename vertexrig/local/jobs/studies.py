@@ -17,7 +17,7 @@ from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import TUNING_JOBS, Json
 from vertexrig.local.jobs.store import StoredResource, Trials
 from vertexrig.local.runner import policy as rules
-from vertexrig.local.runner.run import metric_file
+from vertexrig.local.runner.places import metric_file
 from vertexrig.local.study import Handle, StudyEngine, StudyRun, Trial, TrialOutcome
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, RUNNING, SUCCEEDED
 from vertexrig.times import seconds_since_1970
