@@ -10,7 +10,7 @@ from typing import Any
 
 import httpx
 
-from vertexrig.local.runner import Line, servicelog
+from vertexrig.local.runner import Line
 
 TASK = """
 import json, os, sys
@@ -109,15 +109,5 @@ ENDS = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 
 def output(lines: list[Line], task: str = "workerpool0-0") -> list[str]:
-    """What a replica's trainer printed: its log without the lines of the executor that starts it."""
-    found: list[str] = []
-    started = True
-    for line in lines:
-        if line.task == task:
-            if line.text.startswith(("Updating master address", "Running run_module.py")):
-                started = False
-            elif line.text.startswith("Running command: python3 -m"):
-                started = True
-            elif started and line.text != servicelog.TASK_COMPLETED:
-                found.append(line.text)
-    return found
+    """What a replica's trainer printed, and pip before it: its log without the lines that the service writes of every job."""
+    return [line.text for line in lines if line.task == task and not line.routine]

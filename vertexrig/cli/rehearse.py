@@ -67,6 +67,8 @@ def command(
     trial_of: dict[str, str] = {}
 
     def line(job: str, one: Line) -> None:
+        if one.routine:
+            return
         who = f"trial {trial_of.get(job, '?')} {one.task}" if job else one.task
         options.note(f"{who} | {one.text}")
 

@@ -139,8 +139,13 @@ class _Run:
         if self._on_line is not None:
             self._on_line(line)
 
-    def log(self, text: str, severity: str = "INFO", task: str = SERVICE) -> None:
-        self._line(Line(time.time(), task, severity, text))
+    def log(self, text: str, severity: str = "INFO") -> None:
+        self._line(Line(time.time(), SERVICE, severity, text))
+
+    def _say(self, texts: Iterable[str], task: str = SERVICE, *, routine: bool = True) -> None:
+        """Write lines that the service writes of every job."""
+        for text in texts:
+            self._line(Line(time.time(), task, "INFO", text, routine=routine))
 
     def _flush(self) -> None:
         """Hand on the lines so far."""
@@ -160,8 +165,7 @@ class _Run:
     def go(self) -> JobResult:
         try:
             self.state(PENDING)
-            for text in servicelog.BEFORE:
-                self.log(text)
+            self._say(servicelog.BEFORE)
             delay = 0.0
             while True:
                 try:
@@ -179,7 +183,8 @@ class _Run:
                 return self._result(SUSPENDED, None)
             if self.control.cancelled:
                 return self._result(CANCELLED, JobError(policy.CANCELLED, "CANCELED"))
-            self.log(str(error), "ERROR")
+            if isinstance(error, PackageError):  # the job's error only begins with another sentence
+                self.log(str(error), "ERROR")
             return self._result(FAILED, self._refusal(error))
         except BrokenPipeError:  # whoever listens to the lines has gone
             raise
@@ -214,29 +219,18 @@ class _Run:
             self._tear_down(state)
         self.files.flush()
         return JobResult(
-            state,
-            error,
-            dict(self.exit_codes),
-            self.failed,
-            self.words,
-            meant,
-            outputs,
-            tuple(self.substitutes),
-            dict(self.counts.restarts),
-            self.counts.retries,
-            time.monotonic() - self.begun,
-            self.options.job_id,
-            self.folder,
-        )
+            state, error, dict(self.exit_codes), self.failed, self.words, meant, outputs, tuple(self.substitutes),
+            dict(self.counts.restarts), self.counts.retries, time.monotonic() - self.begun, self.options.job_id, self.folder,
+        )  # fmt: skip
 
     def _tear_down(self, state: str) -> None:
         if state == SUCCEEDED:
-            self.log(servicelog.TEARING_DOWN)
+            self._say([servicelog.TEARING_DOWN])
         self._flush()
         until = time.monotonic() + self.options.tear_down
         while not self.control.suspended and (left := until - time.monotonic()) > 0:
             self.children.poll(left)
-        self.log(servicelog.TORN_DOWN)
+        self._say([servicelog.TORN_DOWN])
         last = {SUCCEEDED: servicelog.SUCCEEDED, FAILED: servicelog.FAILED, CANCELLED: servicelog.CANCELLED}
         self.log(last[state])
 
@@ -291,24 +285,21 @@ class _Run:
     ) -> programs.ReplicaProgram:
         """Make ready what a pool runs; what the service says of it goes to the log of its first replica."""
         self.preparing, uris, steps = one.name, {uri.rpartition("/")[2]: uri for uri in pool.package_uris}, 0
-        self._say(one.name, servicelog.fetching(pool, one, replicas))
+        self._say(servicelog.fetching(pool, one, replicas), one.name)
 
         def step(package: Path, requirements: bool) -> None:
             nonlocal steps
             steps += 1
             uri = uris[package.name]
-            self._say(one.name, servicelog.requirements(uri) if requirements else servicelog.installing(uri))
+            texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
+            self._say(texts, one.name, routine=False)  # it may take a while
 
         program = programs.prepare(
             pool, self.options, self.root, self._visible(self.folder / "config"), self._execute, step,
             lambda: self.control.cancelled,
         )  # fmt: skip
-        self._say(one.name, [*([] if steps else servicelog.installed(pool)), *servicelog.starting(pool)])
+        self._say([*([] if steps else servicelog.installed(pool)), *servicelog.starting(pool)], one.name)
         return program
-
-    def _say(self, replica: str, texts: Iterable[str]) -> None:
-        for text in texts:
-            self.log(text, task=replica)
 
     def _visible(self, scratch: Path) -> dict[str, str]:
         """What replicas and pip see of the user's environment."""
@@ -395,7 +386,7 @@ class _Run:
                 self._start(member)
             if self.deadline == float("inf"):
                 self.deadline = time.monotonic() + self.scheduling.timeout
-            self.log(servicelog.RUNNING)
+            self._say([servicelog.RUNNING])
             self.state(RUNNING)
             while True:
                 self._step(None)
@@ -413,7 +404,7 @@ class _Run:
         pool = next(pool for pool in self.pools if pool.index == replica.pool)
         if not member.introduced:
             everyone = [other.replica for other in self.members.values()]
-            self._say(replica.name, servicelog.whole(pool, replica, everyone))
+            self._say(servicelog.whole(pool, replica, everyone), replica.name)
         member.introduced = False  # a replica that starts again goes through all of it again
         member.stderr.clear()
         member.child = self.children.start(replica.name, member.command)
@@ -467,7 +458,7 @@ class _Run:
         self.exit_codes[name] = exit_.code
         action = policy.decide(exit_, name, self.scheduling, self.counts)
         if exit_.code == 0:
-            self.log(servicelog.TASK_COMPLETED, task=name)
+            self._say([servicelog.TASK_COMPLETED], name)
         else:
             self.log(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
         if action is Action.SUCCEED:
