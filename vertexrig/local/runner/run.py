@@ -401,13 +401,15 @@ class _Run:
 
     def _start(self, member: _Member) -> None:
         replica = member.replica
-        pool = next(pool for pool in self.pools if pool.index == replica.pool)
         if not member.introduced:
             everyone = [other.replica for other in self.members.values()]
-            self._say(servicelog.whole(pool, replica, everyone), replica.name)
+            self._say(servicelog.whole(self._pool(replica), replica, everyone), replica.name)
         member.introduced = False  # a replica that starts again goes through all of it again
         member.stderr.clear()
         member.child = self.children.start(replica.name, member.command)
+
+    def _pool(self, replica: cluster.Replica) -> spec.Pool:
+        return next(pool for pool in self.pools if pool.index == replica.pool)
 
     def _wait(self, seconds: float) -> None:
         """Let time pass while faults, cancellation and ends are still seen."""
@@ -458,7 +460,7 @@ class _Run:
         self.exit_codes[name] = exit_.code
         action = policy.decide(exit_, name, self.scheduling, self.counts)
         if exit_.code == 0:
-            self._say([servicelog.TASK_COMPLETED], name)
+            self._say(servicelog.ended(self._pool(member.replica)), name)
         else:
             self.log(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
         if action is Action.SUCCEED:

@@ -71,6 +71,11 @@ def starting(pool: Pool) -> list[str]:
     return [f"Running command: python3 -m {' '.join([pool.module, *pool.args])}"]
 
 
+def ended(pool: Pool) -> list[str]:
+    """What it says once the trainer has ended with 0."""
+    return [] if pool.python is None else [TASK_COMPLETED]
+
+
 def whole(pool: Pool, one: Replica, everyone: Iterable[Replica]) -> list[str]:
     """All that the executor says of a replica before its trainer starts, where nothing is left to install."""
     return [*fetching(pool, one, everyone), *installed(pool), *starting(pool)]
