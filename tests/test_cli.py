@@ -84,6 +84,8 @@ def test_render_to_stdout(folder: Path) -> None:
         (("logs", "1", "--poll=inf"), 2, "is not in the range"),
         (("schedule", "list", "--next=-1"), 2, "is not in the range"),
         (("local", "up", "--slow-start=nan"), 2, "nan is not a number of seconds"),
+        (("local", "up", "--speed=2"), 2, "give --pace recorded with it"),
+        (("local", "preempt", "x", "--grace=2h"), 2, "'2h' is not a valid"),
         (("package",), 2, "trainer_pkg"),
         (("rehearse", "bad"), 1, "bad would fail"),
         (("init",), 2, "is there already"),

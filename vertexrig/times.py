@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import calendar
 import re
-from datetime import datetime, timezone
+from datetime import datetime, timedelta, timezone
 from typing import Any
 
 _RFC3339 = re.compile(
@@ -79,6 +79,16 @@ def rfc3339(when: datetime | float, digits: int | None = 6) -> str:
     if digits == 0 or (digits is None and not moment.microsecond):
         return f"{whole}Z"
     return f"{whole}.{f'{moment.microsecond:06d}'.ljust(9, '0')[: digits or 6]}Z"
+
+
+def whole_second(when: datetime | float, first: str = "") -> str:
+    """A time without a fraction: its second, or the first full one after the RFC 3339 time `first` where that is later."""
+    moment = datetime.fromtimestamp(when, timezone.utc) if isinstance(when, (int, float)) else when
+    if first:
+        earliest = parse(first)
+        rest = timedelta(seconds=1) if earliest.microsecond else timedelta()
+        moment = max(moment, earliest.replace(microsecond=0) + rest)
+    return rfc3339(moment, 0)
 
 
 def rfc3339_ns(nanoseconds_since_1970: int) -> str:

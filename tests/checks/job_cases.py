@@ -30,6 +30,7 @@ def _disk(kind: str = "pd-ssd", size: int = 100) -> dict[str, Any]:
 _ARM = f"{M0}.machineType"
 _A4X = {_ARM: "a4x-highgpu-4g", f"{M0}.acceleratorType": "NVIDIA_GB200", f"{M0}.acceleratorCount": 4}
 _H200 = {_ARM: "a3-ultragpu-8g", f"{M0}.acceleratorType": "NVIDIA_H200_141GB"}
+_B200 = {_ARM: "a4-highgpu-8g", f"{M0}.acceleratorType": "NVIDIA_B200", f"{M0}.acceleratorCount": 8}
 _H200_POOL = pool("a3-ultragpu-8g", acceleratorType="NVIDIA_H200_141GB", acceleratorCount=8)
 _NCCL = ["source /usr/local/gib/scripts/set_nccl_env.sh && python -m trainer.task"]
 _ANY = {"reservationAffinityType": "ANY_RESERVATION"}
@@ -134,6 +135,7 @@ QUOTA = (
     Case("quota-zero", "l4", {}, {"scheduling.strategy": "SPOT"}, region="us-central1", ok_region="us-central1"),
     Case("quota-small", "workers", {"workerPoolSpecs[1].replicaCount": 12}, region="us-central1",
          ok_region="us-central1"),
+    Case("quota-small", "cpu", {"scheduling.strategy": "SPOT"}, region="us-central1", ok_region="us-central1"),
     Case("quota-disk", "cpu", {D0: _disk("pd-ssd", 500)}, {D0: _disk("pd-standard", 500)},
          region="europe-north1", ok_region="europe-north1"),
 )  # fmt: skip
@@ -265,6 +267,9 @@ STORAGE = (
     Case("output-uri", "cpu", {"baseOutputDirectory.outputUriPrefix": "gs://my-bucket-/x"}),
     Case("output-uri", "cpu", {"baseOutputDirectory": {}}),
     Case("output-unset", "cpu", {"baseOutputDirectory": DROP}),
+    Case("gcs-regions", "cpu", {f"{C0}.args": ["--data=/gcs/one/x", "--more=/gcs/two/x"]},
+         {f"{C0}.args": ["--data=/gcs/one/x", "--more=/gcs/one/y"]}),
+    Case("gcs-image", "cpu", {**_B200, f"{C0}.args": ["--data=/gcs/one/x"]}, {**_B200, f"{C0}.args": ["--data=gs://one/x"]}),
     Case("stray-uri", "cpu", {f"{C0}.args": ["--data=gs://my bucket/x"]}, {f"{C0}.args": ["--data=gs://my-bucket/x"]}),
     Case("stray-uri", "cpu", {f"{C0}.args": ["gs:/my-bucket/x"]}, {f"{C0}.args": ["gs://$(BUCKET)/x"]}),
     Case("stray-uri", "cpu", {f"{C0}.env": [{"name": "DATA", "value": "/gcs/My Bucket/x"}]},
@@ -299,6 +304,9 @@ IDENTITY = (
     Case("tensorboard-account", "cpu", {"tensorboard": _BOARD}, {"tensorboard": _BOARD, **_ACCOUNT}),
     Case("experiment", "cpu", {"experiment": "mine", **_ACCOUNT}, {"experiment": _CONTEXT, **_ACCOUNT}),
     Case("experiment", "cpu", {"experiment": _CONTEXT, "tensorboard": _BOARD, **_ACCOUNT}),
+    Case("experiment-where", "workers", {"experiment": _CONTEXT, **_ACCOUNT}),
+    Case("experiment-where", "tpu-v5e", {"experiment": _CONTEXT, **_ACCOUNT}),
+    Case("experiment-where", "cpu", {"experiment": _CONTEXT, **_ACCOUNT}, severity="info"),
     Case("kms-key", "sweep", {"encryptionSpec.kmsKeyName": "my-key"}, {"encryptionSpec.kmsKeyName": _KEY}),
     Case("kms-key", "sweep", {"encryptionSpec.kmsKeyName": _KEY}, {"encryptionSpec.kmsKeyName": _KEY},
          region="europe-west4", ok_region="us-central1"),

@@ -42,9 +42,10 @@ def test_machine_families_that_share_a_quota_are_added() -> None:
 
 
 def test_spot_draws_the_preemptible_metric() -> None:
-    """SPOT draws preemptible vCPUs, whose default is not documented; its disks are drawn as ever."""
+    """SPOT draws preemptible vCPUs, of which a new project has 1 in every region; its disks are drawn as ever."""
     found = drawn("cpu", {"scheduling.strategy": "SPOT"})
-    assert (found["n1"].metric, found["n1"].default) == (_PREFIX + "preemptible_cpus", None)
+    assert (found["n1"].metric, found["n1"].default) == (_PREFIX + "preemptible_cpus", 1)
+    assert drawn("cpu", {"scheduling.strategy": "SPOT"}, region="")["n1"].default is None
     assert found["pd-ssd"].default == 75000 and not found["pd-ssd"].preemptible
 
 

@@ -109,5 +109,5 @@ ENDS = ("SUCCEEDED", "FAILED", "CANCELLED")
 
 
 def output(lines: list[Line], task: str = "workerpool0-0") -> list[str]:
-    """What a replica printed."""
-    return [line.text for line in lines if line.task == task]
+    """What a replica's trainer printed, and pip before it: its log without the lines that the service writes of every job."""
+    return [line.text for line in lines if line.task == task and not line.routine]

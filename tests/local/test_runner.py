@@ -314,7 +314,7 @@ def test_memory_limit(root: Path) -> None:
     assert result.state == "JOB_STATE_FAILED" and result.error is not None
     assert (
         result.error.message.splitlines()[0]
-        == "The replica workerpool0-0 ran out of memory and exited with a non-zero status of 137."
+        == "Replicas low on memory: workerpool0. Specify a machine with larger memory and try again."
     )
 
 
@@ -408,7 +408,7 @@ def test_cancel_while_a_package_installs(root: Path) -> None:
     """Cancelling ends pip too."""
     sdist(root / "gs/packages/slow.tar.gz", name="slow", setup="import time; time.sleep(600)")
     seen, control, thread, results = start(job(pool("", package="gs://packages/slow.tar.gz")), root)
-    seen.wait_for("Running command: pip3 install --upgrade --force-reinstall --no-deps slow.tar.gz")
+    seen.wait_for("Running command: pip3 install --user --upgrade --force-reinstall --no-deps slow.tar.gz")
     control.cancel()
     thread.join()
     assert results[0].state == "JOB_STATE_CANCELLED"
@@ -466,3 +466,35 @@ def test_an_interpreter_chosen_for_an_image(root: Path, tmp_path: Path) -> None:
     assert result.succeeded and "base" in output(lines), result.error
     result = run_job(job(pool(code)), root=root, options=RunOptions(interpreters={"*": "/no/python"}))
     assert result.error is not None and "interpreter '/no/python' cannot be used" in result.error.message
+
+
+SAVING = """
+import signal, time
+place = args[0] + '/saved'
+print('begins at', open(place).read() if os.path.exists(place) else '0', flush=True)
+def save(*_):
+    open(place, 'w').write('7')
+    os._exit(143)
+signal.signal(signal.SIGTERM, save)
+print('trains', flush=True)
+time.sleep(600)
+"""
+
+
+def test_a_preemption_with_and_without_a_window(root: Path, tmp_path: Path) -> None:
+    """Without a window SIGKILL comes at once and nothing is saved; with one SIGTERM comes first, and the job goes on from there."""
+    place = root / "gs/saving" / tmp_path.name
+    place.mkdir(parents=True)
+    seen, control, thread, _ = start(job(pool(SAVING, f"gs://saving/{tmp_path.name}")), root)
+    seen.wait_for("trains")
+    control.preempt()
+    seen.wait_for("trains", 2)
+    control.preempt(30.0)
+    seen.wait_for("trains", 3)
+    control.cancel()
+    thread.join(60)
+    assert [text for text in output(seen.lines) if text.startswith("begins")] == [
+        "begins at 0", "begins at 0", "begins at 7",
+    ]  # fmt: skip
+    faults = [line.text for line in seen.lines if line.text.startswith("Fault on demand")]
+    assert faults[0].endswith("preempted.") and "SIGKILL follows in 30 s" in faults[1]

@@ -58,7 +58,8 @@ def message(answer: httpx.Response) -> str:
 def test_a_job_goes_from_queued_to_succeeded(api: Api) -> None:
     """A created job has the service's fields, runs, and ends with its times set; int64 comes back as text."""
     made = api.create(job(pool("print('hello')")), name="first", labels={"team": "vision"})
-    assert made["state"] in ("JOB_STATE_QUEUED", "JOB_STATE_PENDING")
+    assert made["state"] == "JOB_STATE_PENDING"
+    assert made["jobSpec"]["workerPoolSpecs"][0]["diskSpec"] == {"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}
     kind, number = made["name"].split("/")[-2:]
     assert kind == "customJobs" and number.isdigit() and made["name"].split("/")[1].isdigit()
     assert made["jobSpec"]["workerPoolSpecs"][0]["replicaCount"] == "1"
@@ -175,12 +176,22 @@ def test_other_hosts_and_pages_are_refused(here: server.RunningServer) -> None:
     assert psutil.net_connections is not None and here.url.startswith("http://127.0.0.1:")
 
 
-@pytest.mark.parametrize("path", ["/", "/vertex", "/vertex/v2/projects/p/locations/l/customJobs", "/vertex/v1/projects/p/locations/l/shoes",
+@pytest.mark.parametrize("path", ["/", "/vertex", "/vertex/v2/projects/p/locations/l/customJobs", "/vertex/v1/shoes",
                                   "/vertex/v1/projects/P!/locations/l/customJobs", "/vertex/v1/projects/p/locations/%2e%2e/customJobs"])  # fmt: skip
 def test_unknown_paths(api: Api, path: str) -> None:
-    """What is not served is a Google-style 404 or 400."""
+    """What is no path of an API is a Google-style 404 or 400."""
     answer = api.call("GET", path)
     assert answer.status_code in (400, 404) and answer.json()["error"]["message"]
+
+
+@pytest.mark.parametrize(
+    ("method", "path"), [("GET", "shoes"), ("POST", "endpoints"), ("PATCH", "customJobs/1"), ("POST", "customJobs/1:pause"),
+                         ("GET", "/logging/v2/projects/p/sinks"), ("GET", "/scheduler/v1/projects/p/locations/l/jobs/1/x")]
+)  # fmt: skip
+def test_what_is_not_served_is_unimplemented(api: Api, method: str, path: str) -> None:
+    """A method that is not served answers 501 UNIMPLEMENTED: get-or-create code takes a 404 for an absent resource."""
+    answer = api.call(method, path, json={})
+    assert answer.status_code == 501 and answer.json()["error"]["status"] == "UNIMPLEMENTED", answer.text
 
 
 @pytest.mark.parametrize(

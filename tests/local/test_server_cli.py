@@ -44,7 +44,7 @@ def test_up_env_kill_preempt_status_down(root: Path) -> None:
     name = api.create(job(pool("print('up', flush=True)\nimport time; time.sleep(600)")), name="mine")["name"]
     api.wait(name, "JOB_STATE_RUNNING")
     run(root, "kill", "mine", "workerpool0-0")
-    run(root, "preempt", "mine")
+    run(root, "preempt", "mine", "--grace=1s")
     status = json.loads(run(root, "status", "--format", "json").stdout)
     assert status["queue"] == {"slots": 4, "used": 1, "running": 1, "waiting": 0}
     assert "1 jobs running" in run(root, "status").stdout

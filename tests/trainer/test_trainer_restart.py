@@ -42,6 +42,21 @@ def test_a_killed_run_ends_as_if_it_had_not_been(launch: Callable[..., Launched]
     assert told["accuracy"] == expected["accuracy"]
 
 
+def test_sigterm_saves_the_step_it_comes_in(launch: Callable[..., Launched], tmp_path: Path) -> None:
+    """SIGTERM in mid-epoch of a run that would save at its end only: it saves, ends with 143, and goes on from that step."""
+    flags = (*QUICK, "--epochs=400", "--save_every=1000000")
+    first = launch(*flags)
+    first.wait_for("epoch 3/")
+    first.process.terminate()
+    ended = first.wait(60)
+    assert ended.code == 143, ended.text
+    saved = int(ended.err.partition("SIGTERM: saved at step ")[2].split()[0])
+    assert saved >= 3 * 44
+    second = launch(*flags, name="again")
+    second.wait_for("epoch ")
+    assert going_on(second) == saved
+
+
 def test_a_cluster_survives_the_loss_of_its_worker_and_of_its_chief(
     launch_cluster: Callable[..., dict[str, Launched]], tmp_path: Path
 ) -> None:

@@ -10,6 +10,7 @@ from typing import Any
 
 import numpy as np
 
+from trainer import ending
 from trainer.backup import Backup, Progress
 from trainer.config import Config
 from trainer.errors import DivergedError
@@ -30,6 +31,7 @@ class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
         scorer: Scores the model's weights, where `fit` itself does not validate.
         settle: Waits until no step is under way any more.
         is_chief: Whether to print and report.
+        alone: No other process trains, so that this one can save by itself when SIGTERM comes.
     """
 
     def __init__(
@@ -45,13 +47,14 @@ class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
         is_chief: bool = True,
         check_batches: bool = True,
         global_batch: int = 1,
+        alone: bool = False,
     ) -> None:
         super().__init__()
         # Keeps Keras from converting the logs on every step, and lets the batch hooks run on a parameter-server cluster.
         self._supports_tf_logs = True
         self.config, self.progress, self.backup, self.reporter = config, progress, backup, reporter
         self.best_weights, self.scorer, self.settle, self.is_chief = best_weights, scorer, settle, is_chief
-        self.check_batches, self.global_batch = check_batches, global_batch
+        self.check_batches, self.global_batch, self.alone = check_batches, global_batch, alone
         self.first_step_at: float | None = None
         self.seconds_stepping, self.steps_timed = 0.0, 0
         self._epoch_step = self._last_check = self._last_save = progress.step
@@ -75,6 +78,8 @@ class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
             self._steps_began_at = progress.step
         if self.check_batches and progress.step - self._last_check >= CHECK_EVERY:
             self._check(float(logs["loss"]))
+        if self.alone and ending.asked() and progress.step_in_epoch < progress.steps_per_epoch:
+            self._save_and_end()
         every = self.config.save_every
         if every and progress.step // every > before // every and progress.step_in_epoch < progress.steps_per_epoch:
             self._save()
@@ -119,8 +124,16 @@ class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
         self._stop_early()
         every = self.config.save_every
         last = self.model.stop_training or progress.epoch >= self.config.epochs
+        if self.alone and ending.asked() and not last:
+            self._save_and_end()
         if not every or last or progress.step // every > self._last_save // every:
             self._save()
+
+    def _save_and_end(self) -> None:
+        with ending.last_work():
+            self._save()
+            LOG.info("SIGTERM: saved at step %d", self.progress.step)
+            ending.end()
 
     def _keep_best(self) -> None:
         """Keep the weights of the highest validation accuracy; of equal ones, those of the lowest loss.

@@ -1,6 +1,6 @@
 """SIGTERM: the process ends with code 143 within seconds, whatever TensorFlow waits for. Imports no TensorFlow.
 
-Vertex AI ends cancelled jobs and servers with SIGTERM and kills what is left some seconds later. Python runs a signal's
+A process that trains alone saves after the step it is in, and then ends. Vertex AI ends cancelled jobs and servers with SIGTERM and kills what is left some seconds later. Python runs a signal's
 handler only between two of its own instructions: a worker that waits inside TensorFlow for another one would not notice.
 """
 
@@ -20,6 +20,8 @@ GRACE_SECONDS = 2.0  # for the main thread to remove what it made; then it is en
 TEMPORARY: set[str] = set()
 """Directories to remove before the process ends."""
 _asked = threading.Event()
+_last_work = threading.Lock()
+_saves = False  # the main thread looks at `asked` after each step, saves and ends
 
 
 class Terminated(SystemExit):
@@ -47,6 +49,17 @@ def asked() -> bool:
     return _asked.is_set()
 
 
+def saves_after_a_step(value: bool) -> None:
+    """Say whether the main thread ends by itself after its present step: SIGTERM then does not break into the step."""
+    global _saves
+    _saves = value
+
+
+def last_work() -> threading.Lock:
+    """Held while the last save is made: the process is not ended from outside meanwhile."""
+    return _last_work
+
+
 def end(code: int = CODE) -> NoReturn:
     """End now: an orderly exit would wait for the other processes of the cluster."""
     for path in list(TEMPORARY):
@@ -56,9 +69,10 @@ def end(code: int = CODE) -> NoReturn:
     os._exit(code)
 
 
-def _leave(*_: object) -> NoReturn:
+def _leave(*_: object) -> None:
     _asked.set()
-    raise Terminated(CODE)
+    if not _saves:
+        raise Terminated(CODE)
 
 
 def _watch(reader: socket.socket, writer: socket.socket) -> None:
@@ -67,4 +81,5 @@ def _watch(reader: socket.socket, writer: socket.socket) -> None:
         pass
     _asked.set()
     time.sleep(GRACE_SECONDS)
-    end()
+    with _last_work:
+        end()

@@ -245,6 +245,7 @@ class Run:
             config, progress, self.backup, reporter,
             best_weights=self.best_weights, scorer=scorer, settle=self._settle,
             is_chief=self.cluster.is_chief, check_batches=not servers, global_batch=self.global_batch,
+            alone=self._alone,
         )  # fmt: skip
         callbacks = [monitor, *self._tensorboard()]
         if progress.step_in_epoch:  # the rest of the epoch in which the last save was made
@@ -252,6 +253,10 @@ class Run:
         if progress.epoch < config.epochs and not self.model.stop_training:
             self._fit(callbacks, config.epochs, self.steps_per_epoch)
         return monitor
+
+    @property
+    def _alone(self) -> bool:
+        return self.cluster.training_processes == 1 and self.setup.name != "parameter-server"
 
     def _settle(self) -> None:
         """Wait for the steps that workers of a parameter-server cluster still have in hand."""
@@ -265,8 +270,12 @@ class Run:
         if self.setup.name != "parameter-server":
             dataset, count = self._validation()
             validation = {"validation_data": dataset, "validation_steps": count}
-        self.model.fit(self._training(), initial_epoch=self.progress.epoch, epochs=epochs, steps_per_epoch=steps,
-                       callbacks=callbacks, verbose=0, **validation)  # fmt: skip
+        ending.saves_after_a_step(self._alone)
+        try:
+            self.model.fit(self._training(), initial_epoch=self.progress.epoch, epochs=epochs, steps_per_epoch=steps,
+                           callbacks=callbacks, verbose=0, **validation)  # fmt: skip
+        finally:
+            ending.saves_after_a_step(False)
 
     def _training(self) -> Any:
         """The distributed training data from where `progress` is."""

@@ -187,6 +187,12 @@ class Catalog:
         row, place = self.quota(item), self.regions.get(region)
         return None if row is None or place is None else place.quotas.get(row.key)
 
+    def default_preemptible_quota(self, region: str, item: str) -> int | None:
+        """What a new project has of the quota of SPOT and FLEX_START in a region; None where it is not known."""
+        row = self.quota(item)
+        known = row is not None and row.preemptible_metric == "preemptible_cpus" and region in self.regions
+        return self.limits.integer("quota.preemptible_cpus_default") if known else None
+
     # ---- images
 
     @cached_property

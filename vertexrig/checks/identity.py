@@ -6,10 +6,10 @@ import re
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import LOCATIONS, PRACTICE, RESERVATION_DOC, REST, SDK, SERVER, join
+from vertexrig.checks.sources import EXPERIMENTS, LOCATIONS, PRACTICE, RESERVATION_DOC, REST, SDK, SERVER, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
-from vertexrig.spec.pools import machine_path
+from vertexrig.spec.pools import machine_path, running, tpu_name
 
 _LONGEST = 320  # characters of an e-mail address
 _EMAIL = re.compile(r"[^@\s/{}<>$]+@[^@\s/{}<>$]+\.[^@\s/{}<>$]+")
@@ -68,6 +68,23 @@ def experiment(document: Document, context: Context) -> Iterator[Problem]:
     if document.job.get("experiment") and document.job.get("tensorboard"):
         text = "experiment and tensorboard are not set together: the experiment brings its TensorBoard"
         yield Problem(f"{document.job_path}experiment", text, "remove one of the two")
+
+
+def experiment_where(document: Document, context: Context) -> Iterator[Problem]:
+    if not document.job.get("experiment"):
+        return
+    path, pools = f"{document.job_path}experiment", running(document)
+    tpus = [tpu_name(pool, context.catalog) for pool in pools if tpu_name(pool, context.catalog)]
+    replicas = sum(max(0, pool.replica_count) for pool in pools)
+    if tpus:
+        text = f"experiment is not available on TPUs, and the job has {tpus[0]}"
+        yield Problem(path, text, "remove experiment, and log to it with the SDK")
+    elif replicas > 1:
+        text = f"experiment is not available in distributed training, and the job has {replicas:,} replicas"
+        yield Problem(path, text, "remove experiment, and log to it with the SDK")
+    else:
+        text = "experiment is not available through gcloud: submit the job through the API or the SDK"
+        yield Problem(path, text, "", Severity.INFO)
 
 
 def check_kms_key(name: str, region: str = "", path: str = "encryptionSpec.kmsKeyName") -> list[Problem]:
@@ -151,6 +168,8 @@ RULES = (
          SDK, tensorboard_account),
     Rule("experiment", Severity.WARNING, "experiment names a context, and tensorboard is not set beside it.",
          join(REST, SDK), experiment),
+    Rule("experiment-where", Severity.WARNING, "experiment is set on a job of one replica without TPUs.",
+         EXPERIMENTS, experiment_where),
     Rule("kms-key", Severity.ERROR, "The encryption key is a Cloud KMS key of the job's region.", SDK, kms_key),
     Rule("persistent-resource", Severity.ERROR, "persistentResourceId is an id.",
          join(SERVER, REST), persistent_resource),

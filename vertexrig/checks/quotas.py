@@ -5,10 +5,16 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import QUOTAS, SERVER, join
+from vertexrig.checks.sources import QUOTAS, SERVER, SPOT_SURVEY, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
 from vertexrig.spec.quota import Draw, draws
+
+_FIX = "ask for more quota, or use fewer replicas, accelerators or parallel trials"
+_SPOT_FIX = (
+    "use strategy: STANDARD, or see whether the project has more; a new project's request for more is denied "
+    "(NOT_ENOUGH_USAGE_HISTORY)"
+)
 
 
 def _name(draw: Draw) -> str:
@@ -42,7 +48,7 @@ def quota_small(document: Document, context: Context) -> Iterator[Problem]:
                 f"draws {_amount(draw)} of {_name(draw)} ({draw.sum}); "
                 f"the default in {context.region} is {draw.default:,}"
             )
-            yield Problem(draw.path, text, "ask for more quota, or use fewer replicas, accelerators or parallel trials")
+            yield Problem(draw.path, text, _SPOT_FIX if draw.preemptible else _FIX)
 
 
 def quota_disk(document: Document, context: Context) -> Iterator[Problem]:
@@ -59,6 +65,6 @@ RULES = (
     Rule("quota-draw", Severity.INFO, "What the job draws of each quota.", join(QUOTAS, SERVER), quota_draw),
     Rule("quota-zero", Severity.WARNING, "No quota the job draws is 0 by default.", join(QUOTAS, SERVER), quota_zero),
     Rule("quota-small", Severity.WARNING, "The job draws no more than the default quota.",
-         join(QUOTAS, SERVER), quota_small),
+         join(QUOTAS, SERVER, SPOT_SURVEY), quota_small),
     Rule("quota-disk", Severity.WARNING, "Boot disks draw no more than the default quota.", QUOTAS, quota_disk),
 )  # fmt: skip

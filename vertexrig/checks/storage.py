@@ -7,9 +7,9 @@ from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.places import already_reported
-from vertexrig.checks.sources import PACKAGE_DOC, REST, WALKTHROUGH, join
+from vertexrig.checks.sources import GCSFUSE, PACKAGE_DOC, PRACTICE, REST, WALKTHROUGH, join
 from vertexrig.finding import Severity
-from vertexrig.spec.document import Document
+from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import job_part, running
 
 _BUCKET_RULES = "Cloud Storage bucket names as in github.com/UnitVectorY-Labs/gcpvalidate v0.1.1 (2026-01-01)"
@@ -134,7 +134,35 @@ def stray_uri(document: Document, context: Context) -> Iterator[Problem]:
                 yield Problem(f"{pool.program_path}.{place}", wrong)
 
 
+_GCS = re.compile(r"(?:^|[=,:;\"'\s])/gcs/([a-z0-9][a-z0-9._-]*)")
+
+
+def _mounted(pool: Pool) -> list[str]:
+    """The buckets that a pool reads or writes below /gcs, as far as its command, arguments and variables name them."""
+    texts = [*map(str, pool.program.get("command", ())), *pool.args, *(str(one.get("value", "")) for one in pool.env)]
+    return [name for text in texts for name in _GCS.findall(text)]
+
+
+def gcs_regions(document: Document, context: Context) -> Iterator[Problem]:
+    named = {name: pool for pool in reversed(running(document)) for name in reversed(_mounted(pool))}
+    names = sorted(named)
+    if len(names) > 1:
+        where = f", best {context.region}," if context.region else ""
+        text = f"/gcs/ is used for the buckets {', '.join(names)}: they have to be in one region{where} to be mounted"
+        yield Problem(named[names[0]].program_path, text)
+
+
+def gcs_image(document: Document, context: Context) -> Iterator[Problem]:
+    for pool in running(document):
+        if pool.accelerator_type == "NVIDIA_B200" and _mounted(pool):
+            text = f"pool {pool.index} reads /gcs/ on B200 machines, whose image fails to mount Cloud Storage"
+            yield Problem(pool.program_path, text, "read gs:// with a client library, or copy the data first")
+
+
 RULES = (
+    Rule("gcs-regions", Severity.INFO, "The buckets used below /gcs/ are in one region.", PRACTICE, gcs_regions),
+    Rule("gcs-image", Severity.WARNING, "/gcs/ is not used on machines whose image cannot mount it.",
+         GCSFUSE, gcs_image),
     Rule("output-uri", Severity.ERROR, "outputUriPrefix is a gs:// URI.", join(REST, _BUCKET_RULES), output_uri),
     Rule("output-unset", Severity.INFO, "A job sets where its outputs go.", REST, output_unset),
     Rule("package-missing", Severity.ERROR, "A Python program has packages.", REST, package_missing),

@@ -47,6 +47,7 @@ def command() -> None:
 @click.option(
     "--slow-start", type=options.Seconds(0, 86400), default=0.0, help="Seconds each replica takes to be available."
 )
+@options.pace_options
 @click.option(
     "--fault",
     "faults",
@@ -66,6 +67,8 @@ def up(
     detach: bool,
     slots: int | None,
     slow_start: float,
+    pace: str,
+    speed: float | None,
     faults: tuple[str, ...],
     at_least_twice: bool,
     no_checks: bool,
@@ -76,10 +79,11 @@ def up(
     """Start the server on 127.0.0.1; it stops with Ctrl-C, or with `vertexrig local down`."""
     from vertexrig.local import control, guard
     from vertexrig.local.jobs.settings import Fault, Settings
+    from vertexrig.local.pace import paced
     from vertexrig.local.runner.options import RunOptions, of_project
 
     loaded, folder = _project(file, root)
-    run = of_project(loaded) if loaded else RunOptions()
+    run = paced(of_project(loaded) if loaded else RunOptions(), pace, speed)
     slots = slots or (loaded.project.local.slots if loaded else None)
     settings = Settings(
         folder, run=replace(run, slow_start=slow_start, credentials=pass_credentials), checks=not no_checks, seed=seed,
@@ -207,15 +211,21 @@ def kill(job: str, replica: str, file: Path | None, root: Path | None, format_: 
 
 @command.command("preempt", short_help="Take the machines of a running job away.")
 @click.argument("job")
+@click.option(
+    "--grace",
+    type=options.Seconds(0, 3600),
+    default=0.0,
+    help="Send SIGTERM, and SIGKILL this many seconds later (such as 30s); by default SIGKILL at once.",
+)
 @options.file_option
 @root_option
 @options.format_option("text", "json")
-def preempt(job: str, file: Path | None, root: Path | None, format_: str) -> None:
-    """Take the machines of a running JOB (id or display name) away, as happens to Spot VMs."""
+def preempt(job: str, grace: float, file: Path | None, root: Path | None, format_: str) -> None:
+    """Take the machines of a running JOB (id or display name) away, as happens to Spot VMs; the job then starts again."""
     from vertexrig.local import control
 
-    control.preempt(_running(_folder(file, root)), job)
-    result(format_, {"job": job}, "")
+    control.preempt(_running(_folder(file, root)), job, grace)
+    result(format_, {"job": job, "grace": grace}, "")
 
 
 def _project(file: Path | None, root: Path | None) -> tuple[Loaded | None, Path]:

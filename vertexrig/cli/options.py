@@ -25,11 +25,12 @@ class Integer(click.IntRange):
 
 
 class Seconds(click.FloatRange):
-    """A number of seconds; NaN and infinity, which float() accepts, are refused."""
+    """A number of seconds, as `30` or `30s`; NaN and infinity, which float() accepts, are refused."""
 
     name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        value = value.removesuffix("s") if isinstance(value, str) else value
         number = float(super().convert(value, param, ctx))
         if not math.isfinite(number):
             self.fail(f"{value} is not a number of seconds.", param, ctx)
@@ -111,3 +112,21 @@ def workspace(
 def note(*words: object) -> None:
     """A message to the person, on stderr."""
     print(*words, file=sys.stderr)
+
+
+def pace_options(command: F) -> F:
+    """`--pace` and `--speed`: how long a local job takes to get machines and to give them back."""
+    speed = click.option(
+        "--speed",
+        type=click.FloatRange(min=0, min_open=True, max=100_000),
+        metavar="N",
+        help="Divide the times of --pace recorded by N.",
+    )
+    pace = click.option(
+        "--pace",
+        type=click.Choice(["none", "recorded"]),
+        default="none",
+        show_default=True,
+        help="How long jobs are PENDING, and end: not at all, or the median of recordings of Vertex AI (176 s and 65 s).",
+    )
+    return pace(speed(command))

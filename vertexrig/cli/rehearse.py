@@ -34,6 +34,7 @@ DIGITS = 4  # of a parameter or metric
 @click.option("--trials", type=options.Integer(min=1), help="For a sweep: this many trials instead of max_trial_count.")
 @click.option("--seed", type=int, default=0, show_default=True, help="For a sweep: what its search starts from.")
 @options.resume_option
+@options.pace_options
 @options.format_option("text", "json")
 @click.option("--quiet", "-q", is_flag=True, help="Do not show what the replicas print.")
 def command(
@@ -44,6 +45,8 @@ def command(
     trials: int | None,
     seed: int,
     resume: str,
+    pace: str,
+    speed: float | None,
     format_: str,
     quiet: bool,
 ) -> None:
@@ -56,6 +59,7 @@ def command(
     from vertexrig.cli import extras
 
     extras.need("optuna", "requests")
+    from vertexrig.local.pace import paced
     from vertexrig.local.rehearsal import Watcher, rehearse
     from vertexrig.local.runner import Control
 
@@ -63,6 +67,8 @@ def command(
     trial_of: dict[str, str] = {}
 
     def line(job: str, one: Line) -> None:
+        if one.routine:
+            return
         who = f"trial {trial_of.get(job, '?')} {one.task}" if job else one.task
         options.note(f"{who} | {one.text}")
 
@@ -78,7 +84,10 @@ def command(
     )
     control = Control()
     with _cancelling(control) as interrupted:
-        done = rehearse(workspace, name, watcher=watcher, control=control, trials=trials, seed=seed, resume=resume)
+        done = rehearse(
+            workspace, name, watcher=watcher, control=control, trials=trials, seed=seed, resume=resume,
+            pace=lambda run: paced(run, pace, speed),
+        )  # fmt: skip
     result(format_, _plain(done), lambda: _text(done))
     if done.trials:
         options.note(f"these trials again: {steps.line('trials', name, '--local', *steps.named(file))}")

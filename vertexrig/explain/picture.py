@@ -293,7 +293,7 @@ def _grid(*columns: Literal["left", "right"]) -> Table:
 
 
 def _default(draw: Draw, explanation: Explanation) -> str:
-    if draw.preemptible:
+    if draw.preemptible and draw.default is None:
         return "preemptible, default not documented"
     if draw.default is None:
         return "default not documented" if explanation.quota_date else "region not known"

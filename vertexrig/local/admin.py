@@ -14,6 +14,9 @@ from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, TUNING_JOBS, Json
 from vertexrig.local.jobs.settings import Fault
 
+MOST_GRACE = 3600
+"""Most seconds between SIGTERM and SIGKILL of a preemption on demand."""
+
 
 class Admin:
     """Handlers of the local Vertex's own API.
@@ -76,9 +79,11 @@ class Admin:
         return JSONResponse({})
 
     async def preempt(self, request: Request, path: Mapping[str, str]) -> Response:
-        """POST /v1/jobs/ID:preempt."""
-        await http.read_body(request)
-        await in_thread(self.jobs.fault, await in_thread(self._find, path["id"]), preempt=True)
+        """POST /v1/jobs/ID:preempt with `{"grace": SECONDS}`, by default 0."""
+        grace = (await http.read_json(request)).get("grace", 0)
+        if isinstance(grace, bool) or not isinstance(grace, (int, float)) or not 0 <= grace <= MOST_GRACE:
+            raise invalid(f"Invalid grace: {str(grace)[:80]!r}. It is a number of seconds from 0 to {MOST_GRACE}.")
+        await in_thread(self.jobs.fault, await in_thread(self._find, path["id"]), preempt=float(grace))
         return JSONResponse({})
 
     def _find(self, job: str) -> str:

@@ -60,7 +60,7 @@ HINTS: tuple[tuple[str, str], ...] = (
         "the package's requirements contradict what the image has: do not pin tensorflow or protobuf",
     ),
     (
-        r"out of memory|OOM when allocating|MemoryError",
+        r"out of memory|low on memory|OOM when allocating|MemoryError",
         "use a machine type with more memory, or a smaller batch",
     ),
     (

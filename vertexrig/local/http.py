@@ -24,6 +24,9 @@ _LOG = logging.getLogger(__name__)
 JSON_LIMIT = 4 * 1024 * 1024
 """Most bytes of a JSON body that are read."""
 
+_API_PATH = re.compile(r"/v[0-9]+[a-z0-9]*/projects/[^/]+/.")
+"""A path below a version of an API that is mounted here: a method of it, served or not."""
+
 Json = dict[str, Any]
 Handler = Callable[[Request, Mapping[str, str]], Awaitable[Response]]
 T = TypeVar("T")
@@ -43,6 +46,7 @@ STATUSES: dict[int, tuple[str, str]] = {
     416: ("OUT_OF_RANGE", "requestedRangeNotSatisfiable"),
     499: ("CANCELLED", "clientClosedRequest"),
     500: ("INTERNAL", "backendError"),
+    501: ("UNIMPLEMENTED", "notImplemented"),
     503: ("UNAVAILABLE", "backendError"),
 }
 
@@ -244,6 +248,9 @@ class Api:
             if row.method == request.method:
                 values = {k: unquote(v, errors="strict") for k, v in match.groupdict().items() if v is not None}
                 return await row.handler(request, values)
+        if request.scope.get("root_path") and _API_PATH.match(path):
+            # A 404 would say that a resource is not there, and get-or-create code goes on after that.
+            raise ApiError(501, f"The local Vertex does not serve {request.method} {path[:200]}.")
         if known:
             raise ApiError(405, f"Method {request.method} is not allowed here.")
         raise not_found(f"The local Vertex does not serve {request.method} {path[:200]}.")

@@ -18,7 +18,7 @@ from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import Control, JobResult, Line, RunOptions, new_job_id, run_job
 from vertexrig.local.runner.environment import local_path
 from vertexrig.local.runner.options import of_project
-from vertexrig.local.runner.run import metric_file
+from vertexrig.local.runner.places import metric_file
 from vertexrig.local.state import make_private
 from vertexrig.local.study.metrics import last_values
 from vertexrig.package import builder
@@ -97,6 +97,7 @@ def rehearse(
     trials: int | None = None,
     seed: int = 0,
     resume: str = "",
+    pace: Callable[[RunOptions], RunOptions] = lambda run: run,
 ) -> Rehearsal:
     """Render job or sweep `name`, package its trainer, run it to its end, and leave a record in the project's history.
 
@@ -108,6 +109,7 @@ def rehearse(
         trials: For a sweep: this many trials instead of maxTrialCount.
         seed: For a sweep: what its search starts from.
         resume: An earlier run whose output folder is used; a new one by default.
+        pace: Gives the run its times (`vertexrig.local.pace.paced`).
 
     Raises:
         FindingsError: The checks found an error.
@@ -123,7 +125,8 @@ def rehearse(
         _must_be_there(prepared, root, resume)
     prepared = prepared.in_run(resume or runs.new_run())
     place_packages(workspace, prepared, root)
-    stage = _Stage(workspace, prepared, root, watcher or Watcher(), control)
+    run = pace(run_options(workspace, prepared))
+    stage = _Stage(workspace, prepared, root, watcher or Watcher(), control, run)
     return stage.job() if prepared.document.study is None else stage.sweep(trials, seed)
 
 
@@ -146,6 +149,7 @@ class _Stage:
     root: Path
     watcher: Watcher
     control: Control | None
+    run: RunOptions
 
     @property
     def output(self) -> Path | None:
@@ -158,7 +162,7 @@ class _Stage:
 
     def resource(self, collection: str, number: str, fields: Mapping[str, Any]) -> dict[str, Any]:
         """The resource of a job that begins, as the API would show it."""
-        options, view = run_options(self.workspace, self.prepared), self.prepared.rendered.view
+        options, view = self.run, self.prepared.rendered.view
         parent = resources.parent_name(options.project, options.region)
         shown = {"displayName": view.display_name, "labels": {**view.labels, RUN_LABEL: view.name}, **fields}
         return resources.new_body(f"{parent}/{collection}/{number}", "JOB_STATE_PENDING", shown)
@@ -176,7 +180,7 @@ class _Stage:
         with history.running(self.record(body)):
             result = run_job(
                 document.job, root=self.root, on_line=lambda line: self.watcher.line("", line), on_state=moved,
-                control=self.control, options=replace(run_options(self.workspace, self.prepared), job_id=number),
+                control=self.control, options=replace(self.run, job_id=number),
             )  # fmt: skip
             error = asdict(result.error) if result.error else None
             resources.move(body, result.state, running="JOB_STATE_RUNNING", ended=True, error=error)
@@ -245,7 +249,7 @@ class _Stage:
         return data
 
     def _settings(self, seed: int) -> Settings:
-        settings = Settings(root=self.root, run=run_options(self.workspace, self.prepared), seed=seed)
+        settings = Settings(root=self.root, run=self.run, seed=seed)
         slots = self.workspace.loaded.project.local.slots
         return replace(settings, slots=slots) if slots else settings
 

@@ -77,8 +77,8 @@ class Trial:
         parameters: `[{"parameterId": …, "value": …}]`, active parameters only.
         measurements: In the strict order of (step, elapsed).
         final_measurement: Set when the trial has succeeded.
-        start_time: RFC 3339, when it became ACTIVE.
-        end_time: RFC 3339, when it became SUCCEEDED or INFEASIBLE.
+        start_time: When it became ACTIVE, with nine digits after the second, as the service lists it (public recording of 2021).
+        end_time: When it became SUCCEEDED or INFEASIBLE, in whole seconds likewise, and not before its start.
         infeasible_reason: Why it is INFEASIBLE.
         custom_job: Resource name of its CustomJob.
         name: Resource name of the trial.
@@ -107,9 +107,9 @@ class Trial:
             raise ValueError(f"trial {self.id} cannot go from {self.state.value} to {state.value}")
         self.state = state
         if state is TrialState.ACTIVE:
-            self.start_time = times.rfc3339(at)
+            self.start_time = times.rfc3339(at, 9)
         elif state.ended:
-            self.end_time = times.rfc3339(at)
+            self.end_time = times.whole_second(at, self.start_time)
 
     def add(self, measurements: Iterable[Measurement]) -> bool:
         """Take in measurements; True if any was new.

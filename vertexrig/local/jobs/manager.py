@@ -7,13 +7,14 @@ import sqlite3
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
+from contextlib import suppress
 from dataclasses import replace
 from typing import Any, Protocol
 
 from vertexrig.catalog import load
 from vertexrig.errors import VertexrigError
 from vertexrig.local.http import ApiError, not_found
-from vertexrig.local.jobs import resources, validation
+from vertexrig.local.jobs import defaults, lifecycle, resources, validation
 from vertexrig.local.jobs.queue import Queue
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, Json
 from vertexrig.local.jobs.settings import Settings
@@ -21,8 +22,9 @@ from vertexrig.local.jobs.store import ResourceStore, StoredResource
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.lines import SERVICE, Line
 from vertexrig.local.runner.options import Control
+from vertexrig.local.runner.places import job_folder
 from vertexrig.local.runner.result import JobError, JobResult
-from vertexrig.local.runner.run import job_folder, run_job
+from vertexrig.local.runner.run import run_job
 from vertexrig.spec.document import Document
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING
 
@@ -102,8 +104,8 @@ class Jobs:
         """
         hidden = dict(hidden or {})
         name = resources.new_name(parent, CUSTOM_JOBS)
-        fields = {**outer, "jobSpec": resources.rest_form("CustomJobSpec", job)}
-        made = resources.new_body(name, QUEUED, fields)
+        fields = {**outer, "jobSpec": defaults.filled(resources.rest_form("CustomJobSpec", job))}
+        made = resources.new_body(name, lifecycle.CREATED, fields)
         with self.store.database.transaction():
             self.store.add(CUSTOM_JOBS, parent, name, made, {**hidden, "spec": dict(job)})
             if study:
@@ -120,10 +122,10 @@ class Jobs:
         body = self._stored(name).body
         if body["state"] in ENDED:
             return
+        self._to(name, CANCELLING)
         if self.queue.withdraw(name):
             self._end(name, CANCELLED, JobError(rules.CANCELLED, "CANCELED"))
             return
-        self.store.change(name, lambda own, _: _cancelling(own))
         control = self._controls.get(name)
         if control is not None:
             control.cancel()
@@ -137,8 +139,8 @@ class Jobs:
         self.store.remove(name)
         shutil.rmtree(job_folder(self.settings.root, resources.last_part(name)), ignore_errors=True)
 
-    def fault(self, name: str, *, kill: str = "", preempt: bool = False) -> None:
-        """Kill a replica of a running job, or take its machines away."""
+    def fault(self, name: str, *, kill: str = "", preempt: float | None = None) -> None:
+        """Kill a replica of a running job, or take its machines away with a window of `preempt` seconds."""
         body = self._stored(name).body
         control = self._controls.get(name)
         if control is None or body["state"] != RUNNING:
@@ -148,8 +150,8 @@ class Jobs:
             if kill not in known:
                 raise ApiError(400, f"{name} has no replica {kill!r}. Its replicas: {', '.join(known)}.")
             control.kill(kill)
-        if preempt:
-            control.preempt()
+        if preempt is not None:
+            control.preempt(preempt)
 
     # life of the server
 
@@ -196,6 +198,14 @@ class Jobs:
     def _line_up(self, name: str, job: Mapping[str, Any]) -> None:
         self.queue.submit(name, len(_replicas(job)))
 
+        def edit(body: Json, _: Json) -> None:
+            # a job that starts meanwhile has left the line before it writes its first state
+            if body["state"] == PENDING and self.queue.waits(name):
+                resources.move(body, QUEUED, running=RUNNING, ended=False)
+
+        with suppress(sqlite3.Error, OSError):  # a full disk: the job is kept and in the line, which is what counts
+            self.store.change(name, edit)
+
     def _run(self, name: str) -> None:
         """Run a job to its end; whatever happens, it gets a last state."""
         control = Control()
@@ -222,6 +232,7 @@ class Jobs:
         if stored.body["state"] == CANCELLING:
             control.cancel()
         region, job = resources.location_of(name), stored.hidden["spec"]
+        self._to(name, PENDING)
         if self.settings.fault("stockout", job, region):
             message = rules.stockout_message(region)
             self._log(name, message, "ERROR")
@@ -244,7 +255,8 @@ class Jobs:
     def _to(self, name: str, state: str) -> None:
         def edit(body: Json, _: Json) -> bool:
             if body["state"] == CANCELLING or body["state"] in ENDED:
-                return False
+                return body["state"] in ENDED
+            lifecycle.require(body["state"], state)
             return resources.move(body, state, running=RUNNING, ended=False)
 
         self.store.change(name, edit)
@@ -254,7 +266,10 @@ class Jobs:
         status = {"code": error.code, "message": error.message} if error else None
 
         def edit(body: Json, _: Json) -> bool:
-            return body["state"] in ENDED or resources.move(body, state, running=RUNNING, ended=True, error=status)
+            if body["state"] in ENDED:
+                return True
+            lifecycle.require(body["state"], state)
+            return resources.move(body, state, running=RUNNING, ended=True, error=status)
 
         self.store.change(name, edit)
         self._report(name, state)
@@ -301,10 +316,6 @@ class _Batch:
 
     def __exit__(self, *_: object) -> None:
         self.flush()
-
-
-def _cancelling(body: Json) -> bool:
-    return body["state"] in ENDED or resources.move(body, CANCELLING, running=RUNNING, ended=False)
 
 
 def _replicas(job: Mapping[str, Any]) -> list[str]:

@@ -74,6 +74,8 @@ def new_body(name: str, state: str, fields: Mapping[str, Any]) -> Json:
 def move(body: Json, state: str, *, running: str, ended: bool, error: Mapping[str, Any] | None = None) -> bool:
     """Set a resource's state with its times; returns `ended`, for `Store.change`.
 
+    Times have the form of public recordings (2021, 2022): microseconds for creation and update, whole seconds for start and end.
+
     Args:
         body: Changed in place.
         state: The new state.
@@ -81,12 +83,14 @@ def move(body: Json, state: str, *, running: str, ended: bool, error: Mapping[st
         ended: Whether it is the last one.
         error: google.rpc.Status of a job that did not succeed.
     """
-    time = now()
-    body["state"], body["updateTime"] = state, time
+    moment = times.now()
+    body["state"], body["updateTime"] = state, times.rfc3339(moment)
     if state == running:
-        body.setdefault("startTime", time)
+        body.setdefault("startTime", times.whole_second(moment, body["createTime"]))
     if ended:
-        body["endTime"] = time
+        body["endTime"] = times.whole_second(moment, str(body.get("startTime", body["createTime"])))
+        # of a job shorter than a second
+        body["updateTime"] = max(body["updateTime"], times.rfc3339(times.parse(body["endTime"])))
     if error:
         body["error"] = dict(error)
     return ended

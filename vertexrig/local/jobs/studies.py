@@ -12,12 +12,12 @@ from typing import Any
 
 from vertexrig.errors import VertexrigError
 from vertexrig.local.http import ApiError, not_found
-from vertexrig.local.jobs import resources, validation
+from vertexrig.local.jobs import defaults, resources, validation
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import TUNING_JOBS, Json
 from vertexrig.local.jobs.store import StoredResource, Trials
 from vertexrig.local.runner import policy as rules
-from vertexrig.local.runner.run import metric_file
+from vertexrig.local.runner.places import metric_file
 from vertexrig.local.study import Handle, StudyEngine, StudyRun, Trial, TrialOutcome
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, RUNNING, SUCCEEDED
 from vertexrig.times import seconds_since_1970
@@ -120,7 +120,9 @@ class Studies:
         if wrong:
             raise validation.found_errors(wrong)
         name = resources.new_name(parent, TUNING_JOBS)
-        made = resources.new_body(name, PENDING, resources.rest_form("HyperparameterTuningJob", data))
+        made = resources.new_body(
+            name, PENDING, defaults.filled_tuning(resources.rest_form("HyperparameterTuningJob", data))
+        )
         engine = self._searchable(data, made)
         self.jobs.refuse_for_quota(data["trialJobSpec"], region)
         self.store.add(TUNING_JOBS, parent, name, made, {"spec": dict(data)})

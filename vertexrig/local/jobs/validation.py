@@ -122,6 +122,9 @@ def _refuse(
     broken = [f for f in reading if f.id in _JSON_RULES]
     if broken:
         raise _json_errors([_json_message(finding, json_path) for finding in broken], json_path)
+    if document.job.get("tensorboard") and not document.job.get("serviceAccount"):
+        account = f"{json_path}.{snake(document.job_path)}service_account"
+        raise invalid(f"{account} must be specified when uploading to TensorBoard")  # kubeflow/pipelines issue 7123
     problems = [*_outer_problems(outer)]
     problems += [(prefix + snake(f.path), f.message) for f in reading]
     if check is not None and not reading:

@@ -245,8 +245,11 @@ class Children:
             source.close()  # type: ignore[attr-defined]
 
     def stop(self, children: Sequence[Child], grace: float) -> None:
-        """End programs: SIGTERM, and SIGKILL for those still there after `grace` seconds. Returns when all are gone."""
-        for child in children:
+        """End programs: SIGTERM, and SIGKILL for those still there after `grace` seconds. Returns when all are gone.
+
+        Without a grace there is no SIGTERM.
+        """
+        for child in children if grace > 0 else ():
             child.send(signal.SIGTERM)
         deadline = time.monotonic() + grace
         while any(child.exit is None for child in children):

@@ -33,6 +33,7 @@ class Line:
         severity: A Cloud Logging severity: INFO for stdout, ERROR for stderr, or what a JSON line names.
         text: The line without its end.
         payload: The line as data, when it is a JSON object (Cloud Logging's jsonPayload).
+        routine: The service writes it of every job (`servicelog`); a summary of this one leaves it out.
     """
 
     time: float
@@ -40,6 +41,7 @@ class Line:
     severity: str
     text: str
     payload: dict[str, Any] | None = None
+    routine: bool = False
 
     @property
     def timestamp(self) -> str:

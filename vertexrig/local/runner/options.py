@@ -37,6 +37,8 @@ class RunOptions:
         extra_env: Variables set on every replica, such as STORAGE_EMULATOR_HOST.
         grace: Seconds between SIGTERM and SIGKILL.
         slow_start: Seconds each replica takes to become available.
+        provision: Seconds it takes to get machines, before the replicas of each attempt start.
+        tear_down: Seconds from the end of the last replica to the end of the job.
         memory_limit: Bytes a replica's processes may take together, 0 for no limit.
         restart_delay: Seconds before a replica or job is started again.
     """
@@ -55,6 +57,8 @@ class RunOptions:
     extra_env: Mapping[str, str] = field(default_factory=dict)
     grace: float = 10.0
     slow_start: float = 0.0
+    provision: float = 0.0
+    tear_down: float = 0.0
     memory_limit: int = 0
     restart_delay: float = 0.0
 
@@ -83,7 +87,7 @@ class Control:
         self._lock = threading.Lock()
         self._cancelled = False
         self._suspended = False
-        self._preempted = False
+        self._preempted: float | None = None
         self._killed: list[str] = []
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
@@ -107,10 +111,10 @@ class Control:
             self._killed.append(replica)
         self._ring()
 
-    def preempt(self) -> None:
-        """Take the machines away, as happens to Spot VMs."""
+    def preempt(self, grace: float = 0.0) -> None:
+        """Take the machines away, as happens to Spot VMs: SIGTERM, then SIGKILL after `grace` seconds; at once if it is 0."""
         with self._lock:
-            self._preempted = True
+            self._preempted = grace
         self._ring()
 
     @property
@@ -121,11 +125,11 @@ class Control:
     def suspended(self) -> bool:
         return self._suspended
 
-    def take_faults(self) -> tuple[bool, list[str]]:
-        """Whether a preemption was asked for, and the replicas to kill; each is handed out once."""
+    def take_faults(self) -> tuple[float | None, list[str]]:
+        """The window of a preemption that was asked for, and the replicas to kill; each is handed out once."""
         with self._lock:
             preempted, killed = self._preempted, self._killed
-            self._preempted, self._killed = False, []
+            self._preempted, self._killed = None, []
         return preempted, killed
 
     def fileno(self) -> int:

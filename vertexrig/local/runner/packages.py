@@ -29,6 +29,9 @@ from vertexrig.local.runner.environment import machine_environment, search_path
 Execute = Callable[[Sequence[str], Mapping[str, str]], int]
 """Runs a command with an environment and returns its exit code; its output goes to the job's log."""
 
+Step = Callable[[Path, bool], None]
+"""Called before a package is installed (False), and before its requirements are (True)."""
+
 _READY = "ready.json"
 _PROBE = (
     "import json, os, sys; "
@@ -124,7 +127,7 @@ def layer(
     cache: Path,
     env: Mapping[str, str],
     execute: Execute,
-    log: Callable[[str], None],
+    step: Step = lambda package, requirements: None,
     give_up: Callable[[], bool] = lambda: False,
 ) -> Path:
     """The interpreter of the environment for these packages; made when it is not in the cache.
@@ -136,7 +139,7 @@ def layer(
         cache: Folder that holds the environments.
         env: What pip, and so a package's setup.py, sees of the user's environment.
         execute: Runs pip.
-        log: Takes a sentence on what is being done.
+        step: Called before each package and its requirements, if they are not in the cache.
         give_up: Asked while another process makes the same environment; True ends the wait.
 
     Raises:
@@ -151,7 +154,7 @@ def layer(
         if (folder / _READY).is_file():
             return python
         shutil.rmtree(folder, ignore_errors=True)
-        replaced = _build(base, folder, packages, env, execute, log)
+        replaced = _build(base, folder, packages, env, execute, step)
         (folder / _READY).write_text(
             json.dumps(
                 {"base": base.python, "image": image, "packages": [p.name for p in packages], "replaced": replaced}
@@ -175,7 +178,7 @@ def _build(
     packages: Sequence[Path],
     env: Mapping[str, str],
     execute: Execute,
-    log: Callable[[str], None],
+    step: Step,
 ) -> str:
     env = {**env, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
     if execute([base.python, "-m", "venv", "--without-pip", str(folder)], env) != 0:
@@ -186,7 +189,7 @@ def _build(
     (site / "vertexrig_base.pth").write_text("".join(lines))
     pip = [str(python), "-m", "pip"] if base.pip else [sys.executable, "-m", "pip", "--python", str(python)]
     for package in packages:
-        log(f"Running command: pip3 install --upgrade --force-reinstall --no-deps {package.name}")
+        step(package, False)
         argv = [
             *pip,
             "install",
@@ -203,12 +206,11 @@ def _build(
         [str(python), "-I", "-c", _REQUIREMENTS, str(site)], capture_output=True, text=True, env=env, timeout=60
     )
     required, replaced = _without_other_keras(json.loads(done.stdout or "[]"), python, env)
-    if required:
-        log(f"Running command: pip3 install {' '.join(required)}")
-        if execute([*pip, "install", "--quiet", "--no-warn-conflicts", *required], env) != 0:
-            raise PackageError(
-                f"the requirements of {', '.join(p.name for p in packages)} cannot be installed: {', '.join(required)}"
-            )
+    for package in packages:
+        step(package, True)
+    if required and execute([*pip, "install", "--quiet", "--no-warn-conflicts", *required], env) != 0:
+        names = ", ".join(package.name for package in packages)
+        raise PackageError(f"the requirements of {names} cannot be installed: {', '.join(required)}")
     return replaced
 
 

@@ -78,7 +78,7 @@ def decide(exit_: Exit, replica: str, scheduling: Scheduling, counts: Counts) ->
 
 
 def exit_message(replica: str, exit_: Exit, stderr: str, logs: str) -> str:
-    """The error of a job whose replica failed, in the service's words.
+    """The error of a job whose replica failed, in the service's words (of memory: public logs of 2025-11 to 2026-05).
 
     Args:
         replica: Its name.
@@ -87,7 +87,9 @@ def exit_message(replica: str, exit_: Exit, stderr: str, logs: str) -> str:
         logs: Where the whole log is.
     """
     if exit_.out_of_memory:
-        return f"The replica {replica} ran out of memory and exited with a non-zero status of {exit_.code}."
+        return (
+            f"Replicas low on memory: {replica.rpartition('-')[0]}. Specify a machine with larger memory and try again."
+        )
     end = f" \n{stderr}" if stderr else ""
     return (
         f"The replica {replica} exited with a non-zero status of {exit_.code}. Termination reason: Error.{end}\n"

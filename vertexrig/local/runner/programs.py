@@ -90,10 +90,11 @@ def prepare(
     root: Path,
     env: Mapping[str, str],
     execute: packages.Execute,
-    log: Callable[[str], None],
+    step: packages.Step,
     give_up: Callable[[], bool],
 ) -> ReplicaProgram:
-    """Make ready what a pool runs: install its packages, or find its image; `env` is what pip sees.
+    """Make ready what a pool runs: install its packages, or find its image; `env` is what pip sees, and
+    `step` is called as `packages.layer` says.
 
     Raises:
         PackageError: A package is not there or does not install.
@@ -102,7 +103,7 @@ def prepare(
     base = packages.interpreter(first_match(options.interpreters, pool.image) or sys.executable)
     if pool.python is not None:
         files = [_package(uri, root) for uri in pool.package_uris]
-        python = packages.layer(base, pool.image, files, root / "envs", env, execute, log, give_up)
+        python = packages.layer(base, pool.image, files, root / "envs", env, execute, step, give_up)
         notes = (_substitute(base, pool.image), packages.replaced(python))
         return ReplicaProgram(
             (str(python), "-m", pool.module), tuple(pool.args), (python.parent,), substitutes=tuple(filter(None, notes))

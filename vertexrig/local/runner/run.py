@@ -7,7 +7,7 @@ import os
 import signal
 import time
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
@@ -15,7 +15,7 @@ from typing import Any
 from vertexrig import spec
 from vertexrig.errors import JobFailedError, PackageError, VertexrigError
 from vertexrig.local.hints import hint
-from vertexrig.local.runner import environment, policy, ports, programs
+from vertexrig.local.runner import environment, places, policy, ports, programs, servicelog
 from vertexrig.local.runner.children import Child, Children, Command, Exit, sweep
 from vertexrig.local.runner.lines import SERVICE, Line, LogFiles, OnLine
 from vertexrig.local.runner.options import Control, RunOptions, new_job_id
@@ -27,7 +27,6 @@ from vertexrig.spec.states import CANCELLED, CANCELLING, FAILED, PENDING, RUNNIN
 SUSPENDED = "SUSPENDED"
 """Not a state of the service: the run was broken off by `Control.suspend` and can be taken up again."""
 
-_OUTPUTS_LISTED = 1000
 _STDERR_KEPT = 200
 _MARK = "VERTEXRIG_REPLICA"
 """A variable by which the processes of a replica are found when their supervisor was killed."""
@@ -35,16 +34,6 @@ _PIP_LINES_SHOWN = 40
 
 
 OnState = Callable[[str], None]
-
-
-def job_folder(root: Path, job_id: str) -> Path:
-    """Where a job keeps its logs, scratch folders and metric files."""
-    return root / "jobs" / job_id
-
-
-def metric_file(root: Path, job_id: str, replica: str = "workerpool0-0") -> Path:
-    """The file cloudml-hypertune of a replica writes (CLOUD_ML_HP_METRIC_FILE)."""
-    return job_folder(root, job_id) / replica / "output.metrics"
 
 
 def run_job(
@@ -92,7 +81,11 @@ class _Ended(Exception):
 
 
 class _Again(Exception):
-    """Ends an attempt; the job is started again."""
+    """Ends an attempt; the job is started again once its replicas have ended, for which they have `grace` seconds."""
+
+    def __init__(self, grace: float | None = None) -> None:
+        self.grace = grace
+        super().__init__(grace)
 
 
 @dataclass
@@ -103,7 +96,7 @@ class _Member:
     command: Command
     stderr: deque[str] = field(default_factory=lambda: deque(maxlen=_STDERR_KEPT))
     child: Child | None = None
-    done: bool = False
+    introduced: bool = False
 
 
 class _Run:
@@ -119,7 +112,7 @@ class _Run:
     ) -> None:
         self.job, self.root, self.options, self.control = dict(job), root, options, control
         self.pools = [p for p in spec.Document("CustomJobSpec", self.job).pools if not p.empty]
-        self.folder = job_folder(root, options.job_id)
+        self.folder = places.job_folder(root, options.job_id)
         self.files = LogFiles(self.folder / "logs")
         self.children = Children(self._line, control.fileno())
         self.scheduling = policy.scheduling_of(self.job)
@@ -131,7 +124,7 @@ class _Run:
         self.ports: list[int] = []
         self.substitutes: list[str] = []
         self.docker: set[int] = set()
-        self.failed, self.words = "", ""
+        self.failed, self.words, self.preparing = "", "", "workerpool0-0"
         self.deadline = float("inf")
         self.begun = time.monotonic()
         self._on_line, self._on_state, self._on_pause, self._state = on_line, on_state, on_pause, ""
@@ -146,8 +139,13 @@ class _Run:
         if self._on_line is not None:
             self._on_line(line)
 
-    def log(self, text: str, severity: str = "INFO", task: str = SERVICE) -> None:
-        self._line(Line(time.time(), task, severity, text))
+    def log(self, text: str, severity: str = "INFO") -> None:
+        self._line(Line(time.time(), SERVICE, severity, text))
+
+    def _say(self, texts: Iterable[str], task: str = SERVICE, *, routine: bool = True) -> None:
+        """Write lines that the service writes of every job."""
+        for text in texts:
+            self._line(Line(time.time(), task, "INFO", text, routine=routine))
 
     def _flush(self) -> None:
         """Hand on the lines so far."""
@@ -167,13 +165,16 @@ class _Run:
     def go(self) -> JobResult:
         try:
             self.state(PENDING)
-            self._prepare()
+            self._say(servicelog.BEFORE)
             delay = 0.0
             while True:
                 try:
-                    self._wait(delay)
+                    self._wait(delay + self.options.provision)
+                    if not self.members:
+                        self._prepare()
                     self._attempt()
                 except _Again:
+                    self.state(PENDING)
                     delay = self.options.restart_delay
         except _Ended as end:
             return self._result(end.state, end.error)
@@ -182,7 +183,8 @@ class _Run:
                 return self._result(SUSPENDED, None)
             if self.control.cancelled:
                 return self._result(CANCELLED, JobError(policy.CANCELLED, "CANCELED"))
-            self.log(str(error), "ERROR")
+            if isinstance(error, PackageError):  # the job's error only begins with another sentence
+                self.log(str(error), "ERROR")
             return self._result(FAILED, self._refusal(error))
         except BrokenPipeError:  # whoever listens to the lines has gone
             raise
@@ -193,47 +195,44 @@ class _Run:
         if not isinstance(error, PackageError):
             return JobError(policy.INVALID_ARGUMENT, str(error))
         # the executor installs packages inside the replica, so the service sees the replica fail
-        self.failed, self.words = self.pools_replica(), str(error)
+        self.failed, self.words = self.preparing, str(error)
         output = "\n".join([*list(self.installing)[-_PIP_LINES_SHOWN:], str(error)])
         return JobError(policy.INVALID_ARGUMENT, policy.exit_message(self.failed, Exit(1), output, self._logs()))
-
-    def pools_replica(self) -> str:
-        return f"workerpool{self.pools[0].index}-0" if self.pools else "workerpool0-0"
 
     def _logs(self) -> str:
         return str(self.folder / "logs")
 
     def _result(self, state: str, error: JobError | None) -> JobResult:
-        outputs = tuple(self._outputs()) if self.members and state != SUSPENDED else ()
+        outputs = (
+            tuple(places.outputs(self.job, self.root, self.options.trial))
+            if self.members and state != SUSPENDED
+            else ()
+        )
         meant = ""
         if state == FAILED and error is not None:
             meant = self._hint(error)
+            self.log(error.message.splitlines()[0], "ERROR")
             error = replace(error, message=f"{error.message}\nHint: {meant}") if meant else error
-        if state == SUCCEEDED:
-            self.log("Job completed successfully.")
-        elif error is not None:
-            self.log(
-                f"Job {'cancelled' if state == CANCELLED else 'failed'}: {error.message.splitlines()[0]}",
-                "ERROR" if state == FAILED else "INFO",
-            )
             if meant:
                 self.log(f"Hint: {meant}", "WARNING")
+        if state != SUSPENDED:
+            self._tear_down(state)
         self.files.flush()
         return JobResult(
-            state,
-            error,
-            dict(self.exit_codes),
-            self.failed,
-            self.words,
-            meant,
-            outputs,
-            tuple(self.substitutes),
-            dict(self.counts.restarts),
-            self.counts.retries,
-            time.monotonic() - self.begun,
-            self.options.job_id,
-            self.folder,
-        )
+            state, error, dict(self.exit_codes), self.failed, self.words, meant, outputs, tuple(self.substitutes),
+            dict(self.counts.restarts), self.counts.retries, time.monotonic() - self.begun, self.options.job_id, self.folder,
+        )  # fmt: skip
+
+    def _tear_down(self, state: str) -> None:
+        if state == SUCCEEDED:
+            self._say([servicelog.TEARING_DOWN])
+        self._flush()
+        until = time.monotonic() + self.options.tear_down
+        while not self.control.suspended and (left := until - time.monotonic()) > 0:
+            self.children.poll(left)
+        self._say([servicelog.TORN_DOWN])
+        last = {SUCCEEDED: servicelog.SUCCEEDED, FAILED: servicelog.FAILED, CANCELLED: servicelog.CANCELLED}
+        self.log(last[state])
 
     def _hint(self, error: JobError) -> str:
         member = self.members.get(self.failed)
@@ -251,7 +250,7 @@ class _Run:
     def _prepare(self) -> None:
         if not self.pools or not any(pool.index == 0 for pool in self.pools):
             raise JobFailedError("workerPoolSpecs[0] is missing: a job needs its primary pool")
-        environment.refuse_upward(*_texts(self.job))  # before packages are installed
+        environment.refuse_upward(*places.texts(self.job))  # before packages are installed
         if self.folder.exists():  # a server that was killed ran this job; its supervisors may have been killed, too
             sweep(f"{_MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
@@ -263,20 +262,44 @@ class _Run:
         for uri in directories.values():
             environment.local_path(uri, self.root).mkdir(parents=True, exist_ok=True)
         made: dict[str, programs.ReplicaProgram] = {}
+        members: dict[str, _Member] = {}
+        introduced: set[str] = set()
         for pool in self.pools:
             key = json.dumps(
                 [pool.image, pool.package_uris, pool.module, pool.args, (pool.container or {}).get("command")]
             )
             if key not in made:
-                made[key] = programs.prepare(
-                    pool, self.options, self.root, self._visible(self.folder / "config"), self._execute, self.log,
-                    lambda: self.control.cancelled,
-                )  # fmt: skip
+                first = next(one for one in replicas if one.pool == pool.index)
+                made[key] = self._install(pool, first, replicas)
+                introduced.add(first.name)
             self._note(pool, made[key])
             self.docker |= {pool.index} if made[key].image else set()
             for one in replicas:
                 if one.pool == pool.index:
-                    self.members[one.name] = _Member(one, self._command(pool, one, replicas, made[key]))
+                    command = self._command(pool, one, replicas, made[key])
+                    members[one.name] = _Member(one, command, introduced=one.name in introduced)
+        self.members = members
+
+    def _install(
+        self, pool: spec.Pool, one: cluster.Replica, replicas: Sequence[cluster.Replica]
+    ) -> programs.ReplicaProgram:
+        """Make ready what a pool runs; what the service says of it goes to the log of its first replica."""
+        self.preparing, uris, steps = one.name, {uri.rpartition("/")[2]: uri for uri in pool.package_uris}, 0
+        self._say(servicelog.fetching(pool, one, replicas), one.name)
+
+        def step(package: Path, requirements: bool) -> None:
+            nonlocal steps
+            steps += 1
+            uri = uris[package.name]
+            texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
+            self._say(texts, one.name, routine=False)  # it may take a while
+
+        program = programs.prepare(
+            pool, self.options, self.root, self._visible(self.folder / "config"), self._execute, step,
+            lambda: self.control.cancelled,
+        )  # fmt: skip
+        self._say([*([] if steps else servicelog.installed(pool)), *servicelog.starting(pool)], one.name)
+        return program
 
     def _visible(self, scratch: Path) -> dict[str, str]:
         """What replicas and pip see of the user's environment."""
@@ -299,7 +322,7 @@ class _Run:
 
     def _execute(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
         """Run a program of the preparation, its output in the log of the primary replica."""
-        name = self.pools_replica()
+        name = self.preparing
 
         def keep(line: Line) -> None:
             self.installing.append(line.text)
@@ -357,25 +380,36 @@ class _Run:
 
     def _attempt(self) -> None:
         """Start every replica and watch them until the job ends or has to start again."""
-        self.state(PENDING)
-        for member in self.members.values():
-            member.done = False
         try:
             for member in self.members.values():
                 self._wait(self.options.slow_start)
                 self._start(member)
             if self.deadline == float("inf"):
                 self.deadline = time.monotonic() + self.scheduling.timeout
+            self._say([servicelog.RUNNING])
             self.state(RUNNING)
             while True:
                 self._step(None)
-        except (_Ended, _Again):
-            self._stop_all()
+        except _Ended as end:
+            if end.state == SUCCEEDED:
+                self.state(RUNNING)  # also where the primary replica was done before the last one was there
+            self._stop_all(self.options.grace)
+            raise
+        except _Again as again:
+            self._stop_all(self.options.grace if again.grace is None else again.grace)
             raise
 
     def _start(self, member: _Member) -> None:
+        replica = member.replica
+        if not member.introduced:
+            everyone = [other.replica for other in self.members.values()]
+            self._say(servicelog.whole(self._pool(replica), replica, everyone), replica.name)
+        member.introduced = False  # a replica that starts again goes through all of it again
         member.stderr.clear()
-        member.child = self.children.start(member.replica.name, member.command)
+        member.child = self.children.start(replica.name, member.command)
+
+    def _pool(self, replica: cluster.Replica) -> spec.Pool:
+        return next(pool for pool in self.pools if pool.index == replica.pool)
 
     def _wait(self, seconds: float) -> None:
         """Let time pass while faults, cancellation and ends are still seen."""
@@ -395,13 +429,8 @@ class _Run:
         for child in ended:
             self._end_of(child)
         if time.monotonic() >= self.deadline:
-            raise _Ended(
-                FAILED,
-                JobError(
-                    policy.DEADLINE_EXCEEDED,
-                    f"The job ran longer than its timeout of {self.scheduling.timeout:g} seconds.",
-                ),
-            )
+            text = f"The job ran longer than its timeout of {self.scheduling.timeout:g} seconds."
+            raise _Ended(FAILED, JobError(policy.DEADLINE_EXCEEDED, text))
 
     def _asked(self) -> None:
         """Do what the control wants."""
@@ -416,12 +445,13 @@ class _Run:
             if child is not None:
                 self.log(f"Fault on demand: {name} is killed.", "WARNING")
                 child.send(signal.SIGKILL, asked=False)
-        if preempted:
-            self.log("Fault on demand: the machines are preempted.", "WARNING")
+        if preempted is not None:
+            window = f", SIGKILL follows in {preempted:g} s" if preempted else ""
+            self.log(f"Fault on demand: the machines are preempted{window}.", "WARNING")
             self.preemptions += 1
             if self.preemptions > policy.SPOT_RESTARTS or self.scheduling.disable_retries:
                 raise _Ended(FAILED, JobError(policy.RESOURCE_EXHAUSTED, policy.stockout_message(self.options.region)))
-            raise _Again
+            raise _Again(preempted)
 
     def _end_of(self, child: Child) -> None:
         member, exit_ = self.members[child.name], child.exit
@@ -429,53 +459,31 @@ class _Run:
         name = child.name
         self.exit_codes[name] = exit_.code
         action = policy.decide(exit_, name, self.scheduling, self.counts)
-        self.log(
-            f"Task {name} ended with exit code {exit_.code}: {action.value}.", "INFO" if exit_.code == 0 else "ERROR"
-        )
-        if action is Action.LEAVE:
-            member.done = True
-        elif action is Action.SUCCEED:
+        if exit_.code == 0:
+            self._say(servicelog.ended(self._pool(member.replica)), name)
+        else:
+            self.log(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
+        if action is Action.SUCCEED:
             raise _Ended(SUCCEEDED)
-        elif action is Action.FAIL:
+        if action is Action.FAIL:
             self.failed, self.words = name, policy.last_words(list(member.stderr))
-            raise _Ended(
-                FAILED, JobError(policy.INVALID_ARGUMENT, policy.exit_message(name, exit_, self.words, self._logs()))
-            )
-        elif action is Action.RETRY_JOB:
+            message = policy.exit_message(name, exit_, self.words, self._logs())
+            raise _Ended(FAILED, JobError(policy.INVALID_ARGUMENT, message))
+        if action is Action.RETRY_JOB:
             self.counts.retries += 1
             self.counts.restarts.clear()
             raise _Again
-        else:
+        if action in (Action.RESTART_JOB, Action.RESTART_REPLICA):
             self.counts.restarts[name] = self.counts.restarts.get(name, 0) + 1
             if action is Action.RESTART_JOB:
                 raise _Again
             self._wait(self.options.restart_delay)
             self._start(member)
 
-    def _stop_all(self) -> None:
+    def _stop_all(self, grace: float) -> None:
         """SIGTERM, then SIGKILL; how a replica ends after that does not count for the job."""
-        self.children.stop(list(self.children.running.values()), self.options.grace)
+        self.children.stop(list(self.children.running.values()), grace)
         self.files.flush()
-
-    def _outputs(self) -> list[str]:
-        base = str((self.job.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
-        if not base:
-            return []
-        uri = f"{base}/{self.options.trial}" if self.options.trial else base
-        folder = environment.local_path(uri, self.root)
-        found = [path for path in sorted(folder.rglob("*")) if path.is_file()]
-        return [f"{uri}/{path.relative_to(folder).as_posix()}" for path in found[:_OUTPUTS_LISTED]]
-
-
-def _texts(value: Any) -> Iterator[str]:
-    """Every text inside a value."""
-    if isinstance(value, str):
-        yield value
-    elif isinstance(value, Mapping):
-        value = value.values()
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        for item in value:
-            yield from _texts(item)
 
 
 def _internal(error: OSError) -> JobError:

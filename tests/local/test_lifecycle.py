@@ -1,0 +1,222 @@
+"""The states of jobs as a machine: the real manager under requests, faults and restarts in any order."""
+
+from __future__ import annotations
+
+import shutil
+import tempfile
+import threading
+from collections.abc import Callable, Iterator
+from dataclasses import replace
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import HealthCheck, Phase, settings
+from hypothesis import strategies as st
+from hypothesis.stateful import (
+    Bundle,
+    RuleBasedStateMachine,
+    consumes,
+    initialize,
+    multiple,
+    rule,
+    run_state_machine_as_test,
+)
+from jobkit import job, pool
+
+from vertexrig.errors import UsageError
+from vertexrig.local.http import ApiError
+from vertexrig.local.jobs import lifecycle
+from vertexrig.local.jobs.manager import Jobs
+from vertexrig.local.jobs.settings import Fault, Settings
+from vertexrig.local.jobs.store import ResourceStore
+from vertexrig.local.pace import paced
+from vertexrig.local.runner import RunOptions
+from vertexrig.local.runner.lines import Line
+from vertexrig.spec import states
+
+WAIT = "import time; time.sleep(600)"
+WORK = {
+    "short": job(pool("pass")),
+    "long": job(pool(WAIT)),
+    "wrong": job(pool("1/0")),
+    "two": job(pool(WAIT), pool(WAIT)),
+    "once": job(pool(WAIT), scheduling={"disableRetries": True}),
+}
+
+
+class Watched(ResourceStore):
+    """A store that notes every change of a state, in the transaction that makes it."""
+
+    def __init__(self, root: Path, seen: dict[str, list[str]], changed: threading.Condition) -> None:
+        super().__init__(root)
+        self.seen, self.changed = seen, changed
+
+    def change(self, name: str, edit: Callable[[Any, Any], bool | None]) -> Any:
+        def noting(body: Any, hidden: Any) -> bool | None:
+            ended = edit(body, hidden)
+            if self.seen[name][-1] != body["state"]:
+                self.seen[name].append(body["state"])
+            return ended
+
+        found = super().change(name, noting)
+        with self.changed:
+            self.changed.notify_all()
+        return found
+
+
+class Sink:
+    def write(self, job: str, lines: Iterator[Line]) -> None:
+        """Nobody reads them here."""
+
+
+class Lifecycle(RuleBasedStateMachine):
+    """Creates, cancels, deletes and disturbs jobs, and restarts the server, in any order."""
+
+    root: Path
+    jobs_made = Bundle("jobs_made")
+
+    @initialize(target=jobs_made, slow=st.booleans(), kinds=st.permutations(sorted(WORK)))
+    def start(self, slow: bool, kinds: list[str]) -> Any:
+        self.place = Path(tempfile.mkdtemp(dir=self.root))
+        self.seen: dict[str, list[str]] = {}
+        self.changed = threading.Condition()
+        run = paced(RunOptions(grace=0.2), "recorded", 2000) if slow else RunOptions(grace=0.2)
+        self.settings = Settings(self.root, slots=3, checks=False, run=run)
+        self.open()
+        return multiple(*(self.made(kind) for kind in kinds[:3]))
+
+    def open(self) -> None:
+        self.store = Watched(self.place, self.seen, self.changed)
+        self.jobs = Jobs(self.settings, self.store, Sink())
+        self.jobs.recover()
+
+    def close(self) -> None:
+        self.jobs.close()
+        self.store.close()
+
+    @rule(target=jobs_made, kind=st.sampled_from(sorted(WORK)))
+    def create(self, kind: str) -> str | None:
+        return self.made(kind)
+
+    def made(self, kind: str) -> str | None:
+        parent = "projects/1/locations/us-central1"
+        original = self.store.add
+
+        def add(*args: Any, **options: Any) -> None:
+            self.seen[args[2]] = [args[3]["state"]]
+            original(*args, **options)
+
+        self.store.add = add  # type: ignore[method-assign]
+        try:
+            made = self.jobs.create(parent, {"displayName": kind, "jobSpec": WORK[kind]})
+        except ApiError as error:  # by a fault on demand
+            assert error.code == 429
+            return None
+        finally:
+            self.store.add = original  # type: ignore[method-assign]
+        assert made["state"] == states.PENDING
+        return str(made["name"])
+
+    @rule(name=jobs_made)
+    def cancel(self, name: str | None) -> None:
+        if name in self.seen:
+            self.jobs.cancel(name)
+            assert self.seen[name][-1] in (states.CANCELLING, *states.ENDED)
+
+    @rule(name=consumes(jobs_made))
+    def delete(self, name: str | None) -> None:
+        if name not in self.seen:
+            return
+        try:
+            self.jobs.delete(name)
+        except ApiError as error:
+            assert error.code == 400
+        else:
+            assert self.seen.pop(name)[-1] in states.ENDED and self.store.get(name) is None
+
+    @rule(name=jobs_made, what=st.sampled_from([{"kill": "workerpool0-0"}, {"preempt": 0.0}, {"preempt": 0.1}]))
+    def disturb(self, name: str | None, what: dict[str, Any]) -> None:
+        if name in self.seen:
+            try:
+                self.jobs.fault(name, **what)
+            except ApiError as error:
+                assert error.code == 400
+
+    @rule(fault=st.sampled_from(["stockout::1", "quota::1"]))
+    def fault(self, fault: str) -> None:
+        self.settings.faults.append(Fault.parse(fault))
+
+    @rule(name=jobs_made)
+    def wait_until_it_moves_on(self, name: str | None) -> None:
+        """Until it runs, waits in the line, or has ended; a job that does not last is waited for to its end."""
+
+        def there() -> bool:
+            lasts = self.jobs.get(str(name))["displayName"] not in ("short", "wrong")
+            return (
+                self.seen[str(name)][-1]
+                in ((states.RUNNING, states.QUEUED) if lasts else (states.QUEUED,)) + states.ENDED
+            )
+
+        if name in self.seen:
+            with self.changed:
+                assert self.changed.wait_for(there, 30), self.seen
+
+    @rule()
+    def restart_the_server(self) -> None:
+        self.close()
+        self.open()
+
+    def teardown(self) -> None:
+        if not hasattr(self, "jobs"):
+            return
+        for name in self.seen:
+            self.jobs.cancel(name)
+        with self.changed:
+            ended = self.changed.wait_for(lambda: all(way[-1] in states.ENDED for way in self.seen.values()), 30)
+        bodies = [self.jobs.get(name) for name in self.seen]
+        self.close()
+        shutil.rmtree(self.place)
+        assert ended, self.seen
+        for way in self.seen.values():
+            assert way[0] == lifecycle.CREATED
+            assert all(after in lifecycle.NEXT[before] for before, after in pairwise(way)), way
+        for body in bodies:
+            times = [body[key] for key in ("createTime", "startTime", "endTime") if key in body]
+            assert times == sorted(times) and body["endTime"][:19] <= body["updateTime"][:19]
+            assert "startTime" in body or body["state"] != states.SUCCEEDED
+            assert ("error" in body) == (body["state"] != states.SUCCEEDED)
+            assert "cannot become" not in body.get("error", {}).get("message", "")
+
+
+def test_every_change_of_a_state_is_in_the_table(root: Path) -> None:
+    """Whatever is asked, in any order, a job moves by the table, ends, and has its times in order."""
+    machine = type("Machine", (Lifecycle,), {"root": root})
+    run_state_machine_as_test(
+        machine,
+        settings=settings(
+            max_examples=12,
+            stateful_step_count=14,
+            deadline=None,
+            suppress_health_check=list(HealthCheck),
+            phases=(Phase.generate,),
+        ),
+    )
+
+
+def test_the_table_is_closed() -> None:
+    """Every state that can follow is in the table, an end has no way on, and every other state leads to one."""
+    following = {after for states_ in lifecycle.NEXT.values() for after in states_}
+    assert following <= set(lifecycle.NEXT)
+    assert all((not ways) == (state in states.ENDED) for state, ways in lifecycle.NEXT.items())
+
+
+def test_the_recorded_pace() -> None:
+    """`recorded` takes the medians of the recordings, divided by the speed; without it nothing waits."""
+    run = RunOptions()
+    assert paced(run) == run
+    assert paced(run, "recorded") == replace(run, provision=176.0, tear_down=65.0)
+    assert paced(run, "recorded", 100).provision == pytest.approx(1.76)
+    with pytest.raises(UsageError, match="--pace recorded"):
+        paced(run, "none", 2.0)

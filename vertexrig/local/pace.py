@@ -1,0 +1,32 @@
+"""How long the service took in recordings to get machines and to give them back, for jobs that are to wait as long here."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vertexrig.catalog import load
+from vertexrig.errors import UsageError
+from vertexrig.local.runner.options import RunOptions
+
+PACES = ("none", "recorded")
+
+
+def paced(run: RunOptions, pace: str = "none", speed: float | None = None) -> RunOptions:
+    """Options of a run with the times of a pace.
+
+    Args:
+        run: The options.
+        pace: `none` waits for nothing, `recorded` takes the medians of public recordings (rows `pace.*` of the catalog's limits).
+        speed: Divides the times; None is 1.
+
+    Raises:
+        UsageError: A speed without a pace.
+    """
+    if pace == "none":
+        if speed is not None:
+            raise UsageError("--speed divides the times of a pace; give --pace recorded with it")
+        return run
+    limits, factor = load().limits, 1.0 if speed is None else speed
+    return replace(
+        run, provision=limits.number("pace.provision_s") / factor, tear_down=limits.number("pace.tear_down_s") / factor
+    )

@@ -1,0 +1,90 @@
+"""The lines that the service itself writes into a job's log: before, of each replica, and after, in their order.
+
+Source: eleven public `stream-logs` of GPU jobs with a Python package, us-central1, February 2026, and one of a container that
+ran out of memory, May 2026. Lines of the executor are known of package jobs only; a container has none.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable
+
+from vertexrig.spec.cluster import Replica
+from vertexrig.spec.document import Pool
+
+BEFORE = (
+    "Waiting for job to be provisioned.",
+    "Vertex AI is provisioning job running framework. First time usage might take couple of minutes, and subsequent runs "
+    "can be much faster.",
+    "Vertex AI is setting up this job.",
+    "Waiting for training program to start.",
+    "Job is preparing.",
+)
+RUNNING = "Job is running."
+TASK_COMPLETED = "Task completed. Exit code (0). Exit reason (SUCCEEDED)"
+TEARING_DOWN = "Tearing down training program."  # seen where the job succeeded
+TORN_DOWN = "Finished tearing down training program."
+SUCCEEDED, FAILED = "Job completed successfully.", "Job failed."
+CANCELLED = "Job cancelled."  # no recording shows the service's words
+
+_ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "=<>&'"}
+
+
+def fetching(pool: Pool, one: Replica, everyone: Iterable[Replica]) -> list[str]:
+    """What the executor says of a replica up to its packages being there; nothing of a container."""
+    if pool.python is None:
+        return []
+    cluster: dict[str, list[str]] = {}
+    for replica in everyone:
+        cluster.setdefault(replica.role, []).append(replica.address)
+    task = {"type": one.role, "index": one.index}
+    job = {"python_module": pool.module, "package_uris": list(pool.package_uris), "job_args": list(pool.args)}
+    arguments = f"--cluster={json.dumps(cluster)} --task={json.dumps(task)} --job={_escaped(job)}"
+    host = one.address.rpartition(":")[0]
+    lines = [f"Updating master address to local address {host}"] if one.pool == 0 else []
+    lines += ["Running run_module.py", f"Running task with arguments: {arguments}", f"Running module {pool.module}."]
+    for uri in pool.package_uris:
+        lines += [f"Downloading the package: {uri}", f"Running command: gsutil -q cp {uri} {_name(uri)}"]
+    return lines
+
+
+def installing(uri: str) -> list[str]:
+    """What it says before a package is installed."""
+    command = f"pip3 install --user --upgrade --force-reinstall --no-deps {_name(uri)}"
+    return [f"Installing the package: {uri}", f"Running command: {command}"]
+
+
+def requirements(uri: str) -> list[str]:
+    """What it says before the requirements of a package are installed."""
+    return [f"Running command: pip3 install --user {_name(uri)}"]
+
+
+def installed(pool: Pool) -> list[str]:
+    """What it says of packages that need no work here, because another replica or job has installed them."""
+    return [line for uri in pool.package_uris for line in (*installing(uri), *requirements(uri))]
+
+
+def starting(pool: Pool) -> list[str]:
+    """What it says before the trainer starts."""
+    if pool.python is None:
+        return []
+    return [f"Running command: python3 -m {' '.join([pool.module, *pool.args])}"]
+
+
+def ended(pool: Pool) -> list[str]:
+    """What it says once the trainer has ended with 0."""
+    return [] if pool.python is None else [TASK_COMPLETED]
+
+
+def whole(pool: Pool, one: Replica, everyone: Iterable[Replica]) -> list[str]:
+    """All that the executor says of a replica before its trainer starts, where nothing is left to install."""
+    return [*fetching(pool, one, everyone), *installed(pool), *starting(pool)]
+
+
+def _name(uri: str) -> str:
+    return uri.rpartition("/")[2]
+
+
+def _escaped(value: object) -> str:
+    """Compact JSON in which `=` and the characters of HTML are escaped."""
+    return json.dumps(value, separators=(",", ":"), ensure_ascii=False).translate(_ESCAPED)
