@@ -8,6 +8,7 @@ TESTS ?=
 BENCH ?=
 PORT ?= 8080
 ACCEPT ?=
+ROWS ?=
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 SETS = $(foreach pair,$(SET),--set $(pair))
 JOBS := cpu gpu multi-gpu multi-worker parameter-server tpu
@@ -89,8 +90,8 @@ types: $(READY) ## mypy, strict
 bench: $(READY) ## Ratios against real peers, one table; BENCH=render runs one of them
 	@$(VENV)/bin/python bench/run.py $(BENCH)
 
-fidelity: $(READY) ## Hold the local Vertex against recordings of the real service; ACCEPT=1 keeps the result
-	@$(RIG) local conform $(if $(ACCEPT),--accept)
+fidelity: $(READY) ## Hold the local Vertex against what the real service does; ROWS='trial-*' tries some, ACCEPT=1 keeps the score
+	@$(RIG) local conform $(foreach row,$(ROWS),--row '$(row)') $(if $(ACCEPT),--accept)
 
 reference: $(LOCAL) ## Generate the reference pages in docs/
 	@$(VENV)/bin/python -m tools.project_file_page > docs/project-file.md.new && mv docs/project-file.md.new docs/project-file.md

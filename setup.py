@@ -85,8 +85,17 @@ setup(
         "Typing :: Typed",
     ],
     python_requires=">=3.10",
-    packages=[*find_packages(include=["vertexrig", "vertexrig.*"]), "vertexrig.functions", "vertexrig.templates", "vertexrig.fidelity"],
-    package_dir={"vertexrig.templates": "templates", "vertexrig.functions": "functions", "vertexrig.fidelity": "fidelity"},
+    packages=[
+        *find_packages(include=["vertexrig", "vertexrig.*"]),
+        "vertexrig.functions",
+        "vertexrig.templates",
+        "vertexrig.fidelity",
+    ],
+    package_dir={
+        "vertexrig.templates": "templates",
+        "vertexrig.functions": "functions",
+        "vertexrig.fidelity": "fidelity",
+    },
     package_data={
         "vertexrig": ["py.typed"],
         "vertexrig.render": ["starter.yaml"],

@@ -45,13 +45,25 @@ def judge(row: ManifestRow, record: Mapping[str, Any]) -> Verdict:
     except jmespath.exceptions.JMESPathError as error:  # such as length() of what is not there
         return Verdict(row, DIFFERS, None, f"the probe finds nothing: {' '.join(str(error).split())[:200]}")
     if row.expect is False:
-        return Verdict(row, SAME if seen is None else DIFFERS, seen, "" if seen is None else "it is there")
+        return _absent(row, record, seen)
     errors = sorted(_schemas()(row.expect).iter_errors(seen), key=lambda error: list(map(str, error.path)))
     if not errors:
         return Verdict(row, SAME, seen)
     first = errors[0]
     place = "".join(f"[{part}]" if isinstance(part, int) else f".{part}" for part in first.path)
     return Verdict(row, DIFFERS, seen, f"{place.lstrip('.')}: {first.message}" if place else first.message)
+
+
+def _absent(row: ManifestRow, record: Mapping[str, Any], seen: Any) -> Verdict:
+    """The verdict of a row that expects nothing: what would hold the field has to be there."""
+    import jmespath
+
+    holder = row.probe.rpartition(".")[0]
+    if seen is not None:
+        return Verdict(row, DIFFERS, seen, "it is there")
+    if jmespath.search(holder, record) is None:
+        return Verdict(row, DIFFERS, None, f"there is no {holder} to look at")
+    return Verdict(row, SAME)
 
 
 @cache
@@ -82,7 +94,9 @@ def _in_order(_: Any, patterns: list[str], texts: Any, __: Any) -> Iterator[Any]
 def _none_matches(_: Any, pattern: str, texts: Any, __: Any) -> Iterator[Any]:
     import jsonschema
 
-    for text in texts if isinstance(texts, list) else [texts]:
+    if not isinstance(texts, list):
+        yield jsonschema.ValidationError("there is no list of texts")
+    for text in texts or []:
         if re.search(pattern, str(text)):
             yield jsonschema.ValidationError(f"{str(text)[:80]!r} fits {pattern!r}")
 

@@ -240,10 +240,10 @@ def _rows(
             problems += [f"{place}: {text}" for text in wrong]
             if not wrong:
                 named = tuple(sources[id] for id in str(one["source"]).split())
-                texts = (str(one.get(key, "")) for key in ("id", "area", "holds"))
                 yield ManifestRow(
-                    *texts, named, one["tried"], one.get("run", ""), one.get("ask"), one["probe"], one["expect"]
-                )
+                    one["id"], one["area"], one["holds"], named, one["tried"], one.get("run", ""), one.get("ask"),
+                    one["probe"], one["expect"],
+                )  # fmt: skip
 
 
 def _wrong(one: Mapping[str, Any], sources: Mapping[str, Source], scripts: Mapping[str, Script]) -> Iterator[str]:

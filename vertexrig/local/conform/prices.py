@@ -4,14 +4,14 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.explain import estimate as prices
 from vertexrig.local.conform.manifest import Manifest, ManifestRow, Script
 
-_WORK = {
+_WORK: Mapping[str, Literal["CustomJobSpec", "HyperparameterTuningJob"]] = {
     "customJobs": "CustomJobSpec",
     "hyperparameterTuningJobs": "HyperparameterTuningJob",
     "trainingPipelines": "CustomJobSpec",

@@ -159,8 +159,8 @@ class Player:
             if state and (not seen or seen[-1] != state):
                 seen.append(state)
             if wanted is None or wanted.search(answer) or time.monotonic() > until:
-                request = {"api": made["api"], "method": method, "path": made["path"], **words}
-                return {**answer, "request": request, **({"seen": seen} if wanted is not None else {})}
+                request: dict[str, Any] = {"api": made["api"], "method": method, "path": made["path"], **words}
+                return {**answer, "request": request, "seen": seen}
             time.sleep(self.target.poll_s)
 
     def _gcloud(self, step: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
@@ -172,7 +172,7 @@ class Player:
         if "config" in step:
             config.write_text(yaml.safe_dump(filled(step["config"], known)), encoding="utf-8")
         words = [str(filled(word, {**known, "config": str(config)})) for word in step["gcloud"]]
-        own = {} if self.target.cloud else {"CLOUDSDK_CONFIG": str(self.folder / "gcloud")}
+        own: dict[str, str] = {} if self.target.cloud else {"CLOUDSDK_CONFIG": str(self.folder / "gcloud")}
         variables = {**own, "CLOUDSDK_CORE_DISABLE_PROMPTS": "1", "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true"}
         return self._run([program, *words], variables)
 
