@@ -7,6 +7,8 @@ RUN ?=
 TESTS ?=
 BENCH ?=
 PORT ?= 8080
+ACCEPT ?=
+ROWS ?=
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
 SETS = $(foreach pair,$(SET),--set $(pair))
 JOBS := cpu gpu multi-gpu multi-worker parameter-server tpu
@@ -24,7 +26,7 @@ BASE := $(firstword $(wildcard $(READY)) $(wildcard $(VENV)/.local) $(wildcard $
 TIER_OF_RUN = $(if $(filter local,$(RUN)),$(LOCAL),$(if $(filter cloud,$(RUN)),$(CLOUD),$(BASE)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-trigger function serve-function sweep grid test test-old attack check lint types bench reference lock wheel clean FORCE
+.PHONY: help setup demo demo-trigger function serve-function sweep grid test test-old attack check lint types bench fidelity reference lock wheel clean FORCE
 
 help: ## Print these verbs
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
@@ -93,10 +95,14 @@ types: $(READY) ## mypy, strict
 bench: $(READY) ## Ratios against real peers, one table; BENCH=render runs one of them
 	@$(VENV)/bin/python bench/run.py $(BENCH)
 
+fidelity: $(READY) ## Hold the local Vertex against what the real service does; ROWS='trial-*' tries some, ACCEPT=1 keeps the score
+	@$(RIG) local conform $(foreach row,$(ROWS),--row '$(row)') $(if $(ACCEPT),--accept)
+
 reference: $(LOCAL) ## Generate the reference pages in docs/
 	@$(VENV)/bin/python -m tools.project_file_page > docs/project-file.md.new && mv docs/project-file.md.new docs/project-file.md
 	@$(VENV)/bin/python -m tools.checks_page > docs/checks.md.new && mv docs/checks.md.new docs/checks.md
 	@$(VENV)/bin/python -m tools.coverage_page > docs/local-coverage.md.new && mv docs/local-coverage.md.new docs/local-coverage.md
+	@$(VENV)/bin/python -m tools.fidelity_page > docs/fidelity.md.new && mv docs/fidelity.md.new docs/fidelity.md
 
 wheel: $(BASE) ## Build the tool's wheel into dist/
 	@rm -rf build/lib build/bdist.*

@@ -28,6 +28,8 @@ LOCAL = [  # what is rehearsed is looked at, and submitted to the local Vertex, 
     "httpx>=0.27",
     "optuna>=4.0",
     "google-crc32c>=1.5",
+    "jmespath>=1.0",
+    "jsonschema>=4.21",
     *SUBMIT,
 ]
 TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib", "tensorboard"]
@@ -48,7 +50,6 @@ DEV = [
     "hypothesis>=6.100",
     "schemathesis>=3.30",
     "httpx>=0.27",
-    "jsonschema>=4.21",
     "psutil>=5.9",
     "mypy>=1.10",
     "ruff>=0.5",
@@ -85,8 +86,17 @@ setup(
         "Typing :: Typed",
     ],
     python_requires=">=3.10",
-    packages=[*find_packages(include=["vertexrig", "vertexrig.*"]), "vertexrig.functions", "vertexrig.templates"],
-    package_dir={"vertexrig.templates": "templates", "vertexrig.functions": "functions"},
+    packages=[
+        *find_packages(include=["vertexrig", "vertexrig.*"]),
+        "vertexrig.functions",
+        "vertexrig.templates",
+        "vertexrig.fidelity",
+    ],
+    package_dir={
+        "vertexrig.templates": "templates",
+        "vertexrig.functions": "functions",
+        "vertexrig.fidelity": "fidelity",
+    },
     package_data={
         "vertexrig": ["py.typed"],
         "vertexrig.render": ["starter.yaml"],
@@ -94,6 +104,7 @@ setup(
         "vertexrig.catalog": ["data/*.json"],
         "vertexrig.functions": ["requirements.txt"],
         "vertexrig.templates": ["*.yaml.j2"],
+        "vertexrig.fidelity": ["*.jsonl", "*.json", "*.yaml", "rows/*.jsonl", "trainer/*.py", "trainer/*/*.py"],
     },
     install_requires=[
         "click>=8.2",

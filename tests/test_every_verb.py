@@ -181,6 +181,7 @@ ROWS: dict[str, Row | None] = {
         "service",
         slow=True,
     ),
+    "local conform": Row(("--row", "enabled"), {"rows", "areas"}, ("--row", "enabledd"), "usage", slow=True),
     "submit": Row(("quick",), {"name", "console"}, ("wrong",), "findings", slow=True),
     "jobs": Row((), {"jobs"}, ("--limit=0",), "usage"),
     "watch": Row(("tune",), {"job"}, ("nothing",), "usage"),

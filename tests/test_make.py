@@ -94,7 +94,7 @@ def _yaml_of(name: str) -> Callable[[Path], None]:
 
 
 def _pages_unchanged(copy: Path) -> None:
-    for page in ("project-file.md", "checks.md", "local-coverage.md"):
+    for page in ("project-file.md", "checks.md", "local-coverage.md", "fidelity.md"):
         assert (copy / "docs" / page).read_text() == (REPOSITORY / "docs" / page).read_text(), page
 
 
@@ -192,6 +192,8 @@ CASES: dict[str, list[Case]] = {
         Case("bench BENCH=tiny", says=r"(?m)^what +ours\n-+ +-+\nrow +1"),
         Case("bench BENCH=nothing", says="no benchmark 'nothing'. Choices: .*render", code=2),
     ],
+    # every row is tried by tests/test_fidelity.py; here one row is
+    "fidelity": [Case("fidelity ROWS=enabled", says=r"(?m)^all +1 +1 +0 +0 +100.0 %$")],
     # TensorFlow 2.17 on Python 3.10 is set up by .ci/run; this Python stands in for it, and its tests are only named
     "test-old": [Case(f"test-old TESTS='{OLD}'", says=r"tests collected|tests/trainer/test_trainer_package.py")],
     "reference": [Case("reference", ("docs/checks.md",), look=_pages_unchanged)],

@@ -50,6 +50,7 @@ LINES: dict[str, int | str] = {
     "local env": 3,
     "local kill x workerpool0-0": 3,
     "local preempt x": 3,
+    "local conform": LOCAL,
     "submit cpu": SUBMIT,
     "submit cpu --dry-run": SUBMIT,
     "jobs": SUBMIT,

@@ -35,7 +35,7 @@ LOCAL_LAYERS: tuple[tuple[str, ...], ...] = (
     ("guard", "state", "http", "filters", "sqlite", "clock", "hints"),
     ("storage", "logs", "scheduler", "study", "runner"),
     ("jobs",),
-    ("",),
+    ("", "conform"),
 )
 
 

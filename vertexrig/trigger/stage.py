@@ -19,7 +19,14 @@ from vertexrig.render.renderer import SUFFIX, shipped_templates
 FOLDER = "build/function"
 TOOL = Path(__file__).resolve().parents[1]  # the package vertexrig
 _MARK = ".vertexrig-function"
-_LEFT_OUT = {"cli", "local", "functions", "templates", "__pycache__"}  # the last two lie inside an installed vertexrig
+_LEFT_OUT = {
+    "cli",
+    "local",
+    "functions",
+    "templates",
+    "fidelity",
+    "__pycache__",
+}  # the last two lie inside an installed vertexrig
 _VARIABLE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 

@@ -1,0 +1,86 @@
+"""What the rows tried with the Python SDK run: a pipeline and a study, waited for, with the SDK's own log."""
+
+import logging
+import os
+
+from google.cloud import aiplatform
+from google.cloud.aiplatform import base, hyperparameter_tuning, jobs, training_jobs
+
+IMAGE = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest"
+SERVING = "us-docker.pkg.dev/vertex-ai/prediction/tf2-cpu.2-15:latest"
+
+
+def begin():
+    """Point the SDK at the services that the variables name."""
+    logging.basicConfig(format="%(message)s", level=logging.INFO, force=True)
+    options = {
+        "project": os.environ["FIDELITY_PROJECT"],
+        "location": os.environ["FIDELITY_REGION"],
+        "staging_bucket": os.environ["FIDELITY_BUCKET"],
+    }
+    if not os.environ["FIDELITY_CLOUD"] or "127.0.0.1" in os.environ["FIDELITY_VERTEX"]:
+        from google.auth.credentials import AnonymousCredentials
+
+        options |= {"api_endpoint": os.environ["FIDELITY_VERTEX"], "api_transport": "rest"}
+        options["credentials"] = AnonymousCredentials()
+        for module in (base, jobs, training_jobs):
+            for name in ("_JOB_WAIT_TIME", "_LOG_WAIT_TIME", "_BLOCK_WAIT_TIME"):
+                if hasattr(module, name):
+                    setattr(module, name, 0.1)
+    aiplatform.init(**options)
+
+
+def pool(*args):
+    return {
+        "machine_spec": {"machine_type": "n1-standard-4"},
+        "replica_count": 1,
+        "python_package_spec": {
+            "executor_image_uri": IMAGE,
+            "package_uris": [os.environ["FIDELITY_PACKAGE"]],
+            "python_module": "fidelity_trainer.task",
+            "args": list(args),
+        },
+    }
+
+
+def study():
+    """A tuning job of two trials."""
+    job = aiplatform.CustomJob(display_name="fidelity sdk trial", worker_pool_specs=[pool("--do=report")])
+    made = aiplatform.HyperparameterTuningJob(
+        display_name="fidelity sdk study",
+        custom_job=job,
+        metric_spec={"accuracy": "maximize"},
+        parameter_spec={
+            "rate": hyperparameter_tuning.DoubleParameterSpec(min=0.1, max=1, scale="log"),
+            "units": hyperparameter_tuning.IntegerParameterSpec(min=1, max=300, scale="linear"),
+            "optimizer": hyperparameter_tuning.CategoricalParameterSpec(["sgd", "adam"]),
+        },
+        max_trial_count=2,
+        parallel_trial_count=1,
+    )
+    made.run(timeout=600)
+    for trial in made.trials:
+        print(trial)
+
+
+def pipeline():
+    """A training pipeline that leaves a model, both deleted afterwards."""
+    job = aiplatform.CustomPythonPackageTrainingJob(
+        display_name="fidelity sdk pipeline",
+        python_package_gcs_uri=os.environ["FIDELITY_PACKAGE"],
+        python_module_name="fidelity_trainer.task",
+        container_uri=IMAGE,
+        model_serving_container_image_uri=SERVING,
+    )
+    model = job.run(
+        model_display_name="fidelity sdk model", args=["--do=save"], replica_count=1, machine_type="n1-standard-4",
+        base_output_dir=os.environ["FIDELITY_BUCKET"] + "/sdk", timeout=600,
+    )  # fmt: skip
+    job.delete()
+    model.delete()
+
+
+if __name__ == "__main__":
+    begin()
+    pipeline()
+    study()

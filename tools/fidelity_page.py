@@ -1,0 +1,146 @@
+"""The page of the score, `docs/fidelity.md`, made from the manifest in `fidelity/` and the result kept in it.
+
+`python -m tools.fidelity_page > docs/fidelity.md` writes it; a test holds the committed page against it. The result is
+measured by `make fidelity ACCEPT=1`.
+"""
+
+from __future__ import annotations
+
+import sys
+from collections import Counter
+from typing import Any
+
+from vertexrig.local.conform import manifest
+from vertexrig.local.conform.judge import short
+from vertexrig.local.conform.manifest import Manifest, ManifestRow
+from vertexrig.local.conform.score import kept, summed, wanted
+
+_HEAD = """\
+# How like the service it is
+
+<!-- Made by `python -m tools.fidelity_page`; change the rows in fidelity/, not this page. -->
+
+`fidelity/` lists what the real Vertex AI, Cloud Storage, Cloud Logging and Cloud Scheduler were seen to do: {rows} rows,
+each from a source outside this repository. They come from {kinds}, dated {first} to {last}. `make fidelity` tries every
+row on the local Vertex, which runs real jobs and studies for it, and the real gcloud and Python SDK.
+
+**{percent} of {tried} rows were the same on {measured}.**{missing}
+
+| area | rows | same | differ | score |
+| --- | --- | --- | --- | --- |
+{areas}
+
+[What a rehearsal shares with Vertex AI](rehearsal-limits.md) says the same in words, and names what no score shows.
+
+## Try it yourself
+
+```sh
+vertexrig local conform                          # every row; starts a local Vertex for it
+vertexrig local conform --area study             # the rows of one area
+vertexrig local conform --row 'trial-*' --format json
+vertexrig local conform --dry-run                # what the rows would create in the cloud, and what that costs at most
+```
+
+With a project of your own the same rows can be tried on the real service. This creates jobs and costs money: at most the
+estimate of `--dry-run`, and nothing is created if that is over `--budget` (5 USD by default).
+
+```sh
+vertexrig local conform --against cloud --project PROJECT --bucket gs://BUCKET --recording seen.jsonl
+```
+
+A row that differs there is an error of ours: please send the row's id, and the lines of `seen.jsonl` that begin with its
+script's name. Every line holds one request and its answer. Project, bucket, ids, addresses, tokens and e-mail addresses are
+replaced before the file is written; look at it all the same.
+
+## A row
+
+One line of JSON in `fidelity/rows/`: what holds, where that is known from (`sources.jsonl`), and how it is tried. `run` names
+a script of `fidelity/scripts.yaml`, whose answers many rows look at; `ask` is a request of the row's own. `probe` is a
+[JMESPath](https://jmespath.org) expression over the answers, `expect` a [JSON Schema](https://json-schema.org) that what it
+finds must fit (`false`: there must be nothing). `inOrder` and `noneMatches` are two keywords more, for lists of text.
+
+```json
+{example}
+```
+
+## What differs
+
+What was decided about each row is in `fidelity/decisions.jsonl`; a row that differs and has no decision makes
+`make fidelity` fail.
+"""
+
+
+def page(held: Manifest | None = None) -> str:
+    """The whole page as Markdown."""
+    held = held or manifest.load()
+    result = kept(held)
+    *areas, all_ = summed(result["areas"])
+    kinds = Counter(source.kind for source in held.sources.values())
+    missing = len(result["not_tried"])
+    example = next(row for row in held.rows if row.id == "disk-defaults")
+    head = _HEAD.format(
+        rows=len(held.rows),
+        kinds=", ".join(f"{count} {_plural(kind, count)}" for kind, count in kinds.most_common()),
+        first=min(source.date for source in held.sources.values()),
+        last=held.date,
+        percent=f"{all_.percent} %",
+        tried=all_.same + all_.differs,
+        measured=result["measured"],
+        missing=f" {missing} could not be tried." if missing else "",
+        areas="\n".join(
+            f"| {one.area} | {one.rows} | {one.same} | {one.differs} | {one.percent} % |" for one in [*areas, all_]
+        ),
+        example=_line(held, example),
+    )
+    return head + "\n".join(_differences(held, result)) + _sources(held)
+
+
+def _plural(kind: str, count: int) -> str:
+    return {"client": "sources of clients" if count > 1 else "source of a client"}.get(
+        kind, f"{kind}s" if count > 1 else kind
+    )
+
+
+def _line(held: Manifest, row: ManifestRow) -> str:
+    """A row as it is written."""
+    files = sorted((held.folder / "rows").glob("*.jsonl"))
+    lines = (line for file in files for line in file.read_text(encoding="utf-8").splitlines())
+    return next(line for line in lines if f'"id": "{row.id}"' in line)
+
+
+def _differences(held: Manifest, result: dict[str, Any]) -> list[str]:
+    rows = {row.id: row for row in held.rows}
+    by: dict[str, list[dict[str, Any]]] = {}
+    for one in result["differs"]:
+        by.setdefault(held.decided(one["id"]) or "Not decided yet.", []).append(one)
+    lines: list[str] = []
+    for decided, found in by.items():
+        lines += ["", f"**{decided}**", "", "| row | on the service | expected | here |", "| --- | --- | --- | --- |"]
+        for one in found:
+            row = rows[one["id"]]
+            cells = (
+                f"`{row.id}`",
+                f"{row.holds} ({row.sources[0].id})",
+                short(wanted(row.expect), 120),
+                short(one["seen"], 120),
+            )
+            lines.append("| " + " | ".join(_cell(cell) for cell in cells) + " |")
+    return [*lines, ""] if lines else ["", "Nothing.", ""]
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|").replace("<", "&lt;").replace("*", "\\*")
+
+
+def _sources(held: Manifest) -> str:
+    used = Counter(source.id for row in held.rows for source in row.sources)
+    rows = [
+        f"| `{one.id}` | {one.kind} | {_cell(one.where)} | {one.date} | {used[one.id]} |"
+        for one in held.sources.values()
+    ]
+    head = ["", "## Sources", "", "| source | kind | where | date | rows |", "| --- | --- | --- | --- | --- |"]
+    return "\n".join([*head, *rows]) + "\n"
+
+
+if __name__ == "__main__":
+    sys.stdout.write(page())
