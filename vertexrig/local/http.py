@@ -43,6 +43,7 @@ STATUSES: dict[int, tuple[str, str]] = {
     416: ("OUT_OF_RANGE", "requestedRangeNotSatisfiable"),
     499: ("CANCELLED", "clientClosedRequest"),
     500: ("INTERNAL", "backendError"),
+    501: ("UNIMPLEMENTED", "notImplemented"),
     503: ("UNAVAILABLE", "backendError"),
 }
 
@@ -97,6 +98,12 @@ def not_found(message: str) -> ApiError:
 def invalid(message: str) -> ApiError:
     """A 400 INVALID_ARGUMENT."""
     return ApiError(400, message)
+
+
+def unserved(what: str) -> ApiError:
+    """A 501 for a method that the real service has and this server has not, with a line in the log."""
+    _LOG.warning("asked for and not served: %s", what)
+    return ApiError(501, f"The local Vertex does not serve {what}.")
 
 
 async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:

@@ -20,6 +20,9 @@ from vertexrig.spec.names import camel
 
 TABLE = Path(descriptors.__file__).with_name("methods.tsv")
 _VARIABLE = re.compile(r"\{([\w.]+)(?:=([^}]*))?\}")
+_ANY = "[^/]+?"
+_ID = "(?:(?!%3A)[^/:])+?"
+"""A segment of a path, and an id at a variable's end: a verb's colon is not part of it."""
 _VERSION = re.compile(r"/v1(?=/)")
 
 Json = dict[str, Any]
@@ -54,7 +57,7 @@ class Binding:
         parts: list[str] = []
         end = 0
         for number, found in enumerate(_VARIABLE.finditer(self.template)):
-            parts += [_literal(self.template[end : found.start()]), f"(?P<v{number}>{_segments(found[2] or '*')})"]
+            parts += [_literal(self.template[end : found.start()]), f"(?P<v{number}>{_segments(found[2] or '*', _ID)})"]
             end = found.end()
         text = "".join(parts) + _literal(self.template[end:])
         return re.compile(text.replace("/v1/", "/(?P<version>v1|v1beta1)/", 1))
@@ -141,5 +144,7 @@ def _literal(text: str) -> str:
     return re.escape(text).replace(":", "(?::|%3A)")
 
 
-def _segments(pattern: str) -> str:
-    return "/".join({"*": "[^/]+?", "**": ".+?"}.get(part, re.escape(part)) for part in pattern.split("/"))
+def _segments(pattern: str, last: str = _ANY) -> str:
+    """A variable's pattern as a regular expression; its last segment is `last`, where that is a star."""
+    *outer, end = [{"*": _ANY, "**": ".+?"}.get(part, re.escape(part)) for part in pattern.split("/")]
+    return "/".join([*outer, last if end == _ANY else end])

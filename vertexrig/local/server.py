@@ -29,6 +29,7 @@ from vertexrig.local.control import (
     BOTO,
     DEFAULT_PORT,
     LOGGING,
+    RESOURCE_MANAGER,
     SCHEDULER,
     add_fault,
     bound,
@@ -52,7 +53,7 @@ if TYPE_CHECKING:
     from vertexrig.local.rpc.server import RpcServer
 
 __all__ = [
-    "ADMIN", "AIPLATFORM", "BOTO", "DEFAULT_PORT", "HOST", "LOGGING", "SCHEDULER", "Local", "RunningServer", "add_fault",
+    "ADMIN", "AIPLATFORM", "BOTO", "DEFAULT_PORT", "HOST", "LOGGING", "RESOURCE_MANAGER", "SCHEDULER", "Local", "RunningServer", "add_fault",
     "call", "down", "env", "find", "kill", "make_bucket", "preempt", "running", "serve", "settings_of", "status", "up",
 ]  # fmt: skip
 
@@ -61,6 +62,7 @@ RPC_PREFIXES = {
     "google.longrunning.": AIPLATFORM,
     "google.cloud.scheduler.": SCHEDULER,
     "google.logging.": LOGGING,
+    "google.cloud.resourcemanager.": RESOURCE_MANAGER,
 }
 """Where the REST API of a gRPC service is, by the beginning of the service's name."""
 BOTO_TEXT = "[GSUtil]\nuse_gcloud_storage = True\n"
@@ -115,22 +117,25 @@ class Local:
         from vertexrig.local.guard import LoopbackGuard
         from vertexrig.local.jobs.manager import Jobs
         from vertexrig.local.jobs.pipelines import Pipelines
-        from vertexrig.local.jobs.resources import CUSTOM_JOBS, MODELS, PIPELINES, TUNING_JOBS
+        from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
         from vertexrig.local.jobs.store import ResourceStore
         from vertexrig.local.jobs.studies import Studies
+        from vertexrig.local.registry import Registry
         from vertexrig.local.vertex import Owner, VertexApi
 
         self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
         self.extras = parts.Extras(settings.root, settings.run.project, at_least_twice=settings.at_least_twice)
-        self.jobs = Jobs(settings, self.store, self.extras.sink, check=_check if settings.checks else None)
+        registry = Registry(self.store, seed=settings.seed, project=settings.run.project)
+        check = _check if settings.checks else None
+        self.jobs = Jobs(settings, self.store, self.extras.sink, check=check, admit=registry.machines.require)
         self.studies = Studies(self.jobs)
-        self.pipelines = Pipelines(self.jobs)
-        owners: dict[str, Owner] = {
-            CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines, MODELS: self.pipelines,
-        }  # fmt: skip
+        self.pipelines = Pipelines(self.jobs, registry.models)
+        owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
+        vertex = VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown}, registry.table())
         routes: list[BaseRoute] = [
-            http.mount(AIPLATFORM, VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown}).table()),
+            http.mount(AIPLATFORM, vertex.table()),
+            http.mount(RESOURCE_MANAGER, registry.projects.table()),
             http.mount(ADMIN, Admin(self.jobs, about, stop).table()),
             *self.extras.routes(LOGGING, SCHEDULER),
             *storage.routes(self.objects),
