@@ -16,9 +16,22 @@ _OPERATION = "google.longrunning.Operation"
 _BETA, _STABLE = ".aiplatform.v1beta1.", ".aiplatform.v1."
 
 
-def to_json(message: Any) -> Json:
-    """A request as canonical JSON."""
-    return messages.from_message(message)
+def to_json(kind: Any, request: bytes) -> Json:
+    """A request as canonical JSON.
+
+    Args:
+        kind: Its message class.
+        request: Its bytes.
+
+    Raises:
+        ValueError: The bytes are not such a message.
+    """
+    from google.protobuf.message import DecodeError
+
+    try:
+        return messages.from_message(kind.FromString(request))
+    except DecodeError as error:
+        raise ValueError(f"The request is not a {kind.DESCRIPTOR.name}: {error}") from None
 
 
 def to_answer(name: str, data: Mapping[str, Any]) -> Any:

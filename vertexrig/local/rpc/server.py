@@ -6,7 +6,6 @@ reach it through a proxy that adds it.
 
 from __future__ import annotations
 
-import logging
 import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
@@ -17,12 +16,11 @@ from starlette.types import ASGIApp
 
 from vertexrig.local import methods
 from vertexrig.local.guard import user_refusal
-from vertexrig.local.http import JSON_LIMIT
+from vertexrig.local.http import JSON_LIMIT, unserved
 from vertexrig.local.rpc import convert, inside
 from vertexrig.local.state import HOST
 from vertexrig.spec import messages
 
-_LOG = logging.getLogger(__name__)
 CONNECTIONS, CALLS, STREAMS = 256, 1000, 256
 """Most connections, calls at a time, and calls at a time on one connection."""
 _PEER = re.compile(r"ipv4:(127\.[\d.]+):(\d+)")
@@ -95,30 +93,29 @@ class RpcServer:
             return grpc.unary_unary_rpc_method_handler(self._unserved(service, name))
         kind = messages.message_class(method.input_type.full_name)
         return grpc.unary_unary_rpc_method_handler(
-            self._served(routes, prefix, version, method.output_type.full_name),
-            request_deserializer=kind.FromString,
-            response_serializer=lambda answer: answer.SerializeToString(),
+            self._served(kind, routes, prefix, version, method.output_type.full_name)
         )
 
     def _served(
-        self, routes: tuple[methods.Binding, ...], prefix: str, version: str, answer: str
-    ) -> Callable[[Any, Any], Awaitable[Any]]:
-        async def call(request: Any, context: Any) -> Any:
+        self, kind: Any, routes: tuple[methods.Binding, ...], prefix: str, version: str, answer: str
+    ) -> Callable[[bytes, Any], Awaitable[bytes]]:
+        async def call(request: bytes, context: Any) -> bytes:
             import grpc
 
             await self._guard(context)
             headers = [(key, str(value)) for key, value in context.invocation_metadata() if key in _PASSED]
             try:
-                binding, target, body = _rest(routes, convert.to_json(request), version)
+                binding, target, body = _rest(routes, convert.to_json(kind, request), version)
             except ValueError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
                 raise
             code, data = await inside.call(self.app, binding.http, prefix + target, body, headers)
             if code < 400:
-                return convert.to_answer(answer, data)
+                return convert.to_answer(answer, data).SerializeToString()  # type: ignore[no-any-return]
             name, message, details = convert.status(code, data)
             trailing = (("grpc-status-details-bin", details),) if details else ()
             await context.abort(grpc.StatusCode[name], message, trailing)
+            return b""
 
         return call
 
@@ -127,9 +124,8 @@ class RpcServer:
             import grpc
 
             await self._guard(context)
-            _LOG.warning("asked for and not served: %s/%s (gRPC)", service[:200], name[:200])
-            message = f"The local Vertex does not serve {service[:200]}/{name[:200]}."
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, message)
+            refusal = unserved(f"{service[:200]}/{name[:200]}")
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, refusal.message)
             return b""
 
         return call
