@@ -45,15 +45,11 @@ COVERAGE = (
     Coverage("aiplatform.trainingPipelines.list", "served"),
     Coverage("aiplatform.trainingPipelines.cancel", "served"),
     Coverage("aiplatform.trainingPipelines.delete", "served"),
-    Coverage("aiplatform.models.get", "approximated", "The resource a training pipeline leaves; nothing serves it."),
-    Coverage("aiplatform.models.list", "approximated", "As models.get."),
-    Coverage("aiplatform.models.delete", "approximated", "As models.get."),
     Coverage("aiplatform.operations.get", "served", "Operations are done when they are returned."),
+    Coverage("aiplatform.operations.list", "served", "Those of a location, at whatever resource one asks; the filter is ignored."),
     Coverage("aiplatform.operations.wait", "served"),
-    Coverage("aiplatform.studies", "not served", "Studies exist as parts of tuning jobs."),
-    Coverage("aiplatform.datasets", "not served"),
-    Coverage("aiplatform.endpoints", "not served"),
-    Coverage("aiplatform.pipelineJobs", "not served"),
+    Coverage("aiplatform.operations.cancel", "approximated", "Operations are done, so nothing happens."),
+    Coverage("aiplatform.operations.delete", "served"),
 )
 
 
