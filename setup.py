@@ -100,7 +100,7 @@ setup(
     package_data={
         "vertexrig": ["py.typed"],
         "vertexrig.render": ["starter.yaml"],
-        "vertexrig.spec": ["aiplatform_v1.binpb"],
+        "vertexrig.spec": ["aiplatform_v1.binpb", "services.binpb", "methods.tsv"],
         "vertexrig.catalog": ["data/*.json"],
         "vertexrig.functions": ["requirements.txt"],
         "vertexrig.templates": ["*.yaml.j2"],

@@ -6,16 +6,39 @@
 from __future__ import annotations
 
 import sys
+import tempfile
 from collections.abc import Iterable
+from pathlib import Path
 
 from vertexrig.local import logs, scheduler, storage, vertex
 from vertexrig.local.http import Coverage
 from vertexrig.local.jobs import coverage as fields
+from vertexrig.local.jobs.store import ResourceStore
+from vertexrig.local.registry import Registry
+from vertexrig.local.registry.coverage import coverage
+from vertexrig.local.registry.projects import SERVICE as PROJECTS
 
 STATES = ("served", "approximated", "not served")
 
+
+
+def services() -> tuple[tuple[str, tuple[Coverage, ...]], ...]:
+    """Title and rows of each service beside jobs, from its table of methods."""
+    with tempfile.TemporaryDirectory() as folder:
+        registry = Registry(ResourceStore(Path(folder)), seed=0, project="any")
+        tables: dict[str, Iterable[str]] = {**registry.tables, PROJECTS: ("GetProject",)}
+        registry.store.close()
+    return tuple((_title(name), coverage(name, table)) for name, table in tables.items())
+
+
+def _title(service: str) -> str:
+    package, _, name = service.rpartition(".")
+    return f"{name}, {'Vertex AI v1, v1beta1' if 'aiplatform' in package else 'Resource Manager v3; v1 over REST'}"
+
+
 SECTIONS: tuple[tuple[str, tuple[Coverage, ...]], ...] = (
-    ("Vertex AI v1, v1beta1", vertex.COVERAGE),
+    ("Jobs, pipelines and operations, Vertex AI v1, v1beta1", vertex.COVERAGE),
+    *services(),
     ("Fields of jobs and studies", fields.COVERAGE),
     ("Cloud Logging v2", logs.COVERAGE),
     ("Cloud Storage, JSON API", storage.COVERAGE),
@@ -28,8 +51,13 @@ _HEAD = """\
 <!-- Made by `python -m tools.coverage_page`; change the tables, not this page. -->
 
 **served**: as the service does it, as far as its clients can tell. **approximated**: it answers, and the note says what
-differs. **not served**: a method answers 404, a field has no effect or is refused. What is not listed is not served. Nothing here checks
-who asks: there are no users, no IAM, no quotas but those asked for with `--fault`.
+differs. **not served**: a method of Vertex AI answers 501 with its name (over gRPC UNIMPLEMENTED), of another API 404; a field has no
+effect or is refused. What is not listed is not served. Nothing here checks who asks: there are no users, no IAM, no quotas but those asked
+for with `--fault`.
+
+Every method of Vertex AI, Cloud Scheduler, Cloud Logging and Resource Manager that is listed as served or approximated answers over gRPC
+too, by the same code: unary calls, service names of v1 and v1beta1, errors with the service's details. A field that only v1beta1 has is
+not read.
 """
 
 

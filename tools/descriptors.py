@@ -1,7 +1,10 @@
 """Makes vertexrig/spec/aiplatform_v1.binpb: the descriptors of Vertex AI's messages and services, from the installed library.
 
-    python tools/descriptors.py            writes the file and prints what is in it
+    python tools/descriptors.py            writes the files and prints what is in them
     python tools/descriptors.py --without-services
+
+Beside it two files that the local Vertex's gRPC needs: `services.binpb`, the same for Cloud Scheduler, Cloud Logging and
+Resource Manager, and `methods.tsv`, the REST route of each method (a row for each binding of its google.api.http).
 
 The library builds its messages with proto-plus, so their descriptors have neither comments nor field behaviours, and no
 service: services are put together from the calls that the library's gRPC clients would make. What is not needed to encode
@@ -12,6 +15,7 @@ from __future__ import annotations
 
 import argparse
 import importlib
+import pkgutil
 import sys
 from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
@@ -19,7 +23,11 @@ from typing import Any
 
 REPOSITORY = Path(__file__).resolve().parents[1]
 FILE = REPOSITORY / "vertexrig/spec/aiplatform_v1.binpb"
+OTHERS = REPOSITORY / "vertexrig/spec/services.binpb"
+METHODS = REPOSITORY / "vertexrig/spec/methods.tsv"
 PACKAGE = "google.cloud.aiplatform.v1"
+
+CLIENTS = "google.cloud.aiplatform_v1.services"
 
 MESSAGES = (
     f"{PACKAGE}.CustomJob",
@@ -39,6 +47,32 @@ SERVICES = {
     "MetadataService": "metadata_service",
 }
 """Services that go in with the messages of all their methods, and the library's module of each."""
+OTHER_SERVICES = {
+    "google.cloud.scheduler.v1.CloudScheduler": "google.cloud.scheduler_v1.services.cloud_scheduler",
+    "google.logging.v2.LoggingServiceV2": "google.cloud.logging_v2.services.logging_service_v2",
+    "google.cloud.resourcemanager.v3.Projects": "google.cloud.resourcemanager_v3.services.projects",
+}
+"""Services of other APIs by full name, and the package of their client."""
+ALONE = {"google.cloud.resourcemanager.v3.Projects": ("GetProject",)}
+"""The methods that go in of a service of which not all do."""
+ERROR_DETAILS = "google.rpc.BadRequest"
+"""A message of google/rpc/error_details.proto, which goes in with the other APIs: what an error's details are."""
+LOGGING_ROUTES = (
+    ("DeleteLog", "DELETE", "/v2/{log_name=projects/*/logs/*}", ""),
+    ("WriteLogEntries", "POST", "/v2/entries:write", "*"),
+    ("ListLogEntries", "POST", "/v2/entries:list", "*"),
+    ("ListMonitoredResourceDescriptors", "GET", "/v2/monitoredResourceDescriptors", ""),
+    ("ListLogs", "GET", "/v2/{parent=*/*}/logs", ""),
+)
+"""Routes of Cloud Logging, whose client has no REST transport (google/logging/v2/logging.proto, read 2026-11-21)."""
+OPERATION_ROUTES = (
+    ("ListOperations", "GET", "/v1/{name=**}/operations", ""),
+    ("GetOperation", "GET", "/v1/{name=**}", ""),
+    ("DeleteOperation", "DELETE", "/v1/{name=**}", ""),
+    ("CancelOperation", "POST", "/v1/{name=**}:cancel", "*"),
+    ("WaitOperation", "POST", "/v1/{name=**}:wait", "*"),
+)
+"""Routes of google.longrunning.Operations: the library has one for each collection, all of this form."""
 STREAMS = {
     "unary_unary": (False, False),
     "unary_stream": (False, True),
@@ -64,17 +98,22 @@ class Recorder:
         return call
 
 
-def calls(service: str, module: str) -> list[tuple[str, bool, bool, Any, Any]]:
-    """The calls of a service's gRPC client, by asking it for each of its methods."""
-    transport = importlib.import_module(f"google.cloud.aiplatform_v1.services.{module}.transports.grpc")
-    kind = getattr(transport, f"{service}GrpcTransport")
+def calls(service: str, package: str) -> list[tuple[str, bool, bool, Any, Any]]:
+    """The calls of a service's gRPC client, by asking it for each of its methods.
+
+    Args:
+        service: Full name.
+        package: The client's package.
+    """
+    transport = importlib.import_module(f"{package}.transports.grpc")
+    kind = getattr(transport, f"{service.rpartition('.')[2]}GrpcTransport")
     client = kind.__new__(kind)  # its __init__ would open a channel
     recorder = Recorder()
     client._stubs, client._logged_channel, client._grpc_channel = {}, recorder, recorder
     for name, attribute in vars(kind).items():
         if isinstance(attribute, property) and name not in ("kind", "grpc_channel", "operations_client"):
             getattr(client, name)
-    return [call for call in recorder.calls if call[0].startswith(f"/{PACKAGE}.{service}/")]
+    return [call for call in recorder.calls if call[0].startswith(f"/{service}/")]
 
 
 def descriptor_of(kind: Any) -> Any:
@@ -126,19 +165,17 @@ def referred(messages: Iterable[Any]) -> Iterator[str]:
         yield from referred(message.nested_type)
 
 
-def service_file(service: str, recorded: list[tuple[str, bool, bool, Any, Any]]) -> Any:
-    """A file with one service and the imports that its methods need."""
+def service_file(service: str, name: str, recorded: list[tuple[str, bool, bool, Any, Any]]) -> Any:
+    """A file of that name with one service and the imports that its methods need."""
     from google.protobuf import descriptor_pb2
 
-    name = f"google/cloud/aiplatform_v1/services/{SERVICES[service]}.proto"
-    proto = descriptor_pb2.FileDescriptorProto(name=name, package=PACKAGE, syntax="proto3")
-    made = proto.service.add(name=service)
+    package, _, own = service.rpartition(".")
+    proto = descriptor_pb2.FileDescriptorProto(name=name, package=package, syntax="proto3")
+    made = proto.service.add(name=own)
     imports: set[str] = set()
     for path, client, server, request, answer in recorded:
         method = made.method.add(name=path.rpartition("/")[2])
-        if (
-            request is None
-        ):  # protobuf's own classes serialise with a plain function; no method of these services takes one
+        if request is None:  # protobuf's own classes serialise with a plain function, which names no class
             raise SystemExit(f"{path}: the client does not say which message it sends")
         method.input_type, method.output_type = (f".{descriptor_of(kind).full_name}" for kind in (request, answer))
         if client:
@@ -157,14 +194,75 @@ def build(services: Iterable[str] = tuple(SERVICES)) -> Any:
     from google.protobuf import descriptor_pb2, descriptor_pool, empty_pb2  # noqa: F401
 
     pool = descriptor_pool.Default()
-    recorded = {service: calls(service, SERVICES[service]) for service in services}
+    recorded = {service: calls(f"{PACKAGE}.{service}", f"{CLIENTS}.{SERVICES[service]}") for service in services}
     files = {name: pool.FindMessageTypeByName(name).file for name in MESSAGES}
     for call in (call for every in recorded.values() for call in every):
         for kind in call[3:]:
             files[descriptor_of(kind).full_name] = descriptor_of(kind).file
     made = descriptor_pb2.FileDescriptorSet(file=with_imports(files.values()))
-    made.file.extend(service_file(service, every) for service, every in recorded.items())
+    for service, every in recorded.items():
+        name = f"google/cloud/aiplatform_v1/services/{SERVICES[service]}.proto"
+        made.file.append(service_file(f"{PACKAGE}.{service}", name, every))
     return made
+
+
+def build_others() -> Any:
+    """The FileDescriptorSet of `OTHER_SERVICES` and `ERROR_DETAILS`, without the files that `build` has already."""
+    from google.protobuf import descriptor_pb2, descriptor_pool
+    from google.rpc import error_details_pb2  # noqa: F401
+
+    there = {file.name for file in build().file}
+    recorded = {service: calls(service, package) for service, package in OTHER_SERVICES.items()}
+    for service, methods in ALONE.items():
+        recorded[service] = [call for call in recorded[service] if call[0].rpartition("/")[2] in methods]
+    kinds = [kind for every in recorded.values() for call in every for kind in call[3:] if kind is not None]
+    files = {descriptor_of(kind).file.name: descriptor_of(kind).file for kind in kinds}
+    details = descriptor_pool.Default().FindMessageTypeByName(ERROR_DETAILS).file
+    made = descriptor_pb2.FileDescriptorSet()
+    made.file.extend(file for file in with_imports([*files.values(), details]) if file.name not in there)
+    for service, every in recorded.items():
+        known = [call for call in every if call[3] is not None]  # IAM's and operations' methods are other services'
+        made.file.append(service_file(service, service.replace(".", "/") + ".proto", known))
+    return made
+
+
+Route = tuple[str, str, str, str, str]
+"""Service, method, HTTP method, path template, and the field that is the body: "*" for all, "" for none."""
+
+
+def routes() -> list[Route]:
+    """The REST routes of every method of Vertex AI, Scheduler, Logging, Resource Manager and operations."""
+    from google.cloud.aiplatform_v1 import services
+
+    rows: list[Route] = []
+    for module in sorted(one.name for one in pkgutil.iter_modules(services.__path__)):
+        rows += rest_routes(PACKAGE, f"{CLIENTS}.{module}")
+    for service, package in OTHER_SERVICES.items():
+        if service != "google.logging.v2.LoggingServiceV2":
+            every = rest_routes(service.rpartition(".")[0], package)
+            rows += [row for row in every if row[1] in ALONE.get(service, (row[1],))]
+    rows += [("google.logging.v2.LoggingServiceV2", *row) for row in LOGGING_ROUTES]
+    rows += [("google.longrunning.Operations", *row) for row in OPERATION_ROUTES]
+    return rows
+
+
+def rest_routes(package: str, client: str) -> list[Route]:
+    """The routes of a service, as its REST transport has them; those of mixins (locations, IAM, operations) left out."""
+    base = importlib.import_module(f"{client}.transports.rest_base")
+    (kind,) = (one for name, one in vars(base).items() if name.startswith("_Base") and name.endswith("RestTransport"))
+    service = kind.__name__.removeprefix("_Base").removesuffix("RestTransport")
+    own = {call[0].rpartition("/")[2] for call in calls(f"{package}.{service}", client)}
+    return [
+        (f"{package}.{service}", method, binding["method"].upper(), binding["uri"], binding.get("body", ""))
+        for method in sorted(own)
+        if hasattr(getattr(kind, f"_Base{method}", None), "_get_http_options")
+        for binding in getattr(kind, f"_Base{method}")._get_http_options()
+    ]
+
+
+def table(rows: Iterable[Route]) -> str:
+    """The routes as the file has them."""
+    return "".join("\t".join(row) + "\n" for row in rows)
 
 
 def main() -> None:
@@ -175,6 +273,9 @@ def main() -> None:
     made = build(() if given.without_services else tuple(SERVICES))
     given.output.write_bytes(made.SerializeToString(deterministic=True))
     methods = sum(len(service.method) for file in made.file for service in file.service)
+    if not given.without_services:
+        OTHERS.write_bytes(build_others().SerializeToString(deterministic=True))
+        METHODS.write_text(table(routes()), encoding="utf-8")
     print(
         f"{given.output}: {given.output.stat().st_size:,} bytes, {len(made.file)} files, {methods} methods",
         file=sys.stderr,

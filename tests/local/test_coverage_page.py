@@ -48,7 +48,7 @@ def methods(prefix: str, table: list[Endpoint]) -> set[str]:
     verbs = {("POST", False): "create", ("GET", False): "list", ("GET", True): "get", ("DELETE", True): "delete"}
     names = set()
     for row in table:
-        path = re.sub(r"\(\?P<\w+>.*?\)(?=/|$|\()", "*", row.pattern.pattern)
+        path = re.sub(r"\(\?P<\w+>.*?\)(?=/|$|\()", "*", row.pattern.pattern.replace("(?:/[^/]+)*?", ""))
         path, _, own = path.partition("(?::|%3A)")
         parts = [part for part in path.split("/") if part]
         one = parts[-1] == "*"

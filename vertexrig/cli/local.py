@@ -108,7 +108,7 @@ def up(
 
 
 def _where(here: RunningServer) -> dict[str, Any]:
-    return {"url": here.url, "pid": here.pid, "root": str(here.root)}
+    return {"url": here.url, "pid": here.pid, "root": str(here.root), "grpc_port": here.grpc_port}
 
 
 def _show_next(loaded: Loaded | None, named: list[object], rooted: list[object]) -> None:
@@ -175,7 +175,8 @@ def status(file: Path | None, root: Path | None, format_: str) -> None:
         output.say(f"no local Vertex runs on {folder}")
     else:
         queue = found["queue"]
-        output.say(f"{found['url']}  process {found['pid']}  state in {found['root']}")
+        grpc = f"  gRPC port {found['grpc_port']}" if found.get("grpc_port") else ""
+        output.say(f"{found['url']}{grpc}  process {found['pid']}  state in {found['root']}")
         output.say(
             f"{queue['running']} jobs running, {queue['waiting']} waiting, {queue['used']} of {queue['slots']} slots"
         )

@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 DEFAULT_PORT = 8642
 BOTO = "boto.cfg"
 AIPLATFORM, LOGGING, SCHEDULER, ADMIN = "/vertex", "/logging", "/scheduler", "/local"
+RESOURCE_MANAGER = "/resourcemanager"
 
 
 def env(running: RunningServer, *, project: str = "local-project", region: str = "us-central1") -> dict[str, str]:

@@ -103,6 +103,12 @@ def invalid(message: str) -> ApiError:
     return ApiError(400, message)
 
 
+def unserved(what: str) -> ApiError:
+    """A 501 for a method that the real service has and this server has not, with a line in the log."""
+    _LOG.warning("asked for and not served: %s", what)
+    return ApiError(501, f"The local Vertex does not serve {what}.")
+
+
 async def in_thread(function: Callable[..., T], *args: Any, **kwargs: Any) -> T:
     """Run blocking work (SQLite, files) off the event loop."""
     return await anyio.to_thread.run_sync(partial(function, *args, **kwargs))

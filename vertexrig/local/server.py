@@ -12,11 +12,11 @@ import signal
 import sys
 import threading
 import time
-from collections.abc import Callable, Iterator, Mapping
-from contextlib import contextmanager
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vertexrig import __version__
 from vertexrig.errors import UsageError
@@ -29,6 +29,7 @@ from vertexrig.local.control import (
     BOTO,
     DEFAULT_PORT,
     LOGGING,
+    RESOURCE_MANAGER,
     SCHEDULER,
     add_fault,
     bound,
@@ -48,11 +49,22 @@ from vertexrig.local.state import HOST, RunningServer, find
 from vertexrig.project.model import LocalImage
 from vertexrig.spec.document import Document
 
+if TYPE_CHECKING:
+    from vertexrig.local.rpc.server import RpcServer
+
 __all__ = [
-    "ADMIN", "AIPLATFORM", "BOTO", "DEFAULT_PORT", "HOST", "LOGGING", "SCHEDULER", "Local", "RunningServer", "add_fault",
+    "ADMIN", "AIPLATFORM", "BOTO", "DEFAULT_PORT", "HOST", "LOGGING", "RESOURCE_MANAGER", "SCHEDULER", "Local", "RunningServer", "add_fault",
     "call", "down", "env", "find", "kill", "make_bucket", "preempt", "running", "serve", "settings_of", "status", "up",
 ]  # fmt: skip
 
+RPC_PREFIXES = {
+    "google.cloud.aiplatform.": AIPLATFORM,
+    "google.longrunning.": AIPLATFORM,
+    "google.cloud.scheduler.": SCHEDULER,
+    "google.logging.": LOGGING,
+    "google.cloud.resourcemanager.": RESOURCE_MANAGER,
+}
+"""Where the REST API of a gRPC service is, by the beginning of the service's name."""
 BOTO_TEXT = "[GSUtil]\nuse_gcloud_storage = True\n"
 """Has gsutil hand its work to `gcloud storage`, which finds the server: gsutil's own JSON client speaks https only."""
 
@@ -72,6 +84,18 @@ def _check(document: Document, region: str) -> list[Finding]:
     return check(document, Context(load(), region=region))
 
 
+def rpc_server(app: Any) -> RpcServer | None:
+    """The gRPC server over the REST application; None, with a line on stderr, where grpcio is not installed."""
+    try:
+        import grpc  # noqa: F401
+    except ImportError:
+        print("warning: grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)", file=sys.stderr)
+        return None
+    from vertexrig.local.rpc.server import RpcServer
+
+    return RpcServer(app, RPC_PREFIXES)
+
+
 class Local:
     """All parts of a local Vertex, wired together.
 
@@ -79,9 +103,12 @@ class Local:
         settings: See `Settings`.
         about: Facts for the status page.
         stop: Called when a client asks the server to stop.
+        grpc: Answer gRPC too, if grpcio is installed.
     """
 
-    def __init__(self, settings: Settings, about: Mapping[str, object], stop: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: Settings, about: Mapping[str, object], stop: Callable[[], None], *, grpc: bool = False
+    ) -> None:
         from starlette.applications import Starlette
         from starlette.routing import BaseRoute
 
@@ -90,29 +117,46 @@ class Local:
         from vertexrig.local.guard import LoopbackGuard
         from vertexrig.local.jobs.manager import Jobs
         from vertexrig.local.jobs.pipelines import Pipelines
-        from vertexrig.local.jobs.resources import CUSTOM_JOBS, MODELS, PIPELINES, TUNING_JOBS
+        from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
         from vertexrig.local.jobs.store import ResourceStore
         from vertexrig.local.jobs.studies import Studies
+        from vertexrig.local.registry import Registry
         from vertexrig.local.vertex import Owner, VertexApi
 
         self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
         self.extras = parts.Extras(settings.root, settings.run.project, at_least_twice=settings.at_least_twice)
-        self.jobs = Jobs(settings, self.store, self.extras.sink, check=_check if settings.checks else None)
+        registry = Registry(self.store, seed=settings.seed, project=settings.run.project)
+        check = _check if settings.checks else None
+        self.jobs = Jobs(settings, self.store, self.extras.sink, check=check, admit=registry.machines.require)
         self.studies = Studies(self.jobs)
-        self.pipelines = Pipelines(self.jobs)
-        owners: dict[str, Owner] = {
-            CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines, MODELS: self.pipelines,
-        }  # fmt: skip
+        self.pipelines = Pipelines(self.jobs, registry.models)
+        owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
+        vertex = VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown}, registry.table())
         routes: list[BaseRoute] = [
-            http.mount(AIPLATFORM, VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown}).table()),
+            http.mount(AIPLATFORM, vertex.table()),
+            http.mount(RESOURCE_MANAGER, registry.projects.table()),
             http.mount(ADMIN, Admin(self.jobs, about, stop).table()),
             *self.extras.routes(LOGGING, SCHEDULER),
             *storage.routes(self.objects),
         ]
-        self.app = LoopbackGuard(
-            Starlette(routes=[*routes, http.mount("", [])], lifespan=lambda _: self.extras.running())
-        )
+        app = Starlette(routes=[*routes, http.mount("", [])], lifespan=lambda _: self._parts_running())
+        self.app = LoopbackGuard(app)
+        self.rpc = rpc_server(app) if grpc else None
+
+    @asynccontextmanager
+    async def _parts_running(self) -> AsyncIterator[None]:
+        """Schedules fire, and gRPC is answered, while the HTTP server runs."""
+        async with AsyncExitStack() as stack:
+            await stack.enter_async_context(self.extras.running())
+            if self.rpc is not None:
+                await stack.enter_async_context(self.rpc.running())
+            yield
+
+    @property
+    def grpc_port(self) -> int | None:
+        """Where gRPC is answered, None if it is not."""
+        return self.rpc.port if self.rpc is not None else None
 
     def start(self) -> None:
         """Take up what an earlier server left."""
@@ -130,13 +174,18 @@ class Local:
 
 @contextmanager
 def running(
-    settings: Settings, port: int | None = 0, *, on_stop: Callable[[], None] = lambda: None
+    settings: Settings,
+    port: int | None = 0,
+    *,
+    grpc: bool = False,
+    on_stop: Callable[[], None] = lambda: None,
 ) -> Iterator[RunningServer]:
     """A server in threads of this process, for as long as the block lasts.
 
     Args:
         settings: See `Settings`.
         port: Its port; 0 takes a free one, None the usual one or, if that is taken, a free one.
+        grpc: Answer gRPC too, on a free port, if grpcio is installed.
         on_stop: Called when a client asks the server to stop.
 
     Raises:
@@ -150,9 +199,9 @@ def running(
     with state.held(root) as lock, bound(usual_port(port)) as listener:
         here = RunningServer(root, listener.getsockname()[1], os.getpid())
         run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
-        about = {"version": __version__, "pid": here.pid, "root": str(root), "url": here.url}
+        about: dict[str, object] = {"version": __version__, "pid": here.pid, "root": str(root), "url": here.url}
         try:
-            local = Local(replace(settings, root=root, run=run), about, on_stop)
+            local = Local(replace(settings, root=root, run=run), about, on_stop, grpc=grpc)
         except OSError as error:
             raise UsageError(f"the state folder {root} cannot be used: {error}; move away what is in the way") from None
         server = uvicorn.Server(
@@ -173,6 +222,8 @@ def running(
             thread.start()
             while not server.started and thread.is_alive():
                 time.sleep(0.005)
+            here = replace(here, grpc_port=local.grpc_port)
+            about["grpc_port"] = here.grpc_port
             state.announce(lock, here)
             yield here
         finally:
@@ -195,7 +246,7 @@ def serve(
     done = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: done.set())
-    with running(settings, port, on_stop=done.set) as here:
+    with running(settings, port, grpc=True, on_stop=done.set) as here:
         on_start(here)
         while not done.wait(3600):
             pass

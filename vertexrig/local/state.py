@@ -29,11 +29,13 @@ class RunningServer:
         root: Its folder.
         port: Its port.
         pid: Its process.
+        grpc_port: Where it answers gRPC, without TLS; None if it does not.
     """
 
     root: Path
     port: int
     pid: int
+    grpc_port: int | None = None
 
     @property
     def url(self) -> str:
@@ -86,7 +88,7 @@ def held(root: Path) -> Iterator[IO[str]]:
 def announce(lock: IO[str], here: RunningServer) -> None:
     """Write into the held lock where its server answers."""
     lock.truncate(0)
-    lock.write(json.dumps({"pid": here.pid, "port": here.port, "url": here.url}))
+    lock.write(json.dumps({"pid": here.pid, "port": here.port, "url": here.url, "grpc_port": here.grpc_port}))
     lock.flush()
 
 
@@ -97,7 +99,7 @@ def look(root: Path) -> tuple[bool, RunningServer | None]:
             return False, None
         with suppress(ValueError, KeyError, TypeError):
             data = json.loads(file.read())
-            return True, RunningServer(root.absolute(), int(data["port"]), int(data["pid"]))
+            return True, RunningServer(root.absolute(), int(data["port"]), int(data["pid"]), data.get("grpc_port"))
         return True, None
     return False, None
 

@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from vertexrig.local import http
-from vertexrig.local.http import Coverage, Endpoint, endpoint, in_thread, invalid, not_found, query_int
-from vertexrig.local.jobs import filters, resources
-from vertexrig.local.jobs.resources import CUSTOM_JOBS, MODELS, OPERATIONS, PIPELINES, TUNING_JOBS, Json
+from vertexrig.local.http import Coverage, Endpoint, endpoint, in_thread, not_found, query_int
+from vertexrig.local.jobs import resources
+from vertexrig.local.jobs.listing import page
+from vertexrig.local.jobs.resources import CUSTOM_JOBS, OPERATIONS, PIPELINES, TUNING_JOBS, Json
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
 
 _PARENT = "/{version}/projects/{project}/locations/{location}"
@@ -21,11 +20,7 @@ _VERSIONS = ("v1", "v1beta1")
 _PAGE, _LARGEST_PAGE = 100, 1000
 _TYPES = {
     CUSTOM_JOBS: "DeleteOperationMetadata", TUNING_JOBS: "DeleteOperationMetadata",
-    PIPELINES: "DeleteOperationMetadata", MODELS: "DeleteOperationMetadata",
-}  # fmt: skip
-_ORDERED = {
-    "create_time": "createTime", "update_time": "updateTime", "start_time": "startTime", "end_time": "endTime",
-    "display_name": "displayName", "createTime": "createTime", "displayName": "displayName", "name": "name",
+    PIPELINES: "DeleteOperationMetadata",
 }  # fmt: skip
 
 COVERAGE = (
@@ -50,15 +45,11 @@ COVERAGE = (
     Coverage("aiplatform.trainingPipelines.list", "served"),
     Coverage("aiplatform.trainingPipelines.cancel", "served"),
     Coverage("aiplatform.trainingPipelines.delete", "served"),
-    Coverage("aiplatform.models.get", "approximated", "The resource a training pipeline leaves; nothing serves it."),
-    Coverage("aiplatform.models.list", "approximated", "As models.get."),
-    Coverage("aiplatform.models.delete", "approximated", "As models.get."),
     Coverage("aiplatform.operations.get", "served", "Operations are done when they are returned."),
+    Coverage("aiplatform.operations.list", "served", "Those of a location, at whatever resource one asks; the filter is ignored."),
     Coverage("aiplatform.operations.wait", "served"),
-    Coverage("aiplatform.studies", "not served", "Studies exist as parts of tuning jobs."),
-    Coverage("aiplatform.datasets", "not served"),
-    Coverage("aiplatform.endpoints", "not served"),
-    Coverage("aiplatform.pipelineJobs", "not served"),
+    Coverage("aiplatform.operations.cancel", "approximated", "Operations are done, so nothing happens."),
+    Coverage("aiplatform.operations.delete", "served"),
 )
 
 
@@ -78,6 +69,7 @@ class VertexApi:
         store: Where resources are kept.
         owners: By collection.
         shown: By collection, how a stored resource is listed where it is not as stored.
+        more: Routes of further services.
     """
 
     def __init__(
@@ -85,8 +77,9 @@ class VertexApi:
         store: ResourceStore,
         owners: Mapping[str, Owner],
         shown: Mapping[str, Callable[[StoredResource], Json]],
+        more: Sequence[Endpoint] = (),
     ) -> None:
-        self.store, self.owners, self.shown = store, owners, shown
+        self.store, self.owners, self.shown, self.more = store, owners, shown, more
 
     def table(self) -> list[Endpoint]:
         """The routes, below the API's mount."""
@@ -94,14 +87,17 @@ class VertexApi:
         for kind in (CUSTOM_JOBS, TUNING_JOBS, PIPELINES):
             rows.append(endpoint("POST", f"{_PARENT}/{kind}", self._bound(self.create, kind)))
             rows.append(endpoint("POST", f"{_PARENT}/{kind}/{{id}}(?::|%3A)cancel", self._bound(self.cancel, kind)))
-        for kind in (CUSTOM_JOBS, TUNING_JOBS, PIPELINES, MODELS):
+        for kind in (CUSTOM_JOBS, TUNING_JOBS, PIPELINES):
             rows.append(endpoint("GET", f"{_PARENT}/{kind}", self._bound(self.list, kind)))
             rows.append(endpoint("GET", f"{_PARENT}/{kind}/{{id}}", self._bound(self.get, kind)))
             rows.append(endpoint("DELETE", f"{_PARENT}/{kind}/{{id}}", self._bound(self.delete, kind)))
-            rows.append(endpoint("GET", f"{_PARENT}/{kind}/{{owner}}/operations/{{id}}", self.operation))
-        rows.append(endpoint("GET", f"{_PARENT}/operations/{{id}}", self.operation))
-        rows.append(endpoint("POST", f"{_PARENT}/operations/{{id}}(?::|%3A)wait", self.operation))
-        return rows
+        operation = f"{_PARENT}(?:/[^/]+)*?/operations"  # at whatever resource a client looks for it
+        rows.append(endpoint("GET", f"{operation}/{{id}}", self.operation))
+        rows.append(endpoint("POST", f"{operation}/{{id}}(?::|%3A)wait", self.operation))
+        rows.append(endpoint("POST", f"{operation}/{{id}}(?::|%3A)cancel", self.cancel_operation))
+        rows.append(endpoint("DELETE", f"{operation}/{{id}}", self.delete_operation))
+        rows.append(endpoint("GET", operation, self.operations))
+        return [*rows, *self.more]
 
     @staticmethod
     def _bound(handler: Callable[..., Any], kind: str) -> http.Handler:
@@ -151,12 +147,36 @@ class VertexApi:
         return JSONResponse(await in_thread(work))
 
     async def operation(self, request: Request, path: Mapping[str, str]) -> Response:
-        """An operation, at whatever resource a client looks for it."""
+        """An operation; it is done, so that waiting for it is looking at it."""
+        await http.read_body(request)
         name = _name(OPERATIONS, path)
         stored = await in_thread(self.store.get, name)
         if stored is None:
             raise not_found(f"The Operation does not exist: {name}")
         return JSONResponse(stored.body)
+
+    async def cancel_operation(self, request: Request, path: Mapping[str, str]) -> Response:
+        """POST :cancel of an operation that is done: nothing happens."""
+        await self.operation(request, path)
+        return JSONResponse({})
+
+    async def delete_operation(self, request: Request, path: Mapping[str, str]) -> Response:
+        """DELETE of an operation: it is forgotten."""
+        await self.operation(request, path)
+        await in_thread(self.store.remove, _name(OPERATIONS, path))
+        return JSONResponse({})
+
+    async def operations(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET of a location's operations, the newest first."""
+        parent, size = _parent(path), query_int(request, "pageSize", default=0) or _PAGE
+        token = request.query_params.get("pageToken", "")
+
+        def work() -> Json:
+            found, following = page(self.store, OPERATIONS, parent, "", "", min(size, _LARGEST_PAGE), token)
+            answer: Json = {"operations": [stored.body for stored in found]} if found else {}
+            return {**answer, "nextPageToken": following} if following else answer
+
+        return JSONResponse(await in_thread(work))
 
     async def list(self, kind: str, request: Request, path: Mapping[str, str]) -> Response:
         """GET of a collection: filter, pageSize, pageToken, orderBy."""
@@ -185,61 +205,4 @@ def _parent(path: Mapping[str, str]) -> str:
 
 
 def _name(kind: str, path: Mapping[str, str]) -> str:
-    # A model's version is given after an @; there is one version of each.
-    return f"{_parent(path)}/{kind}/{path['id'].partition('@')[0] if kind == MODELS else path['id']}"
-
-
-def page(
-    store: ResourceStore, kind: str, parent: str, text: str, order: str, size: int, token: str
-) -> tuple[list[StoredResource], str]:
-    """One page of a listing and the token of the next, "" after the last.
-
-    Args:
-        store: Where resources are kept.
-        kind: Collection.
-        parent: `projects/123/locations/us-central1`.
-        text: Filter.
-        order: `create_time desc` and the like; by default the newest first.
-        size: Resources on a page.
-        token: Of this page, "" for the first.
-    """
-    fits = filters.parse(text)
-    if order.strip():
-        return _ordered(store.listed(kind, parent), fits, order, size, _offset(token))
-    found: list[StoredResource] = []
-    for stored in store.listed(kind, parent, before=_offset(token) or None, most=size + 1):
-        if fits(stored.body):
-            if len(found) == size:
-                return found, _token(found[-1].number)
-            found.append(stored)
-    return found, ""
-
-
-def _ordered(
-    all_: Iterable[StoredResource], fits: filters.Predicate, order: str, size: int, offset: int
-) -> tuple[list[StoredResource], str]:
-    found = [stored for stored in all_ if fits(stored.body)]
-    for part in reversed(order.split(",")):
-        field, _, direction = part.strip().partition(" ")
-        if field not in _ORDERED or direction.strip() not in ("", "asc", "desc"):
-            raise invalid(f"Invalid order_by: {part.strip()[:80]!r}. Fields: {', '.join(sorted(_ORDERED))}.")
-        key = _ORDERED[field]
-        found.sort(key=lambda stored: str(stored.body.get(key, "")), reverse=direction.strip() == "desc")
-    rest = found[offset : offset + size]
-    return rest, _token(offset + size) if offset + size < len(found) else ""
-
-
-def _token(number: int) -> str:
-    return base64.urlsafe_b64encode(str(number).encode()).decode()
-
-
-def _offset(token: str) -> int:
-    if not token:
-        return 0
-    try:
-        text = base64.urlsafe_b64decode(token.encode()).decode()
-    except (binascii.Error, ValueError):
-        text = ""
-    if not text.isdecimal() or not text.isascii() or len(text) > 18:
-        raise invalid(f"Invalid page token: {token[:80]!r}.")
-    return int(text)
+    return f"{_parent(path)}/{kind}/{path['id']}"

@@ -14,9 +14,11 @@ from dataclasses import dataclass
 from functools import cache, cached_property
 from pathlib import Path
 
-__all__ = ["FILE", "PACKAGE", "Enum", "Field", "Message", "enum", "files", "full_name", "message"]
+__all__ = ["FILE", "PACKAGE", "Enum", "Field", "Message", "enum", "files", "full_name", "message", "other_files"]
 
 FILE = Path(__file__).with_name("aiplatform_v1.binpb")
+OTHERS = Path(__file__).with_name("services.binpb")
+"""Cloud Scheduler, Cloud Logging, Resource Manager and the details of errors: what the local Vertex needs beside Vertex AI."""
 PACKAGE = "google.cloud.aiplatform.v1"
 
 # Field numbers of google/protobuf/descriptor.proto; it is part of protobuf's wire contract.
@@ -137,6 +139,11 @@ def enum(name: str) -> Enum:
 def files() -> tuple[bytes, ...]:
     """The serialised FileDescriptorProtos, each behind those it depends on."""
     return tuple(_entries(FILE.read_bytes())[_SET_FILE])
+
+
+def other_files() -> tuple[bytes, ...]:
+    """The same of `OTHERS`; they depend on `files`, and `message` and `enum` do not find what is in them."""
+    return tuple(_entries(OTHERS.read_bytes())[_SET_FILE])
 
 
 def full_name(name: str) -> str:

@@ -21,7 +21,7 @@ def pool() -> Any:
     from google.protobuf.descriptor_pool import DescriptorPool
 
     made = DescriptorPool()
-    for file in descriptors.files():
+    for file in (*descriptors.files(), *descriptors.other_files()):
         made.AddSerializedFile(file)
     return made
 

@@ -14,7 +14,7 @@ COVERAGE: tuple[Coverage, ...] = (
     Coverage("CustomJobSpec.network", "not served", f"{_KEPT} Replicas reach one another on loopback."),
     Coverage("CustomJobSpec.reservedIpRanges", "not served", _KEPT),
     Coverage("CustomJobSpec.pscInterfaceConfig", "not served", _KEPT),
-    Coverage("CustomJobSpec.persistentResourceId", "not served", f"{_KEPT} A run like any other."),
+    Coverage("CustomJobSpec.persistentResourceId", "approximated", "It must exist; the job starts without `--slow-start`."),
     Coverage("CustomJobSpec.protectedArtifactLocationId", "not served", _KEPT),
     Coverage("CustomJobSpec.tensorboard", "not served", "Event files stay in AIP_TENSORBOARD_LOG_DIR; none is uploaded."),
     Coverage("CustomJobSpec.enableWebAccess", "not served", "The replicas are processes of this machine."),

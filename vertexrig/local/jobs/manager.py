@@ -45,6 +45,7 @@ class Jobs:
         sink: Takes their output.
         on_result: Called with the name of a job that has run to its end and how it went, in the job's thread.
         check: The checks that a new job has to pass; None leaves them out.
+        admit: Raises `ApiError` for a job that names, under a parent, what does not exist there.
     """
 
     def __init__(
@@ -54,8 +55,9 @@ class Jobs:
         sink: Sink,
         on_result: Callable[[str, JobResult], None] | None = None,
         check: validation.Check | None = None,
+        admit: Callable[[str, Mapping[str, Any]], None] = lambda parent, job: None,
     ) -> None:
-        self.check = check
+        self.check, self.admit = check, admit
         self.settings, self.store, self.sink, self.on_result = settings, store, sink, on_result
         self.queue = Queue(settings.slots, self._run)
         self._controls: dict[str, Control] = {}
@@ -73,6 +75,7 @@ class Jobs:
         """Accept a CustomJob, or raise the service's 400 (or 429, by a fault on demand)."""
         region = parent.rpartition("/")[2]
         outer, job = validation.custom_job(body, region, self.check)
+        self.admit(parent, job)
         self.refuse_for_quota(job, region)
         return self.add(parent, outer, job)
 
@@ -242,6 +245,8 @@ class Jobs:
             self.settings.run, job_id=resources.last_part(name), display_name=stored.body.get("displayName", ""),
             project_number=name.split("/")[1], region=region, trial=str(stored.hidden.get("trial", "")),
         )  # fmt: skip
+        if job.get("persistentResourceId"):
+            options = replace(options, slow_start=0.0)  # its machines are there
         with _Batch(self.sink, name) as batch:
             result = run_job(
                 job, root=self.settings.root, control=control, options=options, on_line=batch.add,

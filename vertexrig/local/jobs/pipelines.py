@@ -1,13 +1,13 @@
 """Training pipelines with a custom task, as the SDK's CustomTrainingJob and CustomPythonPackageTrainingJob make them.
 
-A pipeline runs one custom job; when that succeeds and a model is to be uploaded, a Model resource is made of what lies
-in the job's model directory. Datasets and AutoML are not served.
+A pipeline runs one custom job; when that succeeds and a model is to be uploaded, a model, or another version of
+`parentModel`, is made of what lies in the job's model directory. Datasets and AutoML are not served.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any
+from typing import Any, Protocol
 
 from vertexrig.local.http import ApiError, invalid, not_found
 from vertexrig.local.jobs import resources, validation
@@ -24,15 +24,26 @@ _FIELDS = {
 }  # fmt: skip
 
 
+class ModelRegistry(Protocol):
+    """Where models go."""
+
+    def get(self, name: str) -> Json:
+        """A model, or 404."""
+
+    def add(self, parent: str, fields: Mapping[str, Any], *, parent_model: str = "", id_: str = "") -> Json:
+        """Keep a new model, or another version of `parent_model`."""
+
+
 class Pipelines:
-    """The training pipelines and models of a local Vertex.
+    """The training pipelines of a local Vertex.
 
     Args:
         jobs: Runs their custom jobs.
+        models: Takes what they make.
     """
 
-    def __init__(self, jobs: Jobs) -> None:
-        self.jobs, self.store = jobs, jobs.store
+    def __init__(self, jobs: Jobs, models: ModelRegistry) -> None:
+        self.jobs, self.store, self.models = jobs, jobs.store, models
         jobs.listen(self._changed)
 
     def create(self, parent: str, body: Mapping[str, Any]) -> Json:
@@ -53,8 +64,10 @@ class Pipelines:
             raise validation.found_errors([("display_name", "Display name is required.")])
         if not isinstance(labels, dict) or not (model is None or isinstance(model, dict)):
             raise invalid("Invalid value at 'training_pipeline': labels and model_to_upload are messages.")
+        fields.update(self._target(parent, fields))
         region = parent.rpartition("/")[2]
         job = validation.training_inputs(fields.get("trainingTaskInputs"), region, self.jobs.check)
+        self.jobs.admit(parent, job)
         self.jobs.refuse_for_quota(job, region)
         pipeline = resources.new_name(parent, PIPELINES)
         made = resources.new_body(pipeline, "PIPELINE_STATE_PENDING", fields)
@@ -69,11 +82,22 @@ class Pipelines:
 
             return self.store.change(pipeline, note) or made
 
+    def _target(self, parent: str, fields: Mapping[str, Any]) -> Json:
+        """The parent model by its full name; 400 where its id and a new model's id are both given, 404 without the model."""
+        above = str(fields.get("parentModel", ""))
+        if not above:
+            return {}
+        if fields.get("modelId"):
+            raise invalid("Invalid value at 'training_pipeline': set model_id or parent_model, not both.")
+        name = f"{parent}/{MODELS}/{resources.last_part(above).partition('@')[0]}"
+        self.models.get(name)
+        return {"parentModel": name}
+
     def get(self, name: str) -> Json:
-        """A pipeline or model by name, or 404."""
+        """A pipeline by name, or 404."""
         stored = self.store.get(name)
-        if stored is None or not (f"/{PIPELINES}/" in name or f"/{MODELS}/" in name):
-            raise not_found(f"The {'Model' if '/models/' in name else 'TrainingPipeline'} does not exist: {name}")
+        if stored is None or f"/{PIPELINES}/" not in name:
+            raise not_found(f"The TrainingPipeline does not exist: {name}")
         return stored.body
 
     def cancel(self, name: str) -> None:
@@ -84,9 +108,9 @@ class Pipelines:
             self.jobs.cancel(stored.hidden["job"])
 
     def delete(self, name: str) -> None:
-        """Forget a pipeline that has ended, or a model."""
+        """Forget a pipeline that has ended."""
         body = self.get(name)
-        if f"/{PIPELINES}/" in name and body["state"] not in _ENDED:
+        if body["state"] not in _ENDED:
             message = f"TrainingPipeline {name} is in state {body['state']} and cannot be deleted. Cancel it first."
             raise ApiError(400, message, status="FAILED_PRECONDITION")
         self.store.remove(name)
@@ -143,11 +167,13 @@ class Pipelines:
             )
             return {"code": 3, "message": message}
         parent = pipeline.rpartition(f"/{PIPELINES}/")[0]
-        name = resources.new_name(parent, MODELS)
-        fields = {"versionId": "1", "versionAliases": ["default"], "artifactUri": uri, "trainingPipeline": pipeline}
-        body = resources.new_body(name, "", {**wanted, **fields})
-        del body["state"]
-        with self.store.database.transaction():
-            self.store.add(MODELS, parent, name, body)
-            self.store.change(pipeline, lambda own, _: own.update(modelToUpload={**wanted, "name": name, **fields}))
+        above, id_ = str(stored.body.get("parentModel", "")), str(stored.body.get("modelId", ""))
+        fields = {**wanted, "artifactUri": uri, "trainingPipeline": pipeline}
+        try:
+            with self.store.database.transaction():
+                made = self.models.add(parent, fields, parent_model=above, id_=id_)
+                shown = {key: made[key] for key in ("name", "versionId", "versionAliases")}
+                self.store.change(pipeline, lambda own, _: own.update(modelToUpload={**fields, **shown}))
+        except ApiError as error:  # the parent model was deleted, or the id taken, while the job ran
+            return {"code": 5 if error.code == 404 else 3, "message": error.message}
         return None

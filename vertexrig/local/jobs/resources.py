@@ -27,9 +27,29 @@ def now() -> str:
     return times.rfc3339(times.now())
 
 
+_MOST_IDS = 10_000
+_ids: dict[str, str] = {}
+"""Ids of the projects whose number was asked for, by number; nothing else leads from a number back to its id."""
+
+
 def project_number(project: str) -> str:
     """The number of a project: itself, or twelve digits that are always the same for one id."""
-    return project if project.isdigit() else str(100_000_000_000 + zlib.crc32(project.encode()) * 200)
+    if project.isdigit():
+        return project
+    number = str(100_000_000_000 + zlib.crc32(project.encode()) * 200)
+    if len(_ids) < _MOST_IDS:
+        _ids[number] = project
+    return number
+
+
+def project_id(project: str) -> str:
+    """The id of a project given by id or number; the number itself where no client has named the id."""
+    return _ids.get(project, project)
+
+
+def is_project(project: str) -> bool:
+    """Whether a text may be a project's id or number."""
+    return _PROJECT.fullmatch(project) is not None
 
 
 def parent_name(project: str, location: str) -> str:

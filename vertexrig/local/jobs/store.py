@@ -28,6 +28,13 @@ CREATE TABLE IF NOT EXISTS children (
     study TEXT NOT NULL, trial TEXT NOT NULL, job TEXT NOT NULL, PRIMARY KEY (study, trial)
 );
 CREATE TABLE IF NOT EXISTS counters (name TEXT PRIMARY KEY, value INTEGER NOT NULL);
+CREATE TABLE IF NOT EXISTS points (
+    series TEXT NOT NULL, step INTEGER NOT NULL, point TEXT NOT NULL, PRIMARY KEY (series, step)
+);
+CREATE TABLE IF NOT EXISTS links (
+    kind TEXT NOT NULL, source TEXT NOT NULL, target TEXT NOT NULL, body TEXT NOT NULL, PRIMARY KEY (kind, source, target)
+);
+CREATE INDEX IF NOT EXISTS links_back ON links (kind, target);
 """
 
 
@@ -180,3 +187,8 @@ class Trials:
                 "ON CONFLICT DO UPDATE SET record = excluded.record",
                 (self.study, str(record["id"]), self.study, json.dumps(record)),
             )
+
+    def remove(self, trial: str) -> None:
+        """Forget a trial."""
+        with self.database.transaction() as connection:
+            connection.execute("DELETE FROM trials WHERE study = ? AND id = ?", (self.study, trial))

@@ -124,6 +124,7 @@ class Studies:
             name, PENDING, defaults.filled_tuning(resources.rest_form("HyperparameterTuningJob", data))
         )
         engine = self._searchable(data, made)
+        self.jobs.admit(parent, data["trialJobSpec"])
         self.jobs.refuse_for_quota(data["trialJobSpec"], region)
         self.store.add(TUNING_JOBS, parent, name, made, {"spec": dict(data)})
         self._start(name, engine)

@@ -29,6 +29,7 @@ from vertexrig.local.storage.resources import (
     OBJECT_FIELDS,
     PROJECT_NUMBER,
     bucket_resource,
+    check_policy,
     merged,
     object_resource,
     whole,
@@ -114,11 +115,15 @@ class StorageApi:
         return JSONResponse({"kind": "storage#storageLayout", "bucket": values["bucket"], **kept, **flat})
 
     async def get_policy(self, request: Request, values: Values) -> Response:
-        """buckets.getIamPolicy and setIamPolicy: no access control here, so a policy is accepted and not kept."""
-        await in_thread(self.store.bucket, values["bucket"])
-        sent = await read_json(request) if request.method == "PUT" else {}
-        bindings = sent.get("bindings", [])
-        return JSONResponse({"kind": "storage#policy", "version": 1, "etag": "CAE=", "bindings": bindings})
+        """buckets.getIamPolicy."""
+        return JSONResponse({"kind": "storage#policy", **await in_thread(self.store.policy, values["bucket"])})
+
+    async def set_policy(self, request: Request, values: Values) -> Response:
+        """buckets.setIamPolicy: kept, and no access depends on it."""
+        sent = await read_json(request)
+        check_policy(sent)
+        kept = await in_thread(self.store.set_policy, values["bucket"], sent)
+        return JSONResponse({"kind": "storage#policy", **kept})
 
     async def test_permissions(self, request: Request, values: Values) -> Response:
         """buckets.testIamPermissions: every permission is held."""
@@ -280,7 +285,7 @@ class StorageApi:
             endpoint("GET", bucket + "/storageLayout", self.get_layout),
             endpoint("GET", bucket + "/iam/testPermissions", self.test_permissions),
             endpoint("GET", bucket + "/iam", self.get_policy),
-            endpoint("PUT", bucket + "/iam", self.get_policy),
+            endpoint("PUT", bucket + "/iam", self.set_policy),
             endpoint("GET", bucket + "/o", self.list_objects),
             endpoint("POST", item + "/copyTo" + to, self.copy_object),
             endpoint("POST", item + "/rewriteTo" + to, self.rewrite_object),

@@ -27,6 +27,9 @@ CREATE TABLE IF NOT EXISTS uploads (
   id TEXT PRIMARY KEY, bucket TEXT NOT NULL, name TEXT NOT NULL, meta TEXT NOT NULL, conditions TEXT NOT NULL,
   received INTEGER NOT NULL, generation INTEGER
 ) WITHOUT ROWID;
+CREATE TABLE IF NOT EXISTS policies (
+  bucket TEXT PRIMARY KEY, number INTEGER NOT NULL, policy TEXT NOT NULL
+) WITHOUT ROWID;
 """
 
 
@@ -128,12 +131,24 @@ class Records:
         with self.database.transaction() as connection:
             connection.execute("INSERT OR REPLACE INTO buckets VALUES (?, ?, ?, ?, ?)", values)
 
+    def policy(self, bucket: str) -> tuple[int, Json]:
+        """How often a bucket's IAM policy was set, and the policy."""
+        row = self.database.row("SELECT number, policy FROM policies WHERE bucket = ?", bucket)
+        return (int(row[0]), json.loads(row[1])) if row else (0, {})
+
+    def save_policy(self, bucket: str, policy: Json) -> None:
+        """Keep a bucket's IAM policy."""
+        with self.database.transaction() as connection:
+            number = self.policy(bucket)[0] + 1
+            connection.execute("INSERT OR REPLACE INTO policies VALUES (?, ?, ?)", (bucket, number, json.dumps(policy)))
+
     def drop_bucket(self, name: str) -> None:
-        """Forget a bucket and its objects and uploads."""
+        """Forget a bucket, its objects and uploads, and its policy."""
         with self.database.transaction() as connection:
             connection.execute("DELETE FROM buckets WHERE name = ?", (name,))
             connection.execute("DELETE FROM objects WHERE bucket = ?", (name,))
             connection.execute("DELETE FROM uploads WHERE bucket = ?", (name,))
+            connection.execute("DELETE FROM policies WHERE bucket = ?", (name,))
 
     def object(self, bucket: str, name: str) -> Object | None:
         """An object's record."""

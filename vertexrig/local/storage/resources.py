@@ -98,6 +98,15 @@ def writable(body: Json, rules: Rules) -> Json:
     return kept
 
 
+def check_policy(policy: Json) -> None:
+    """Refuse, with a 400, an IAM policy whose bindings are not roles with members."""
+    bindings = policy.get("bindings", [])
+    for binding in bindings if isinstance(bindings, list) else [bindings]:
+        members = binding.get("members", []) if isinstance(binding, dict) else None
+        if not isinstance(members, list) or not isinstance(binding.get("role"), str) or not all(map(_is_text, members)):
+            raise invalid("Invalid value for field 'bindings': expected a list of objects with 'role' and 'members'.")
+
+
 def merged(meta: Json, change: Json) -> Json:
     """`meta` after a PATCH: null clears a field, and maps (`metadata`, `labels`) are merged key by key."""
     result = dict(meta)

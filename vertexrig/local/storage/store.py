@@ -118,6 +118,22 @@ class ObjectStore:
                 raise ApiError(409, reason)
             self.records.drop_bucket(name)
 
+    def policy(self, name: str) -> Json:
+        """A bucket's IAM policy: kept and shown, and nothing depends on it."""
+        with self.records.database.transaction():
+            self.bucket(name)
+            number, policy = self.records.policy(name)
+        return {"version": 1, "bindings": [], **policy, "etag": resources.etag(number)}
+
+    def set_policy(self, name: str, policy: Json) -> Json:
+        """Keep another IAM policy of a bucket; 412 if it was set since the policy that `etag` names was read."""
+        with self.records.database.transaction():
+            known = self.policy(name)
+            if policy.get("etag", known["etag"]) != known["etag"]:
+                raise ApiError(412, "At least one of the pre-conditions you specified did not hold.")
+            self.records.save_policy(name, {key: policy[key] for key in ("version", "bindings") if key in policy})
+            return self.policy(name)
+
     # -- objects
 
     def find(self, bucket: str, name: str) -> Object | None:

@@ -1,0 +1,42 @@
+"""Resources beside jobs: models, studies of Vizier, TensorBoards, metadata, persistent resources, projects.
+
+Each service is a table of methods that take a request and give an answer as canonical JSON. `service.rows` makes their REST
+routes from Google's own table, and gRPC calls those.
+"""
+
+from __future__ import annotations
+
+from vertexrig.local.http import Endpoint
+from vertexrig.local.jobs.store import ResourceStore
+from vertexrig.local.registry import metadata, models, persistent, service, tensorboards, vizier
+from vertexrig.local.registry.projects import Projects
+
+__all__ = ["Registry"]
+
+
+class Registry:
+    """The services of this room over one store.
+
+    Args:
+        store: Where their resources are kept.
+        seed: Of Vizier's search.
+        project: The project of which the number is known before any client names it.
+    """
+
+    def __init__(self, store: ResourceStore, *, seed: int, project: str) -> None:
+        self.store = store
+        self.models = models.Models(store)
+        self.machines = persistent.PersistentResources(store)
+        self.projects = Projects(project)
+        self.tables = {
+            models.SERVICE: self.models.table(),
+            persistent.SERVICE: self.machines.table(),
+            vizier.SERVICE: vizier.Vizier(store, seed).table(),
+            tensorboards.SERVICE: tensorboards.Tensorboards(store).table(),
+            metadata.SERVICE: metadata.MetadataStores(store).table(),
+        }
+
+    def table(self) -> list[Endpoint]:
+        """Their routes below Vertex AI's mount; behind them, those of every method of Vertex AI that is not served."""
+        served = [row for name, table in self.tables.items() for row in service.rows(self.store, name, table)]
+        return [*served, *service.unserved_rows([f"{service.PACKAGE}."])]

@@ -1,0 +1,239 @@
+"""ModelService: models and their versions, as training pipelines leave them and clients register them. Nothing is served."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from vertexrig.local.http import ApiError, invalid, not_found
+from vertexrig.local.jobs import resources
+from vertexrig.local.jobs.resources import MODELS, Json
+from vertexrig.local.jobs.store import ResourceStore, StoredResource
+from vertexrig.local.registry.collection import Collection, apply_mask, predicate
+from vertexrig.local.registry.service import PACKAGE, Done, Method, exists, place_of, precondition
+
+SERVICE = f"{PACKAGE}.ModelService"
+_UPDATED = frozenset({
+    "displayName", "description", "labels", "versionDescription", "explanationSpec", "metadata", "defaultCheckpointId",
+})  # fmt: skip
+_SHARED = ("displayName", "description", "labels", "createTime", "trainingPipeline", "encryptionSpec")
+"""Fields that a version shows as its model has them, of those that an update of the model changes."""
+_ID = re.compile(r"[a-z0-9][a-z0-9_-]{0,62}")
+_ALIAS = re.compile(r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]")
+
+
+class Models:
+    """The model registry of a local Vertex.
+
+    Args:
+        store: Where models are kept: the body is the default version's, the others are hidden.
+    """
+
+    def __init__(self, store: ResourceStore) -> None:
+        self.store = store
+        self.collection = Collection(store, MODELS, "Model")
+
+    def table(self) -> dict[str, Method]:
+        """The methods served."""
+        return {
+            "UploadModel": self.upload,
+            "GetModel": lambda request: self.get(request["name"]),
+            "ListModels": self.list,
+            "ListModelVersions": self.versions,
+            "UpdateModel": self.update,
+            "DeleteModel": self.delete,
+            "DeleteModelVersion": self.delete_version,
+            "MergeVersionAliases": self.merge_aliases,
+        }
+
+    # what clients ask for
+
+    def upload(self, request: Json) -> Done:
+        """UploadModel: a model, or another version of `parentModel`."""
+        parent, model = request["parent"], request.get("model") or {}
+        if not model.get("displayName"):
+            raise invalid("Model display_name is required.")
+        made = self.add(parent, model, parent_model=request.get("parentModel", ""), id_=request.get("modelId", ""))
+        response = {"model": made["name"], "modelVersionId": made["versionId"]}
+        return Done(parent, "UploadModelOperationMetadata", "UploadModelResponse", response)
+
+    def add(self, parent: str, fields: Mapping[str, Any], *, parent_model: str = "", id_: str = "") -> Json:
+        """Keep a new model, or a new version of an existing one.
+
+        Args:
+            parent: `projects/123/locations/us-central1`.
+            fields: Of the Model.
+            parent_model: Name of the model that gets another version; the version becomes the default one if
+                `versionAliases` has "default".
+            id_: The id of a new model, "" for one of ours.
+
+        Raises:
+            ApiError: 404 for a parent model that does not exist, 409 for an id that is taken, 400 for bad names.
+        """
+        aliases = _aliases(fields.get("versionAliases", ()))
+        if not parent_model:
+            if id_ and not _ID.fullmatch(id_):
+                raise invalid(f"Invalid model_id {id_[:100]!r}: it must match {_ID.pattern}.")
+            name = f"{parent}/{MODELS}/{id_}" if id_ else resources.new_name(parent, MODELS)
+            body = _version(name, "1", {*aliases, "default"}, fields)
+            with self.store.database.transaction():
+                if self.store.get(name) is not None:
+                    raise exists(name)
+                self.store.add(MODELS, parent, name, body, {"versions": {"1": body}, "last": 1})
+            return body
+        if place_of(parent_model) != parent:
+            raise invalid(f"parent_model {parent_model} is not a model of {parent}.")
+        name = self._stored(parent_model).name
+        made: Json = {}
+
+        def edit(body: Json, hidden: Json) -> None:
+            versions = _versions(body, hidden)
+            number = str(hidden.get("last", len(versions)) + 1)
+            made.update(_version(name, number, set(), {**fields, "createTime": body["createTime"]}))
+            versions[number] = made
+            _give(versions, number, aliases)
+            hidden.update(versions=versions, last=int(number))
+            _show_default(body, versions)
+
+        self.store.change(name, edit)
+        return made
+
+    def get(self, name: str) -> Json:
+        """A model's default version, or the one after an @, by number or alias; 404 if there is none."""
+        stored = self._stored(name)
+        wanted = name.partition("@")[2]
+        if not wanted:
+            return stored.body
+        return _found(_versions(stored.body, stored.hidden), wanted, name)
+
+    def list(self, request: Json) -> Json:
+        """ListModels: the default version of each."""
+        return self.collection.list(request, lambda text: _by_model(text))
+
+    def versions(self, request: Json) -> Json:
+        """ListModelVersions, the newest first."""
+        stored = self._stored(request["name"])
+        fits = predicate(str(request.get("filter", "")))
+        every = [one for one in _versions(stored.body, stored.hidden).values() if fits(one)]
+        return {"models": sorted(every, key=lambda one: int(one["versionId"]), reverse=True)}
+
+    def update(self, request: Json) -> Json:
+        """UpdateModel: of the default version, or of the one after an @."""
+        given = request.get("model") or {}
+        name = str(given.get("name", ""))
+        stored = self._stored(name)
+        made: Json = {}
+
+        def edit(body: Json, hidden: Json) -> None:
+            versions = _versions(body, hidden)
+            wanted = name.partition("@")[2]
+            own = _found(versions, wanted or "default", name)
+            apply_mask(own, given, str(request.get("updateMask", "")), _UPDATED)
+            if not own.get("displayName"):
+                raise invalid("Model display_name is required.")
+            own["updateTime"] = own["versionUpdateTime"] = resources.now()
+            for one in versions.values():
+                one.update({key: own[key] for key in _SHARED if key in own})
+            hidden["versions"] = versions
+            _show_default(body, versions)
+            made.update(own)
+
+        self.store.change(stored.name, edit)
+        return made
+
+    def delete(self, request: Json) -> Done:
+        """DeleteModel, with all versions."""
+        name = self._stored(request["name"]).name
+        self.store.remove(name)
+        return Done(place_of(name), "DeleteOperationMetadata")
+
+    def delete_version(self, request: Json) -> Done:
+        """DeleteModelVersion: never the default one."""
+        name = str(request["name"])
+        stored, wanted = self._stored(name), name.partition("@")[2]
+        if not wanted:
+            raise invalid(f"The name {name} has no version; write MODEL@VERSION.")
+
+        def edit(body: Json, hidden: Json) -> None:
+            versions = _versions(body, hidden)
+            own = _found(versions, wanted, name)
+            if "default" in own["versionAliases"]:
+                raise precondition(f"{name} is the default version and cannot be deleted. Give the alias default away first.")
+            del versions[own["versionId"]]
+            hidden["versions"] = versions
+
+        self.store.change(stored.name, edit)
+        return Done(place_of(name), "DeleteOperationMetadata")
+
+    def merge_aliases(self, request: Json) -> Json:
+        """MergeVersionAliases: adds the aliases, takes those with a "-" before them away."""
+        name = str(request["name"])
+        stored = self._stored(name)
+        given = [str(one) for one in request.get("versionAliases", ())]
+        added, removed = _aliases(one for one in given if one[:1] != "-"), {one[1:] for one in given if one[:1] == "-"}
+        if "default" in removed:
+            raise invalid("The alias default cannot be removed; give it to another version.")
+        made: Json = {}
+
+        def edit(body: Json, hidden: Json) -> None:
+            versions = _versions(body, hidden)
+            own = _found(versions, name.partition("@")[2] or "default", name)
+            _give(versions, own["versionId"], added)
+            own["versionAliases"] = sorted(set(own["versionAliases"]) - removed)
+            own["versionUpdateTime"] = resources.now()
+            hidden["versions"] = versions
+            _show_default(body, versions)
+            made.update(own)
+
+        self.store.change(stored.name, edit)
+        return made
+
+    def _stored(self, name: str) -> StoredResource:
+        return self.collection.stored(name.partition("@")[0])
+
+
+def _by_model(text: str) -> Any:
+    """The filter of ListModels, where `model` is a model's id."""
+    fits = predicate(text)
+    return lambda body: fits({**body, "model": resources.last_part(body["name"])})
+
+
+def _versions(body: Json, hidden: Mapping[str, Any]) -> dict[str, Json]:
+    """Every version by number; a model of an older server has the one that is shown."""
+    return hidden.get("versions") or {str(body.get("versionId", "1")): dict(body)}
+
+
+def _version(name: str, number: str, aliases: set[str], fields: Mapping[str, Any]) -> Json:
+    time = resources.now()
+    own = {key: value for key, value in fields.items() if key not in ("name", "versionAliases", "etag")}
+    times = {"createTime": time, **own, "updateTime": time, "versionCreateTime": time, "versionUpdateTime": time}
+    return {**times, "name": name, "versionId": number, "versionAliases": sorted(aliases)}
+
+
+def _give(versions: dict[str, Json], number: str, aliases: set[str]) -> None:
+    """Give aliases to a version; whichever had them loses them."""
+    for key, one in versions.items():
+        own = set(one["versionAliases"])
+        one["versionAliases"] = sorted(own | aliases if key == number else own - aliases)
+
+
+def _show_default(body: Json, versions: Mapping[str, Json]) -> None:
+    default = next(one for one in versions.values() if "default" in one["versionAliases"])
+    body.clear()
+    body.update(default)
+
+
+def _found(versions: Mapping[str, Json], wanted: str, name: str) -> Json:
+    own = versions.get(wanted) or next((one for one in versions.values() if wanted in one["versionAliases"]), None)
+    if own is None:
+        raise not_found(f"The Model does not exist: {name}")
+    return own
+
+
+def _aliases(given: Any) -> set[str]:
+    found = {str(one) for one in given}
+    for alias in sorted(found):
+        if not _ALIAS.fullmatch(alias):
+            raise ApiError(400, f"Invalid version alias {alias[:150]!r}: it must match {_ALIAS.pattern}.")
+    return found

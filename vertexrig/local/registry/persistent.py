@@ -1,0 +1,83 @@
+"""PersistentResourceService: machines that stay. Here they are kept as resources, and jobs that name one start at once."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vertexrig.local.http import invalid, not_found
+from vertexrig.local.jobs import resources
+from vertexrig.local.jobs.resources import Json
+from vertexrig.local.jobs.store import ResourceStore
+from vertexrig.local.registry.collection import Collection
+from vertexrig.local.registry.service import PACKAGE, Done, Method, place_of
+
+SERVICE = f"{PACKAGE}.PersistentResourceService"
+_UPDATED = frozenset({"displayName", "labels", "resourcePools"})
+
+
+class PersistentResources:
+    """The persistent resources of a local Vertex.
+
+    Args:
+        store: Where they are kept.
+    """
+
+    def __init__(self, store: ResourceStore) -> None:
+        self.collection = Collection(store, "persistentResources", "PersistentResource", id_pattern=r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+
+    def table(self) -> dict[str, Method]:
+        """The methods served."""
+        return {
+            "CreatePersistentResource": self.create,
+            "GetPersistentResource": lambda request: self.collection.get(request["name"]),
+            "ListPersistentResources": self.collection.list,
+            "DeletePersistentResource": self.delete,
+            "UpdatePersistentResource": self.update,
+            "RebootPersistentResource": self.reboot,
+        }
+
+    def create(self, request: Json) -> Done:
+        """CreatePersistentResource: RUNNING at once, with every replica it asks for."""
+        fields, id_ = request.get("persistentResource") or {}, str(request.get("persistentResourceId", ""))
+        if not id_ or not fields.get("resourcePools"):
+            raise invalid("A PersistentResource needs persistent_resource_id and resource_pools.")
+        fields = {**fields, "resourcePools": _filled(fields["resourcePools"]), "state": "RUNNING", "startTime": resources.now()}
+        made = self.collection.create(request["parent"], fields, id_)
+        return Done(request["parent"], "CreatePersistentResourceOperationMetadata", "PersistentResource", made)
+
+    def update(self, request: Json) -> Done:
+        """UpdatePersistentResource."""
+        given = request.get("persistentResource") or {}
+        name = str(given.get("name", ""))
+        if "resourcePools" in given:
+            given = {**given, "resourcePools": _filled(given["resourcePools"])}
+        made = self.collection.update(name, given, str(request.get("updateMask", "")), _UPDATED)
+        return Done(place_of(name), "UpdatePersistentResourceOperationMetadata", "PersistentResource", made)
+
+    def reboot(self, request: Json) -> Done:
+        """RebootPersistentResource: its start time is now; jobs on it go on."""
+        name = request["name"]
+        self.collection.get(name)
+        made = self.collection.store.change(name, lambda body, _: body.update(startTime=resources.now()))
+        return Done(place_of(name), "RebootPersistentResourceOperationMetadata", "PersistentResource", made)
+
+    def delete(self, request: Json) -> Done:
+        """DeletePersistentResource."""
+        self.collection.delete(request["name"])
+        return Done(place_of(request["name"]), "DeleteOperationMetadata")
+
+    def require(self, parent: str, job: Mapping[str, Any]) -> None:
+        """Refuse a job that names a persistent resource which does not exist."""
+        id_ = str(job.get("persistentResourceId", ""))
+        if id_ and self.collection.store.get(f"{parent}/persistentResources/{id_}") is None:
+            raise not_found(f"The PersistentResource does not exist: {parent}/persistentResources/{id_}")
+
+
+def _filled(pools: Any) -> list[Json]:
+    """Resource pools with an id and as many used replicas as asked for."""
+    made = []
+    for number, pool in enumerate(pools):
+        count = pool.get("replicaCount") or (pool.get("autoscalingSpec") or {}).get("minReplicaCount", "1")
+        made.append({"id": f"pool-{number}", **pool, "replicaCount": str(count)})
+    return made

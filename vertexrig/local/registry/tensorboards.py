@@ -1,0 +1,199 @@
+"""TensorboardService: TensorBoards, their experiments, runs and time series, and the values written to them."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vertexrig.local.http import invalid
+from vertexrig.local.jobs.listing import offset_of, token_of
+from vertexrig.local.jobs.resources import Json
+from vertexrig.local.jobs.store import ResourceStore
+from vertexrig.local.registry.collection import Collection
+from vertexrig.local.registry.service import PACKAGE, Done, Method, place_of
+
+SERVICE = f"{PACKAGE}.TensorboardService"
+_UPDATED = frozenset({"displayName", "description", "labels", "isDefault", "pluginName", "pluginData"})
+_POINTS, _LARGEST = 1000, 10_000
+"""Points of an answer unless the client says otherwise, and at most."""
+_LEVELS = (
+    ("TensorboardExperiment", "experiments", "tensorboardExperiments", r"[a-z0-9][a-z0-9-]{0,126}"),
+    ("TensorboardRun", "runs", "tensorboardRuns", r"[a-z0-9][a-z0-9-]{0,126}"),
+    ("TensorboardTimeSeries", "timeSeries", "tensorboardTimeSeries", r"[a-z0-9][a-z0-9_-]{0,126}"),
+)
+
+
+class Tensorboards:
+    """The TensorBoards of a local Vertex.
+
+    Args:
+        store: Where they are kept.
+    """
+
+    def __init__(self, store: ResourceStore) -> None:
+        self.store = store
+        self.boards = Collection(store, "tensorboards", "Tensorboard")
+        self.experiments, self.runs, self.series = (
+            Collection(store, kind, message, listed, pattern) for message, kind, listed, pattern in _LEVELS
+        )
+
+    def table(self) -> dict[str, Method]:
+        """The methods served."""
+        made: dict[str, Method] = {
+            "CreateTensorboard": self.create,
+            "GetTensorboard": lambda request: self.boards.get(request["name"]),
+            "ListTensorboards": self.boards.list,
+            "UpdateTensorboard": self.update,
+            "DeleteTensorboard": self._deleter(self.boards),
+            "BatchCreateTensorboardRuns": self._batch(self.runs, "tensorboardRun"),
+            "BatchCreateTensorboardTimeSeries": self._batch(self.series, "tensorboardTimeSeries"),
+            "WriteTensorboardExperimentData": self.write_experiment,
+            "WriteTensorboardRunData": self.write_run,
+            "ReadTensorboardTimeSeriesData": self.read,
+            "BatchReadTensorboardTimeSeriesData": self.read_batch,
+            "ExportTensorboardTimeSeriesData": self.export,
+        }
+        plurals = {"TensorboardTimeSeries": "TensorboardTimeSeries"}
+        for collection in (self.experiments, self.runs, self.series):
+            name = collection.message
+            made[f"Create{name}"] = self._creator(collection)
+            made[f"Get{name}"] = self._getter(collection)
+            made[f"List{plurals.get(name, name + 's')}"] = collection.list
+            made[f"Update{name}"] = self._updater(collection)
+            made[f"Delete{name}"] = self._deleter(collection)
+        return made
+
+    # resources
+
+    def create(self, request: Json) -> Done:
+        """CreateTensorboard."""
+        fields = request.get("tensorboard") or {}
+        if not fields.get("displayName"):
+            raise invalid("Tensorboard display_name is required.")
+        made = self.boards.create(request["parent"], fields)
+        return Done(request["parent"], "CreateTensorboardOperationMetadata", "Tensorboard", made)
+
+    def update(self, request: Json) -> Done:
+        """UpdateTensorboard."""
+        made = self._updater(self.boards)(request)
+        return Done(place_of(made["name"]), "UpdateTensorboardOperationMetadata", "Tensorboard", made)
+
+    @staticmethod
+    def _field(collection: Collection) -> str:
+        return collection.message[0].lower() + collection.message[1:]
+
+    def _creator(self, collection: Collection) -> Callable[[Json], Json]:
+        field = self._field(collection)
+        above = {"experiments": self.boards, "runs": self.experiments, "timeSeries": self.runs}[collection.kind]
+
+        def create(request: Json) -> Json:
+            above.stored(request["parent"])
+            id_, fields = str(request.get(f"{field}Id", "")), request.get(field) or {}
+            if not id_ and collection is not self.series:
+                raise invalid(f"{field}Id is required.")
+            return collection.create(request["parent"], fields, id_)
+
+        return create
+
+    @staticmethod
+    def _getter(collection: Collection) -> Callable[[Json], Json]:
+        return lambda request: collection.get(request["name"])
+
+    def _updater(self, collection: Collection) -> Callable[[Json], Json]:
+        field = self._field(collection)
+
+        def update(request: Json) -> Json:
+            given = request.get(field) or {}
+            return collection.update(str(given.get("name", "")), given, str(request.get("updateMask", "")), _UPDATED)
+
+        return update
+
+    def _deleter(self, collection: Collection) -> Method:
+        def delete(request: Json) -> Done:
+            name = request["name"]
+            with self.store.database.transaction() as connection:
+                collection.delete(name)
+                below = (name, len(name) + 1, f"{name}/")
+                connection.execute("DELETE FROM points WHERE series = ? OR substr(series, 1, ?) = ?", below)
+            return Done(place_of(name), "DeleteOperationMetadata")
+
+        return delete
+
+    def _batch(self, collection: Collection, field: str) -> Callable[[Json], Json]:
+        create = self._creator(collection)
+
+        def batch(request: Json) -> Json:
+            with self.store.database.transaction():  # all of them or none
+                return {collection.listed: [create(one) for one in request.get("requests", ())]}
+
+        return batch
+
+    # values
+
+    def write_experiment(self, request: Json) -> Json:
+        """WriteTensorboardExperimentData: values of several runs."""
+        self.experiments.stored(request["tensorboardExperiment"])
+        with self.store.database.transaction():
+            for one in request.get("writeRunDataRequests", ()):
+                self.write_run(one)
+        return {}
+
+    def write_run(self, request: Json) -> Json:
+        """WriteTensorboardRunData: values of a run's time series; a later value of a step replaces the earlier one."""
+        run = str(request.get("tensorboardRun", ""))
+        self.runs.stored(run)
+        with self.store.database.transaction() as connection:
+            for data in request.get("timeSeriesData", ()):
+                name = f"{run}/timeSeries/{data.get('tensorboardTimeSeriesId', '')}"
+                values = data.get("values", ())
+                self.series.stored(name)
+                connection.executemany(
+                    "INSERT OR REPLACE INTO points VALUES (?, ?, ?)",
+                    [(name, int(point.get("step", 0)), json.dumps(point)) for point in values],
+                )
+                self.store.change(name, lambda body, _, values=values: _note_newest(body, values))  # type: ignore[misc]
+        return {}
+
+    def read(self, request: Json) -> Json:
+        """ReadTensorboardTimeSeriesData: at most `maxDataPoints` values, evenly chosen, the first and last among them."""
+        return {"timeSeriesData": self._data(request["tensorboardTimeSeries"], int(request.get("maxDataPoints", 0)))}
+
+    def read_batch(self, request: Json) -> Json:
+        """BatchReadTensorboardTimeSeriesData."""
+        return {"timeSeriesData": [self._data(str(name), 0) for name in request.get("timeSeries", ())]}
+
+    def export(self, request: Json) -> Json:
+        """ExportTensorboardTimeSeriesData: all values, by page."""
+        name = request["tensorboardTimeSeries"]
+        self.series.stored(name)
+        size = min(int(request.get("pageSize", 0)) or _POINTS, _LARGEST)
+        start = offset_of(str(request.get("pageToken", "")))
+        points = self._points(name, f"LIMIT {size + 1:d} OFFSET {start:d}")
+        answer: Json = {"timeSeriesDataPoints": points[:size]}
+        return {**answer, **({"nextPageToken": token_of(start + size)} if len(points) > size else {})}
+
+    def _data(self, name: str, most: int) -> Json:
+        body = self.series.get(name)
+        points = _thinned(self._points(name), min(most or _POINTS, _LARGEST))
+        id_ = name.rpartition("/")[2]
+        return {"tensorboardTimeSeriesId": id_, "valueType": body.get("valueType", "SCALAR"), "values": points}
+
+    def _points(self, name: str, limit: str = "") -> list[Json]:
+        rows = self.store.database.rows(f"SELECT point FROM points WHERE series = ? ORDER BY step {limit}", name)
+        return [json.loads(row[0]) for row in rows]
+
+
+def _note_newest(body: Json, values: Any) -> None:
+    known: Mapping[str, Any] = body.get("metadata") or {}
+    steps = [int(known.get("maxStep", 0)), *(int(point.get("step", 0)) for point in values)]
+    times = [str(known.get("maxWallTime", "")), *(str(point.get("wallTime", "")) for point in values)]
+    body["metadata"] = {"maxStep": str(max(steps)), **({"maxWallTime": max(times)} if max(times) else {})}
+
+
+def _thinned(points: list[Json], most: int) -> list[Json]:
+    if len(points) <= most:
+        return points
+    if most == 1:
+        return points[-1:]
+    return [points[round(i * (len(points) - 1) / (most - 1))] for i in range(most)]

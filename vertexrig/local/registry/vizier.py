@@ -1,0 +1,294 @@
+"""VizierService: studies whose trials a client runs itself, over the engine that tuning jobs use."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from vertexrig import spec
+from vertexrig.errors import VertexrigError
+from vertexrig.finding import Severity
+from vertexrig.local.http import invalid, not_found
+from vertexrig.local.jobs import resources
+from vertexrig.local.jobs.listing import offset_of, token_of
+from vertexrig.local.jobs.resources import Json
+from vertexrig.local.jobs.store import ResourceStore, StoredResource
+from vertexrig.local.jobs.validation import found_errors, whole_numbers
+from vertexrig.local.registry.collection import Collection
+from vertexrig.local.registry.service import PACKAGE, Done, Method, exists, place_of, precondition
+from vertexrig.local.study import StudyEngine, StudyExhausted
+from vertexrig.spec.names import snake
+from vertexrig.spec.trial import Measurement, Trial, TrialState
+from vertexrig.times import seconds_since_1970
+
+SERVICE = f"{PACKAGE}.VizierService"
+STUDIES = "studies"
+MOST_SUGGESTIONS = 1000
+_LARGEST_PAGE = 1000
+
+
+class Vizier:
+    """The studies of a local Vertex's Vizier.
+
+    Args:
+        store: Where studies and their trials are kept.
+        seed: Of the search.
+    """
+
+    def __init__(self, store: ResourceStore, seed: int = 0) -> None:
+        self.store, self.seed = store, seed
+        self.studies = Collection(store, STUDIES, "Study")
+        self._lock = threading.RLock()  # suggestions depend on the trials made, so calls of one server take turns
+
+    def table(self) -> dict[str, Method]:
+        """The methods served."""
+        return {
+            "CreateStudy": self.create, "GetStudy": lambda request: self.studies.get(request["name"]),
+            "ListStudies": self.studies.list, "DeleteStudy": self.delete, "LookupStudy": self.lookup,
+            "SuggestTrials": self.suggest, "CreateTrial": self.create_trial, "GetTrial": self.get_trial,
+            "ListTrials": self.list_trials, "AddTrialMeasurement": self.measure, "CompleteTrial": self.complete,
+            "DeleteTrial": self.delete_trial, "StopTrial": self.stop,
+            "CheckTrialEarlyStoppingState": self.check_stopping, "ListOptimalTrials": self.optimal,
+        }  # fmt: skip
+
+    # studies
+
+    def create(self, request: Json) -> Json:
+        """CreateStudy: 400 for what cannot be searched, 409 for a display name that another study has."""
+        parent, study = request["parent"], request.get("study") or {}
+        name = str(study.get("displayName", ""))
+        if not name:
+            raise invalid("Study display_name is required.")
+        canonical = _study_spec(study.get("studySpec") or {})
+        try:
+            StudyEngine(canonical)
+        except VertexrigError as error:
+            raise found_errors([("study_spec", str(error))]) from None
+        except (ValueError, KeyError, TypeError, ArithmeticError) as error:
+            raise found_errors([("study_spec", f"It cannot be searched: {error}")]) from None
+        with self._lock:
+            if self._named(parent, name) is not None:
+                raise exists(f"{parent}/{STUDIES} with the display name {name!r}")
+            fields = {"displayName": name, "studySpec": study.get("studySpec") or {}, "state": "ACTIVE"}
+            return self.studies.create(parent, fields, hidden={"spec": canonical, "last": 0})
+
+    def delete(self, request: Json) -> Json:
+        """DeleteStudy."""
+        self.studies.delete(request["name"])
+        return {}
+
+    def lookup(self, request: Json) -> Json:
+        """LookupStudy: by display name."""
+        found = self._named(request["parent"], str(request.get("displayName", "")))
+        if found is None:
+            raise not_found(f"The Study does not exist: display_name {request.get('displayName', '')!r}")
+        return found
+
+    def _named(self, parent: str, name: str) -> Json | None:
+        every = self.store.listed(STUDIES, parent)
+        return next((one.body for one in every if one.body.get("displayName") == name), None)
+
+    # trials
+
+    def suggest(self, request: Json) -> Done:
+        """SuggestTrials: first what the client has not finished, then trials that wait, then new ones."""
+        name, count = request["parent"], int(request.get("suggestionCount", 0))
+        client = str(request.get("clientId", ""))
+        if not 1 <= count <= MOST_SUGGESTIONS or not client:
+            raise invalid(f"SuggestTrials needs a client_id and a suggestion_count of 1 to {MOST_SUGGESTIONS}.")
+        with self._lock:
+            stored = self.studies.stored(name)
+            started = resources.now()
+            records = self._records(name)
+            own = [one for one in records if one["state"] == "ACTIVE" and one.get("clientId") == client][:count]
+            own += self._taken(stored, records, client, count - len(own))
+            exhausted = self._fill(stored, own, client, count)
+            response = {
+                "trials": [_shown(one) for one in own], "startTime": started, "endTime": resources.now(),
+                "studyState": "INACTIVE" if exhausted and not own else "ACTIVE",
+            }  # fmt: skip
+        return Done(place_of(name), "SuggestTrialsMetadata", "SuggestTrialsResponse", response)
+
+    def _taken(self, stored: StoredResource, records: Sequence[Json], client: str, count: int) -> list[Json]:
+        """Trials that a client requested itself, given to this one."""
+        waiting = [one for one in records if one["state"] == "REQUESTED"][: max(count, 0)]
+        for record in waiting:
+            record.update(state="ACTIVE", clientId=client, startTime=resources.now())
+            self._save(stored.name, record)
+        return waiting
+
+    def _fill(self, stored: StoredResource, own: list[Json], client: str, count: int) -> bool:
+        """Make new trials until there are `count`; True if the space has no more."""
+        engine = self._engine(stored)
+        while len(own) < count:
+            number = self._next(stored.name)
+            try:
+                if engine.done():
+                    return True
+                engine.suggest(number)
+            except StudyExhausted:
+                return True
+            trial = engine.trials[number]
+            trial.name = f"{stored.name}/trials/{number}"
+            own.append(self._save(stored.name, {**trial.record(), "clientId": client}))
+        return False
+
+    def create_trial(self, request: Json) -> Json:
+        """CreateTrial: one with the client's own parameters; with a final measurement it has ended."""
+        name, given = request["parent"], request.get("trial") or {}
+        with self._lock:
+            stored = self.studies.stored(name)
+            parameters = [dict(row) for row in given.get("parameters", ())]
+            if self._engine(stored).space.read(parameters) is None:
+                raise invalid("The trial's parameters are not a point of the study's search space.")
+            number = self._next(name)
+            trial = Trial(number, parameters=whole_numbers(parameters), name=f"{name}/trials/{number}")
+            if given.get("finalMeasurement"):
+                at = seconds_since_1970(resources.now())
+                trial.move(TrialState.ACTIVE, at=at)
+                trial.final_measurement = Measurement.from_dict(given["finalMeasurement"])
+                trial.move(TrialState.SUCCEEDED, at=at)
+            kept = {"clientId": given["clientId"]} if given.get("clientId") else {}
+            return _shown(self._save(name, {**trial.record(), **kept}))
+
+    def get_trial(self, request: Json) -> Json:
+        """GetTrial."""
+        return _shown(self._record(request["name"]))
+
+    def list_trials(self, request: Json) -> Json:
+        """ListTrials, in the order in which they were made."""
+        name = request["parent"]
+        self.studies.stored(name)
+        records = self._records(name)
+        size = min(int(request.get("pageSize", 0)) or _LARGEST_PAGE, _LARGEST_PAGE)
+        start = offset_of(str(request.get("pageToken", "")))
+        answer: Json = {"trials": [_shown(one) for one in records[start : start + size]]}
+        return {**answer, **({"nextPageToken": token_of(start + size)} if start + size < len(records) else {})}
+
+    def measure(self, request: Json) -> Json:
+        """AddTrialMeasurement."""
+        with self._lock:
+            trial, record = self._running(request["trialName"])
+            given = request.get("measurement") or {}
+            trial.add([Measurement.from_dict(given)])
+            return _shown(self._save(_study_of(trial.name), {**record, **trial.record()}))
+
+    def complete(self, request: Json) -> Json:
+        """CompleteTrial: with its final measurement, else the one that counts among those added; or as infeasible."""
+        with self._lock:
+            trial, record = self._running(request["name"])
+            stored = self.studies.stored(_study_of(trial.name))
+            engine = self._engine(stored)
+            final = Measurement.from_dict(request["finalMeasurement"]) if request.get("finalMeasurement") else None
+            infeasible = str(request.get("infeasibleReason", "")) or "The client gave no reason."
+            if request.get("trialInfeasible"):
+                ended = engine.complete(trial.id, infeasible=infeasible)
+            elif final is None and engine.objective.final(engine.trials[trial.id].measurements) is None:
+                raise precondition(f"{trial.name} has no measurement of every metric; add one, or give final_measurement.")
+            else:
+                ended = engine.complete(trial.id, final)
+            return _shown(self._save(stored.name, {**record, **ended.record()}))
+
+    def delete_trial(self, request: Json) -> Json:
+        """DeleteTrial."""
+        with self._lock:
+            record = self._record(request["name"])
+            self.store.trials(_study_of(request["name"])).remove(str(record["id"]))
+        return {}
+
+    def stop(self, request: Json) -> Json:
+        """StopTrial: its client is to end it."""
+        with self._lock:
+            trial, record = self._running(request["name"])
+            if trial.state is TrialState.ACTIVE:
+                trial.move(TrialState.STOPPING, at=seconds_since_1970(resources.now()))
+            return _shown(self._save(_study_of(trial.name), {**record, **trial.record()}))
+
+    def check_stopping(self, request: Json) -> Done:
+        """CheckTrialEarlyStoppingState: by the study's automated stopping rule, and its end."""
+        name = str(request["trialName"])
+        with self._lock:
+            record = self._record(name)
+            engine = self._engine(self.studies.stored(_study_of(name)))
+            trial = engine.trials[str(record["id"])]
+            stopped = not trial.state.ended and (engine.should_stop(trial.id) or engine.interrupted() is not None)
+            if stopped and trial.state is TrialState.ACTIVE:
+                trial.move(TrialState.STOPPING, at=seconds_since_1970(resources.now()))
+                self._save(_study_of(name), {**record, **trial.record()})
+        kind = "CheckTrialEarlyStoppingStateMetatdata"  # the API's own spelling
+        return Done(place_of(name), kind, "CheckTrialEarlyStoppingStateResponse", {"shouldStop": stopped})
+
+    def optimal(self, request: Json) -> Json:
+        """ListOptimalTrials: those that no other trial is better than in every objective."""
+        stored = self.studies.stored(request["parent"])
+        engine = self._engine(stored)
+        signs = [goal.sign for goal in engine.objective.goals]
+        scored: list[tuple[Json, list[float]]] = []
+        for record in self._records(stored.name):
+            values = engine.objective.values(engine.trials[str(record["id"])].final_measurement)
+            if record["state"] == "SUCCEEDED" and values is not None:
+                scored.append((record, [sign * value for sign, value in zip(signs, values, strict=True)]))
+        best = [record for record, own in scored if not any(_dominates(other, own) for _, other in scored)]
+        return {"optimalTrials": [_shown(one) for one in best]}
+
+    # what is kept
+
+    def _records(self, study: str) -> list[Json]:
+        return self.store.trials(study).load()
+
+    def _record(self, name: str) -> Json:
+        study, _, number = name.rpartition("/trials/")
+        self.studies.stored(study)
+        found = next((one for one in self._records(study) if str(one["id"]) == number), None)
+        if found is None:
+            raise not_found(f"The Trial does not exist: {name}")
+        return found
+
+    def _running(self, name: str) -> tuple[Trial, Json]:
+        record = self._record(name)
+        trial = Trial.from_dict(record)
+        if trial.state not in (TrialState.ACTIVE, TrialState.STOPPING):
+            raise precondition(f"{name} is in state {trial.state.value}, not ACTIVE.")
+        return trial, record
+
+    def _save(self, study: str, record: Json) -> Json:
+        self.store.trials(study).save(record)
+        return record
+
+    def _next(self, study: str) -> str:
+        """The id of a new trial; none is used twice, also where the last one was deleted."""
+        made: list[int] = []
+
+        def edit(_: Json, hidden: Json) -> None:
+            hidden["last"] = hidden.get("last", 0) + 1
+            made.append(hidden["last"])
+
+        self.store.change(study, edit)
+        return str(made[0])
+
+    def _engine(self, stored: StoredResource) -> StudyEngine:
+        created = seconds_since_1970(stored.body["createTime"])
+        records = self._records(stored.name)
+        return StudyEngine(stored.hidden["spec"], seed=self.seed, trials=records, created=created)
+
+
+def _shown(record: Mapping[str, Any]) -> Json:
+    return {key: value for key, value in record.items() if key != "failed"}
+
+
+def _study_of(trial: str) -> str:
+    return trial.rpartition("/trials/")[0]
+
+
+def _dominates(one: Sequence[float], other: Sequence[float]) -> bool:
+    return all(a >= b for a, b in zip(one, other, strict=True)) and list(one) != list(other)
+
+
+def _study_spec(given: Json) -> Json:
+    """A StudySpec read as a tuning job's is; 400 with what is wrong in it."""
+    document = spec.from_data(whole_numbers({"studySpec": given}), kind="HyperparameterTuningJob")
+    wrong = [one for one in document.findings if one.severity is Severity.ERROR and one.path.startswith("studySpec")]
+    if wrong:
+        raise found_errors([(snake(one.path), one.message) for one in wrong])
+    return dict(document.data.get("studySpec") or {})

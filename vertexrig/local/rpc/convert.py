@@ -1,0 +1,98 @@
+"""Between protobuf messages and the JSON of the REST API, and from a REST error to a gRPC status.
+
+v1beta1 messages are read and written with v1's classes: a test holds that the messages served have the same field numbers,
+names and types in both. What only one of the two has is left out.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from vertexrig.spec import messages
+
+Json = dict[str, Any]
+_OPERATION = "google.longrunning.Operation"
+_BETA, _STABLE = ".aiplatform.v1beta1.", ".aiplatform.v1."
+
+
+def to_json(kind: Any, request: bytes) -> Json:
+    """A request as canonical JSON.
+
+    Args:
+        kind: Its message class.
+        request: Its bytes.
+
+    Raises:
+        ValueError: The bytes are not such a message.
+    """
+    from google.protobuf.message import DecodeError
+
+    try:
+        return messages.from_message(kind.FromString(request))
+    except DecodeError as error:
+        raise ValueError(f"The request is not a {kind.DESCRIPTOR.name}: {error}") from None
+
+
+def to_answer(name: str, data: Mapping[str, Any]) -> Any:
+    """The message of that name for a REST answer; fields that it does not have are left out, as by every client."""
+    from google.protobuf import json_format
+
+    if name == _OPERATION:
+        return _operation(data)
+    made = messages.message_class(name)()
+    json_format.ParseDict(dict(data), made, ignore_unknown_fields=True, descriptor_pool=messages.pool())
+    if name == "google.longrunning.ListOperationsResponse":
+        made.ClearField("operations")
+        made.operations.extend(map(_operation, data.get("operations", ())))
+    return made
+
+
+def packed(data: Mapping[str, Any], target: Any) -> None:
+    """Fill a google.protobuf.Any from its JSON; the version that its type names stays as it is.
+
+    Raises:
+        KeyError: The type is not one of those shipped.
+    """
+    from google.protobuf import json_format
+
+    payload = dict(data)
+    url = str(payload.pop("@type"))
+    kind = messages.message_class(url.rpartition("/")[2].replace(_BETA, _STABLE))
+    made = kind()
+    payload = payload.pop("value", {}) if not kind.DESCRIPTOR.fields else payload
+    json_format.ParseDict(payload, made, ignore_unknown_fields=True, descriptor_pool=messages.pool())
+    target.type_url, target.value = url, made.SerializeToString()
+
+
+def _operation(data: Mapping[str, Any]) -> Any:
+    from google.protobuf import json_format
+
+    made = messages.message_class(_OPERATION)()
+    plain = {key: value for key, value in data.items() if key not in ("metadata", "response")}
+    json_format.ParseDict(plain, made, ignore_unknown_fields=True, descriptor_pool=messages.pool())
+    for part in ("metadata", "response"):
+        if part in data:
+            packed(data[part], getattr(made, part))
+    return made
+
+
+def status(code: int, data: Mapping[str, Any]) -> tuple[str, str, bytes]:
+    """A REST error as the name of a gRPC status, its message and, if it has details, `grpc-status-details-bin`.
+
+    Args:
+        code: HTTP status.
+        data: `{"error": {...}}`.
+    """
+    import grpc
+
+    error = data.get("error") or {}
+    name, message = str(error.get("status", "UNKNOWN")), str(error.get("message", f"HTTP {code}"))
+    if name not in grpc.StatusCode.__members__:
+        name = "UNKNOWN"
+    if not error.get("details"):
+        return name, message, b""
+    made = messages.message_class("google.rpc.Status")(code=grpc.StatusCode[name].value[0], message=message)
+    for detail in error["details"]:
+        packed(detail, made.details.add())
+    return name, message, made.SerializeToString()

@@ -1,0 +1,47 @@
+"""Calls of an ASGI application from inside its own process and event loop, without a connection."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterable, MutableMapping
+from typing import Any
+
+from starlette.types import ASGIApp
+
+Json = dict[str, Any]
+
+
+async def call(app: ASGIApp, method: str, target: str, body: Any, headers: Iterable[tuple[str, str]]) -> tuple[int, Json]:
+    """The status and JSON of the answer to one request.
+
+    Args:
+        app: The application.
+        method: HTTP method.
+        target: Path and query, encoded.
+        body: The JSON that is sent; None for none.
+        headers: Header fields beside the content type.
+    """
+    path, _, query = target.partition("?")
+    sent = b"" if body is None else json.dumps(body).encode()
+    fields = [(name.lower().encode("latin-1"), value.encode("latin-1", "replace")) for name, value in headers]
+    scope = {
+        "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
+        "path": path, "raw_path": path.encode(), "query_string": query.encode(), "root_path": "",
+        "headers": [*fields, (b"content-type", b"application/json"), (b"content-length", str(len(sent)).encode())],
+        "client": None, "server": None,
+    }  # fmt: skip
+    parts: list[bytes] = []
+    status = 500
+
+    async def receive() -> MutableMapping[str, Any]:
+        return {"type": "http.request", "body": sent, "more_body": False}
+
+    async def send(message: MutableMapping[str, Any]) -> None:
+        nonlocal status
+        if message["type"] == "http.response.start":
+            status = message["status"]
+        elif message["type"] == "http.response.body":
+            parts.append(message.get("body", b""))
+
+    await app(scope, receive, send)
+    return status, json.loads(b"".join(parts) or b"{}")

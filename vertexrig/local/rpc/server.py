@@ -1,0 +1,154 @@
+"""The gRPC server of a local Vertex: unary methods, each answered by the REST handler of the same method.
+
+It runs in the event loop of the HTTP server, on a port of its own of this machine, without TLS. Clients that insist on TLS
+reach it through a proxy that adds it.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
+from contextlib import asynccontextmanager
+from functools import lru_cache
+from typing import Any
+
+from starlette.types import ASGIApp
+
+from vertexrig.local import methods
+from vertexrig.local.guard import user_refusal
+from vertexrig.local.http import JSON_LIMIT, unserved
+from vertexrig.local.rpc import convert, inside
+from vertexrig.local.state import HOST
+from vertexrig.spec import messages
+
+CONNECTIONS, CALLS, STREAMS = 256, 1000, 256
+"""Most connections, calls at a time, and calls at a time on one connection."""
+_PEER = re.compile(r"ipv4:(127\.[\d.]+):(\d+)")
+_PASSED = ("user-agent", "x-goog-api-client", "x-goog-request-params", "x-goog-user-project")
+"""Metadata that goes on to the REST handler as header fields; credentials do not."""
+
+
+class RpcServer:
+    """Answers the methods whose messages are shipped, and names those that it does not serve.
+
+    Args:
+        app: The REST application, called in this process.
+        prefixes: The path at which the REST API of each service is, by the beginning of the service's full name.
+    """
+
+    def __init__(self, app: ASGIApp, prefixes: Mapping[str, str]) -> None:
+        self.app, self.prefixes, self.port = app, prefixes, 0
+
+    @asynccontextmanager
+    async def running(self) -> AsyncIterator[None]:
+        """Serve on a free port, which is `port` while this is entered."""
+        import grpc
+
+        options = [
+            ("grpc.so_reuseport", 0),
+            ("grpc.max_receive_message_length", JSON_LIMIT),
+            ("grpc.max_send_message_length", -1),
+            ("grpc.max_concurrent_streams", STREAMS),
+            ("grpc.max_allowed_incoming_connections", CONNECTIONS),
+            ("grpc.max_metadata_size", 64 * 1024),
+        ]
+        server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS)
+        server.add_generic_rpc_handlers((self._generic(),))
+        port = server.add_insecure_port(f"{HOST}:0")
+        self.address = (HOST, port)
+        await server.start()
+        self.port = port
+        try:
+            yield
+        finally:
+            self.port = 0
+            await server.stop(1)
+
+    def _generic(self) -> Any:
+        import grpc
+
+        outer = self
+
+        class Handler(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
+            def service(self, handler_call_details: Any) -> Any:
+                return outer.handler(handler_call_details.method)
+
+        return Handler()
+
+    @lru_cache(maxsize=1024)  # noqa: B019 - one server per process, and the names that clients ask for are bounded
+    def handler(self, path: str) -> Any:
+        """The handler of `/package.Service/Method`."""
+        import grpc
+
+        service, _, name = path.strip("/").partition("/")
+        stable = service.replace("google.cloud.aiplatform.v1beta1.", "google.cloud.aiplatform.v1.")
+        version = "v1" if stable == service else "v1beta1"
+        routes = methods.of_service(stable).get(name, ())
+        prefix = next((prefix for start, prefix in self.prefixes.items() if stable.startswith(start)), None)
+        try:
+            method = messages.pool().FindServiceByName(stable).methods_by_name[name]
+        except KeyError:
+            method = None
+        if method is None or not routes or prefix is None or method.client_streaming or method.server_streaming:
+            return grpc.unary_unary_rpc_method_handler(self._unserved(service, name))
+        kind = messages.message_class(method.input_type.full_name)
+        return grpc.unary_unary_rpc_method_handler(
+            self._served(kind, routes, prefix, version, method.output_type.full_name)
+        )
+
+    def _served(
+        self, kind: Any, routes: tuple[methods.Binding, ...], prefix: str, version: str, answer: str
+    ) -> Callable[[bytes, Any], Awaitable[bytes]]:
+        async def call(request: bytes, context: Any) -> bytes:
+            import grpc
+
+            await self._guard(context)
+            headers = [(key, str(value)) for key, value in context.invocation_metadata() if key in _PASSED]
+            try:
+                binding, target, body = _rest(routes, convert.to_json(kind, request), version)
+            except ValueError as error:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+                raise
+            code, data = await inside.call(self.app, binding.http, prefix + target, body, headers)
+            if code < 400:
+                return convert.to_answer(answer, data).SerializeToString()  # type: ignore[no-any-return]
+            name, message, details = convert.status(code, data)
+            trailing = (("grpc-status-details-bin", details),) if details else ()
+            await context.abort(grpc.StatusCode[name], message, trailing)
+            return b""
+
+        return call
+
+    def _unserved(self, service: str, name: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
+        async def call(request: bytes, context: Any) -> bytes:
+            import grpc
+
+            await self._guard(context)
+            refusal = unserved(f"{service[:200]}/{name[:200]}")
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, refusal.message)
+            return b""
+
+        return call
+
+    async def _guard(self, context: Any) -> None:
+        """Refuse a call over another user's connection."""
+        import grpc
+
+        peer = _PEER.fullmatch(context.peer())
+        refusal = user_refusal((peer[1], int(peer[2])), self.address) if peer else "This server answers this machine only."
+        if refusal:
+            await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal)
+
+
+def _rest(routes: tuple[methods.Binding, ...], request: dict[str, Any], version: str) -> tuple[methods.Binding, str, Any]:
+    """The first route whose path the request fits, with path and body.
+
+    Raises:
+        ValueError: No route fits.
+    """
+    for route in routes[:-1]:
+        try:
+            return (route, *route.rest(request, version))
+        except ValueError:
+            continue
+    return (routes[-1], *routes[-1].rest(request, version))
