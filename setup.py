@@ -28,6 +28,8 @@ LOCAL = [  # what is rehearsed is looked at, and submitted to the local Vertex, 
     "httpx>=0.27",
     "optuna>=4.0",
     "google-crc32c>=1.5",
+    "cryptography>=42",  # the front's certificates
+    "certifi",  # which it joins with what programs trust anyway
     *SUBMIT,
 ]
 TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib", "tensorboard"]

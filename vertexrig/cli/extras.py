@@ -38,6 +38,8 @@ PARTS: Mapping[str, Part] = {
     "httpx": Part("httpx", "local"),
     "optuna": Part("optuna", "local"),
     "google_crc32c": Part("google-crc32c", "local"),
+    "cryptography": Part("cryptography", "local"),
+    "certifi": Part("certifi", "local"),
 }
 """Modules outside the base install that vertexrig imports or runs; a parent includes the modules below it."""
 

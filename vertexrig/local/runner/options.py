@@ -39,6 +39,7 @@ class RunOptions:
         slow_start: Seconds each replica takes to become available.
         memory_limit: Bytes a replica's processes may take together, 0 for no limit.
         restart_delay: Seconds before a replica or job is started again.
+        keep_gs: Leave `gs://` paths in variables and arguments as they are; replicas reach them through the front.
     """
 
     job_id: str = ""
@@ -57,6 +58,7 @@ class RunOptions:
     slow_start: float = 0.0
     memory_limit: int = 0
     restart_delay: float = 0.0
+    keep_gs: bool = False
 
 
 def of_project(loaded: Loaded) -> RunOptions:
