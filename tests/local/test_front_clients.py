@@ -215,5 +215,5 @@ def test_a_notebook(run: Run, tmp_path: Path) -> None:
     ]
     notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
     nbformat.write(notebook, tmp_path / "notebook.ipynb")
-    run(sys.executable, "-m", "nbclient.cli", "notebook.ipynb", "--output", "done")
+    run(sys.executable, "-c", "from nbclient.cli import main; main()", "notebook.ipynb", "--output=done")
     assert "<class 'list'>" in (tmp_path / "done.ipynb").read_text()

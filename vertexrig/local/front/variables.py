@@ -44,6 +44,7 @@ _JAVA = (
     "-Djavax.net.ssl.trustStore={trust_store} -Djavax.net.ssl.trustStoreType=PKCS12 "
     f"-Djavax.net.ssl.trustStorePassword={TRUST_PASSWORD} -Dhttps.proxyHost={{host}} -Dhttps.proxyPort={{port}}"
 )
+_AIOHTTP = '{{"session_kwargs": {{"trust_env": true}}}}'
 TABLE = (
     Variable("HTTPS_PROXY", "{proxy}", "requests, urllib, httpx, Node, Go, pip"),
     Variable("https_proxy", "{proxy}", "curl, TensorFlow, and gRPC in all languages but Java"),
@@ -77,6 +78,8 @@ TABLE = (
     Variable("GOOGLE_APPLICATION_CREDENTIALS", "{credentials}", "google-auth in every language"),
     Variable("GOOGLE_CLOUD_PROJECT", "{project}", "google-auth in every language", replica=False),
     Variable("GOOGLE_AUTH_TOKEN_FOR_TESTING", ACCESS_TOKEN, "TensorFlow's GCS file system"),
+    Variable("FSSPEC_GS", _AIOHTTP, "gcsfs, whose aiohttp asks no proxy without it"),
+    Variable("FSSPEC_GCS", _AIOHTTP, "gcsfs"),
     Variable("GCE_METADATA_HOST", "{server}", "google-auth when it looks for a metadata server"),
     Variable("VERTEXRIG_LOCAL", "{url}", "vertexrig", replica=False),
     Variable("VERTEXRIG_AIPLATFORM", "{url}/vertex", "programs that were changed for the local Vertex", replica=False),
