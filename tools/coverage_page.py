@@ -9,6 +9,7 @@ import sys
 from collections.abc import Iterable
 
 from vertexrig.local import logs, scheduler, storage, vertex
+from vertexrig.local.front.identity import COVERAGE as IDENTITY
 from vertexrig.local.http import Coverage
 from vertexrig.local.jobs import coverage as fields
 
@@ -20,6 +21,7 @@ SECTIONS: tuple[tuple[str, tuple[Coverage, ...]], ...] = (
     ("Cloud Logging v2", logs.COVERAGE),
     ("Cloud Storage, JSON API", storage.COVERAGE),
     ("Cloud Scheduler v1", scheduler.COVERAGE),
+    ("Beside them, for programs of `local run`", IDENTITY),
 )
 
 _HEAD = """\
@@ -28,7 +30,7 @@ _HEAD = """\
 <!-- Made by `python -m tools.coverage_page`; change the tables, not this page. -->
 
 **served**: as the service does it, as far as its clients can tell. **approximated**: it answers, and the note says what
-differs. **not served**: a method answers 404, a field has no effect or is refused. What is not listed is not served. Nothing here checks
+differs. **not served**: a method answers 404 (501 by the real name, see [local run](local.md)), a field has no effect or is refused. What is not listed is not served. Nothing here checks
 who asks: there are no users, no IAM, no quotas but those asked for with `--fault`.
 """
 

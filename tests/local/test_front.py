@@ -233,7 +233,9 @@ def test_nothing_goes_to_google(client: requests.Session, sink: Sink) -> None:
 
 def test_a_refusal_says_how_to_allow_the_host(client: requests.Session) -> None:
     """The reason of the refusal, which clients show, names the host and the key of the project file."""
-    with pytest.raises(requests.exceptions.ProxyError, match=r"403 huggingface.co .* allow_hosts under local: in vertexrig"):
+    with pytest.raises(
+        requests.exceptions.ProxyError, match=r"403 huggingface.co .* allow_hosts under local: in vertexrig"
+    ):
         client.get("https://huggingface.co/")
 
 
@@ -421,7 +423,10 @@ def test_an_index_of_google_is_not_passed_on(tmp_path: Path) -> None:
     (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://mirror.example/simple\n[install]\nfind-links=x")
     found = list(registries({"PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), "HOME": "/nonexistent"}))
     assert found == ["mirror.example"]
-    assert Hosts(registries({"PIP_INDEX_URL": "https://storage.googleapis.com/x"})).way("storage.googleapis.com") is Way.SERVED
+    assert (
+        Hosts(registries({"PIP_INDEX_URL": "https://storage.googleapis.com/x"})).way("storage.googleapis.com")
+        is Way.SERVED
+    )
 
 
 @pytest.mark.parametrize(
@@ -443,7 +448,12 @@ def test_credentials_are_hidden(here: RunningServer, tmp_path: Path) -> None:
     change = transparent(here, user, project="p", region="us-central1")
     seen = change.over(user)
     assert not {"/real.json", "AIza", "ya29", "/real", "socks5://x", "http://elsewhere"} & set(seen.values())
-    assert set(change.hidden) == {"GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_API_KEY", "GOOGLE_OAUTH_ACCESS_TOKEN", "CLOUDSDK_CONFIG"}
+    assert set(change.hidden) == {
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_API_KEY",
+        "GOOGLE_OAUTH_ACCESS_TOKEN",
+        "CLOUDSDK_CONFIG",
+    }
     assert transparent(here, seen, project="p", region="us-central1").hidden == ()
     assert len({row.name for row in TABLE}) == len(TABLE)
 

@@ -18,7 +18,7 @@ from vertexrig.local import state
 from vertexrig.local.front.app import FrontApp, service
 from vertexrig.local.front.authority import Authority, write_private
 from vertexrig.local.front.hosts import DOMAIN, METADATA, Hosts, registries
-from vertexrig.local.front.identity import Identity
+from vertexrig.local.front.identity import Account
 from vertexrig.local.front.pipes import Upstream
 from vertexrig.local.front.proxy import Connections, Journal, NewHttp, most_connections
 from vertexrig.local.front.variables import FOLDER, GCLOUD, TOKEN
@@ -51,7 +51,7 @@ class Front:
         self.folder = make_private(root / FOLDER)
         make_private(self.folder / GCLOUD)
         self.authority = Authority(self.folder)
-        self.identity = Identity(self.folder, project, project_number)
+        self.identity = Account(self.folder, project, project_number)
         self.hosts = Hosts([*allowed, *registries(os.environ)])
         self.journal = Journal()
         self.token = self._token()

@@ -46,7 +46,7 @@ def _encoded(value: object) -> str:
     return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
 
 
-class Identity:
+class Account:
     """The made-up service account of one state folder.
 
     Args:

@@ -90,7 +90,7 @@ def most_connections() -> int:
     return 1000 if soft == resource.RLIM_INFINITY else max(64, min(1000, soft // 4))
 
 
-class _Refused(Exception):
+class _TurnedAway(Exception):
     def __init__(self, code: int, message: str, kind: str = "") -> None:
         self.code, self.message, self.kind = code, message, kind or message
         super().__init__(message)
@@ -116,17 +116,17 @@ class Gate(asyncio.Protocol):
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
         if len(self.shared.open) >= self.shared.most:
-            return self._refuse(_Refused(503, f"more than {self.shared.most} connections are open"))
+            return self._refuse(_TurnedAway(503, f"more than {self.shared.most} connections are open"))
         self.shared.open.add(transport)
         self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._late)
         client, server = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
         refusal = user_refusal(client[:2], server[:2]) if client else None
         if refusal is not None:
-            self._refuse(_Refused(403, refusal))
+            self._refuse(_TurnedAway(403, refusal))
         return None
 
     def _late(self) -> None:
-        self._refuse(_Refused(400, f"the head of the request was not complete within {PATIENCE:g} seconds"))
+        self._refuse(_TurnedAway(400, f"the head of the request was not complete within {PATIENCE:g} seconds"))
 
     def data_received(self, data: bytes) -> None:
         if self._passed:
@@ -139,10 +139,10 @@ class Gate(asyncio.Protocol):
         self._passed = True
         try:
             if end < 0 or end > HEAD_LIMIT:
-                raise _Refused(431, f"the head of the request has more than {HEAD_LIMIT} bytes")
+                raise _TurnedAway(431, f"the head of the request has more than {HEAD_LIMIT} bytes")
             self._rest += self._head[end + 4 :]
             self._task = asyncio.get_running_loop().create_task(self._go(bytes(self._head[:end])))
-        except _Refused as refusal:
+        except _TurnedAway as refusal:
             self._refuse(refusal)
 
     def connection_lost(self, error: Exception | None) -> None:
@@ -151,7 +151,7 @@ class Gate(asyncio.Protocol):
         if self.transport is not None:
             self.shared.open.discard(self.transport)
 
-    def _refuse(self, refusal: _Refused) -> None:
+    def _refuse(self, refusal: _TurnedAway) -> None:
         """Answer in words, also in the reason, which is all that most clients show of a proxy's answer."""
         self._passed = True
         self.shared.journal.note(f"refused: {refusal.kind}")
@@ -175,7 +175,7 @@ class Gate(asyncio.Protocol):
                 await self._connect(target)
             else:
                 await self._plain(method, target, headers)
-        except _Refused as refusal:
+        except _TurnedAway as refusal:
             self._refuse(refusal)
         except (OSError, ssl.SSLError) as error:  # a client that breaks off or does not trust the certificate
             self.shared.journal.note(f"refused: a connection broke off: {type(error).__name__}: {str(error)[:200]}")
@@ -189,25 +189,25 @@ class Gate(asyncio.Protocol):
         except (binascii.Error, ValueError):
             login = b""
         if not hmac.compare_digest(login, f"{USER}:{self.shared.token}".encode()):
-            raise _Refused(407, "the token of the proxy's URL is missing or wrong; `vertexrig local run` sets it")
+            raise _TurnedAway(407, "the token of the proxy's URL is missing or wrong; `vertexrig local run` sets it")
 
     def _way(self, host: str) -> Way:
         way = self.shared.hosts.way(host)
         if way is Way.REFUSED:
-            raise _Refused(403, self.shared.hosts.refusal(host))
+            raise _TurnedAway(403, self.shared.hosts.refusal(host))
         return way
 
     async def _connect(self, target: str) -> None:
         match = _TARGET.fullmatch(target)
         host, port = (match.group(1).lower(), int(match.group(2))) if match else ("", 0)
         if not is_host(host) or not 0 < port < 65536:
-            raise _Refused(400, "CONNECT names no host and port", "CONNECT names no host and port")
+            raise _TurnedAway(400, "CONNECT names no host and port", "CONNECT names no host and port")
         if self._rest:
-            raise _Refused(400, "bytes came before the answer to CONNECT")
+            raise _TurnedAway(400, "bytes came before the answer to CONNECT")
         if self._way(host) is Way.PASSED:
             await self._pass(host, port, f"HTTP/1.1 200 {_REASONS[200]}\r\n\r\n".encode(), b"")
         elif port != 443 or host in METADATA:
-            raise _Refused(403, f"{host}:{port} is not served: Google's APIs have port 443")
+            raise _TurnedAway(403, f"{host}:{port} is not served: Google's APIs have port 443")
         else:
             await self._serve(host.rstrip("."))
 
@@ -240,10 +240,10 @@ class Gate(asyncio.Protocol):
         """A request without TLS, whose target is a whole URL: the metadata server's, or of a host that passes."""
         match = _ABSOLUTE.fullmatch(target)
         if match is None:
-            raise _Refused(400, "this is a proxy: send CONNECT, or a request whose target is a whole http URL")
+            raise _TurnedAway(400, "this is a proxy: send CONNECT, or a request whose target is a whole http URL")
         host, port, path = match.group(1).lower(), int(match.group(2) or 80), match.group(3) or "/"
         if not is_host(host) or not 0 < port < 65536:
-            raise _Refused(400, "the URL names no host")
+            raise _TurnedAway(400, "the URL names no host")
         kept = [
             line for line in bytes(self._head).split(b"\r\n\r\n")[0].split(b"\r\n")[1:]
             if line.partition(b":")[0].strip().lower()
@@ -255,7 +255,7 @@ class Gate(asyncio.Protocol):
         if self._way(host) is Way.PASSED:
             return await self._pass(host, port, b"", request)
         if host not in METADATA:
-            raise _Refused(403, f"http://{host} is not served: Google's APIs are asked with https")
+            raise _TurnedAway(403, f"http://{host} is not served: Google's APIs are asked with https")
         assert self.transport is not None
         self._settled()
         return self._speak_http(host, self.transport, request)
@@ -275,7 +275,7 @@ class Gate(asyncio.Protocol):
         try:
             end = await self.shared.upstream.connect(host.strip("[]"), port)
         except OSError as error:
-            raise _Refused(502, f"{host}:{port} cannot be reached: {error}") from None
+            raise _TurnedAway(502, f"{host}:{port} cannot be reached: {error}") from None
         assert end.transport is not None
         self.transport.write(answer)
         end.transport.write(request)
@@ -298,6 +298,6 @@ def _parsed(head: bytes) -> tuple[str, str, dict[str, str]]:
     lines = head.decode("latin-1").split("\r\n")
     match = re.fullmatch(r"([A-Z]{1,20}) (\S{1,8000}) HTTP/1\.[01]", lines[0])
     if match is None:
-        raise _Refused(400, "this is not an HTTP request")
+        raise _TurnedAway(400, "this is not an HTTP request")
     pairs = (line.partition(":") for line in lines[1:])
     return match.group(1), match.group(2), {name.strip().lower(): value.strip() for name, _, value in pairs}
