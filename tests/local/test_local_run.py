@@ -144,7 +144,7 @@ def test_a_folder_named_gs_fails_the_job(here: server.RunningServer, tmp_path: P
     """A trainer that treats gs:// as a local path succeeds here and loses its model in the cloud: the job fails and says so."""
     from jobkit import Api, job, pool
 
-    code = "os.makedirs('gs://bucket/model')\nopen('gs://bucket/model/m.pkl', 'w').close()"
+    code = "folder = 'gs:' + '//bucket/model'\nos.makedirs(folder)\nopen(folder + '/m.pkl', 'w').close()"
     api = Api(here.url)
     found = api.wait(api.create(job(pool(code)))["name"])
     assert found["state"] == "JOB_STATE_FAILED"
