@@ -30,6 +30,8 @@ LOCAL = [  # what is rehearsed is looked at, and submitted to the local Vertex, 
     "google-crc32c>=1.5",
     "jmespath>=1.0",
     "jsonschema>=4.21",
+    "cryptography>=42",  # the front's certificates
+    "certifi",  # which it joins with what programs trust anyway
     *SUBMIT,
 ]
 TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib", "tensorboard"]

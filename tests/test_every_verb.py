@@ -166,6 +166,7 @@ ROWS: dict[str, Row | None] = {
     "local up": Row(("-d", "--port=0", *NOWHERE), {"url", "pid"}, ("--root", "vertexrig.yaml"), "usage", slow=True),
     "local down": Row(NOWHERE, {"stopped"}, NO_FILE, "usage", slow=True),
     "local status": Row(_root, {"url", "queue"}, NO_FILE, "usage"),
+    "local run": None,  # its stdout is the command's
     "local env": Row(_root, {"env"}, NOWHERE, "service"),
     "local kill": Row(
         lambda stage: (stage.submit("forever", "RUNNING").rpartition("/")[2], "workerpool0-0", *_root(stage)),

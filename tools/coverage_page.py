@@ -11,6 +11,7 @@ from collections.abc import Iterable
 from pathlib import Path
 
 from vertexrig.local import logs, scheduler, storage, vertex
+from vertexrig.local.front.identity import COVERAGE as IDENTITY
 from vertexrig.local.http import Coverage
 from vertexrig.local.jobs import coverage as fields
 from vertexrig.local.jobs.store import ResourceStore
@@ -43,6 +44,7 @@ SECTIONS: tuple[tuple[str, tuple[Coverage, ...]], ...] = (
     ("Cloud Logging v2", logs.COVERAGE),
     ("Cloud Storage, JSON API", storage.COVERAGE),
     ("Cloud Scheduler v1", scheduler.COVERAGE),
+    ("Beside them, for programs of `local run`", IDENTITY),
 )
 
 _HEAD = """\
@@ -51,7 +53,7 @@ _HEAD = """\
 <!-- Made by `python -m tools.coverage_page`; change the tables, not this page. -->
 
 **served**: as the service does it, as far as its clients can tell. **approximated**: it answers, and the note says what
-differs. **not served**: a method of Vertex AI answers 501 with its name (over gRPC UNIMPLEMENTED), of another API 404; a field has no
+differs. **not served**: a method of Vertex AI answers 501 with its name (over gRPC UNIMPLEMENTED), of another API 404 (501 by its real name, see [local run](local.md)); a field has no
 effect or is refused. What is not listed is not served. Nothing here checks who asks: there are no users, no IAM, no quotas but those asked
 for with `--fault`.
 

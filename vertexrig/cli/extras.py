@@ -40,6 +40,8 @@ PARTS: Mapping[str, Part] = {
     "google_crc32c": Part("google-crc32c", "local"),
     "jmespath": Part("jmespath", "local"),
     "jsonschema": Part("jsonschema", "local"),
+    "cryptography": Part("cryptography", "local"),
+    "certifi": Part("certifi", "local"),
 }
 """Modules outside the base install that vertexrig imports or runs; a parent includes the modules below it."""
 

@@ -10,23 +10,15 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import conform, options, output, steps
+from vertexrig.cli import conform, local_place, local_run, options, output, steps
 from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
-from vertexrig.errors import ServiceError, UsageError
-from vertexrig.project import config
 
 if TYPE_CHECKING:
     from vertexrig.local.state import RunningServer
     from vertexrig.project.config import Loaded
 
 _DEFAULT_PORT = 8642
-
-root_option = click.option(
-    "--root",
-    type=click.Path(path_type=Path),
-    help="Folder of its state; .vertexrig beside the project file by default.",
-)
 
 
 @click.group("local", cls=Group)
@@ -39,7 +31,7 @@ command.add_command(conform.command)
 
 @command.command("up", short_help="Start the server on 127.0.0.1.")
 @options.file_option
-@root_option
+@local_place.root_option
 @click.option(
     "--port",
     type=options.Integer(0, 65535),
@@ -62,6 +54,11 @@ command.add_command(conform.command)
 @click.option("--no-checks", is_flag=True, help="Accept jobs that the service would refuse.")
 @click.option("--pass-credentials", is_flag=True, help="Let trainers see your cloud credentials.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Where the search of studies starts from.")
+@click.option(
+    "--gs-paths",
+    type=click.Choice(["mapped", "kept"]),
+    help="Map gs:// in jobs' variables and arguments to folders (the default), or keep it.",
+)
 @options.format_option("text", "json")
 def up(
     file: Path | None,
@@ -77,27 +74,26 @@ def up(
     no_checks: bool,
     pass_credentials: bool,
     seed: int,
+    gs_paths: str | None,
     format_: str,
 ) -> None:
     """Start the server on 127.0.0.1; it stops with Ctrl-C, or with `vertexrig local down`."""
     from vertexrig.local import control, guard
-    from vertexrig.local.jobs.settings import Fault, Settings
+    from vertexrig.local.jobs.settings import Fault
     from vertexrig.local.pace import paced
-    from vertexrig.local.runner.options import RunOptions, of_project
 
-    loaded, folder = _project(file, root)
-    run = paced(of_project(loaded) if loaded else RunOptions(), pace, speed)
-    slots = slots or (loaded.project.local.slots if loaded else None)
-    settings = Settings(
-        folder, run=replace(run, slow_start=slow_start, credentials=pass_credentials), checks=not no_checks, seed=seed,
-        faults=[Fault.parse(fault) for fault in faults], at_least_twice=at_least_twice,
+    loaded, folder = local_place.project(file, root)
+    settings = local_place.settings(loaded, folder, gs_paths=gs_paths, slots=slots)
+    run = replace(paced(settings.run, pace, speed), slow_start=slow_start, credentials=pass_credentials)
+    settings = replace(
+        settings, run=run, checks=not no_checks, seed=seed, at_least_twice=at_least_twice,
+        faults=[Fault.parse(fault) for fault in faults],
     )  # fmt: skip
-    settings = replace(settings, slots=slots) if slots else settings
     if not guard.KNOWS_USERS:
         options.note("warning: this system does not show whose a connection is: its other users can reach the server")
     if detach:
         here = control.up(settings, port)
-        _make_bucket(here, loaded)
+        local_place.make_bucket(here, loaded)
         result(format_, _where(here), "")
         options.note(f"the local Vertex answers at {here.url}")
         _show_next(loaded, steps.named(file), ["--root", root] if root is not None else [])
@@ -119,24 +115,11 @@ def _show_next(loaded: Loaded | None, named: list[object], rooted: list[object])
         options.note(f"then submit to it as to Vertex AI:\n{steps.line('submit', job, *named)}")
 
 
-def _make_bucket(here: RunningServer, loaded: Loaded | None) -> None:
-    """Jobs put their packages and outputs into the project's bucket, which nobody made on this machine yet."""
-    from vertexrig.local import control
-
-    name = loaded.project.bucket_name if loaded else ""
-    if not name:
-        return
-    try:
-        control.make_bucket(here, name)
-    except ServiceError as error:
-        options.note(f"warning: the bucket {name} of the project file is not here: {error}")
-
-
 def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], None]:
     document = output.document()
 
     def report(here: RunningServer) -> None:
-        _make_bucket(here, loaded)
+        local_place.make_bucket(here, loaded)
         if format_ == "json":
             document.data.update(_where(here))
             document.send()
@@ -147,27 +130,31 @@ def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], N
 
 @command.command("down", short_help="Stop the server.")
 @options.file_option
-@root_option
+@local_place.root_option
+@click.option("--forget", is_flag=True, help="Remove its state too: authority, buckets, jobs, logs, environments.")
 @options.format_option("text", "json")
-def down(file: Path | None, root: Path | None, format_: str) -> None:
+def down(file: Path | None, root: Path | None, forget: bool, format_: str) -> None:
     """Stop the server; jobs that ran start again with the next one."""
     from vertexrig.local import control
 
-    folder = _folder(file, root)
+    folder = local_place.folder(file, root)
     stopped = control.down(folder)
-    result(format_, {"stopped": bool(stopped)}, "")
+    forgotten = forget and control.forget(folder)
+    result(format_, {"stopped": bool(stopped), **({"forgotten": forgotten} if forget else {})}, "")
     options.note("stopped" if stopped else f"no local Vertex runs on {folder}")
+    if forget:
+        options.note(f"removed {folder}" if forgotten else f"there is no state in {folder}")
 
 
 @command.command("status")
 @options.file_option
-@root_option
+@local_place.root_option
 @options.format_option("text", "json")
 def status(file: Path | None, root: Path | None, format_: str) -> None:
     """Show whether the server runs, where, and what it does; the exit code is 1 where none runs."""
     from vertexrig.local import control
 
-    folder = _folder(file, root)
+    folder = local_place.folder(file, root)
     found = control.status(folder)
     if format_ == "json":
         output.document().data.update(found or {"running": False})
@@ -186,30 +173,40 @@ def status(file: Path | None, root: Path | None, format_: str) -> None:
 
 @command.command("env", short_help="Print the shell exports that point programs at it.")
 @options.file_option
-@root_option
+@local_place.root_option
+@click.option(
+    "--transparent", is_flag=True, help="For programs that nobody changed, as `local run` does for one command."
+)
 @options.format_option("text", "json")
-def env(file: Path | None, root: Path | None, format_: str) -> None:
+def env(file: Path | None, root: Path | None, transparent: bool, format_: str) -> None:
     """Print shell exports that point gcloud, the SDK, storage clients and vertexrig at the server."""
     from vertexrig.local import control
 
-    loaded, folder = _project(file, root)
-    names = {"project": loaded.project.project, "region": loaded.project.region} if loaded else {}
-    found = control.env(_running(folder), **names)
-    exports = "\n".join(f"export {name}={shlex.quote(value)}" for name, value in found.items())
-    result(format_, {"env": found}, exports)
+    loaded, folder = local_place.project(file, root)
+    here = local_place.running(folder)
+    if transparent:
+        difference = local_run.difference(here, loaded)
+        local_run.mention(difference)
+        found, unset = dict(difference.set), list(difference.unset)
+    else:
+        names = {"project": loaded.project.project, "region": loaded.project.region} if loaded else {}
+        found, unset = control.env(here, **names), []
+    exports = [f"export {name}={shlex.quote(value)}" for name, value in found.items()]
+    removed = {"unset": unset} if transparent else {}
+    result(format_, {"env": found, **removed}, "\n".join([*(f"unset {name}" for name in unset), *exports]))
 
 
 @command.command("kill", short_help="Kill a replica of a running job.")
 @click.argument("job")
 @click.argument("replica")
 @options.file_option
-@root_option
+@local_place.root_option
 @options.format_option("text", "json")
 def kill(job: str, replica: str, file: Path | None, root: Path | None, format_: str) -> None:
     """Kill REPLICA (such as workerpool1-0) of a running JOB (id or display name), as the loss of its machine would."""
     from vertexrig.local import control
 
-    control.kill(_running(_folder(file, root)), job, replica)
+    control.kill(local_place.running(local_place.folder(file, root)), job, replica)
     result(format_, {"job": job, "replica": replica}, "")
 
 
@@ -222,49 +219,14 @@ def kill(job: str, replica: str, file: Path | None, root: Path | None, format_: 
     help="Send SIGTERM, and SIGKILL this many seconds later (such as 30s); by default SIGKILL at once.",
 )
 @options.file_option
-@root_option
+@local_place.root_option
 @options.format_option("text", "json")
 def preempt(job: str, grace: float, file: Path | None, root: Path | None, format_: str) -> None:
     """Take the machines of a running JOB (id or display name) away, as happens to Spot VMs; the job then starts again."""
     from vertexrig.local import control
 
-    control.preempt(_running(_folder(file, root)), job, grace)
+    control.preempt(local_place.running(local_place.folder(file, root)), job, grace)
     result(format_, {"job": job, "grace": grace}, "")
 
 
-def _project(file: Path | None, root: Path | None) -> tuple[Loaded | None, Path]:
-    """The project if there is one (the server also serves people without), and the folder of the server's state."""
-    folder = _folder(file, root)
-    if file is None and not _has_project(note=True):
-        return None, folder
-    return config.load(file), folder
-
-
-def _folder(file: Path | None, root: Path | None) -> Path:
-    """The folder of the server's state; the project file is not read for it."""
-    if file is not None and not file.is_file():
-        raise UsageError(f"there is no file {file}")
-    if root is not None:
-        return root
-    if file is None and not _has_project():
-        return Path(config.STATE_FOLDER)
-    return (config.find(Path.cwd()) if file is None else file).parent / config.STATE_FOLDER
-
-
-def _has_project(*, note: bool = False) -> bool:
-    try:
-        config.find(Path.cwd())
-    except UsageError as error:
-        if note and isinstance(error, config.ForeignProjectError):
-            options.note(error)
-        return False
-    return True
-
-
-def _running(folder: Path) -> RunningServer:
-    from vertexrig.local import state
-
-    here = state.find(folder)
-    if here is None:
-        raise ServiceError(f"no local Vertex runs on {folder}; start it with `vertexrig local up --detach`")
-    return here
+command.add_command(local_run.command)

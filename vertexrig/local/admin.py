@@ -9,9 +9,9 @@ from starlette.responses import JSONResponse, Response
 
 from vertexrig.errors import UsageError
 from vertexrig.local import http
-from vertexrig.local.http import Endpoint, endpoint, in_thread, invalid, not_found
+from vertexrig.local.http import Endpoint, endpoint, in_thread, invalid, not_found, query_int
 from vertexrig.local.jobs.manager import Jobs
-from vertexrig.local.jobs.resources import CUSTOM_JOBS, TUNING_JOBS, Json
+from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS, Json
 from vertexrig.local.jobs.settings import Fault
 
 MOST_GRACE = 3600
@@ -25,15 +25,23 @@ class Admin:
         jobs: Custom jobs.
         about: Facts for the status page.
         stop: Ends the server.
+        noted: What the front refused or did not serve, and how often.
     """
 
-    def __init__(self, jobs: Jobs, about: Mapping[str, object], stop: Callable[[], None]) -> None:
-        self.jobs, self.about, self.stop = jobs, about, stop
+    def __init__(
+        self,
+        jobs: Jobs,
+        about: Mapping[str, object],
+        stop: Callable[[], None],
+        noted: Callable[[], Mapping[str, int]] = dict,
+    ) -> None:
+        self.jobs, self.about, self.stop, self.noted = jobs, about, stop, noted
 
     def table(self) -> list[Endpoint]:
         """The routes, below the mount."""
         return [
             endpoint("GET", "/v1/status", self.status),
+            endpoint("GET", "/v1/made", self.made),
             endpoint("POST", "/v1/stop", self.end),
             endpoint("POST", "/v1/faults", self.faults),
             endpoint("DELETE", "/v1/faults", self.no_faults),
@@ -49,6 +57,21 @@ class Admin:
             faults = [{"kind": f.kind, "pattern": f.pattern, "times": f.times} for f in self.jobs.settings.faults]
             counts = {kind: store.count(kind) for kind in (CUSTOM_JOBS, TUNING_JOBS)}
             return {**self.about, "queue": self.jobs.queue.state(), "faults": faults, **counts}
+
+        return JSONResponse(await in_thread(work))
+
+    async def made(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /v1/made?after=NUMBER: jobs made after the one of that number, and what was refused or not served."""
+        after = query_int(request, "after", default=2**62)
+
+        def work() -> Json:
+            store = self.jobs.store
+            rows = [
+                {"kind": kind, "name": one.name, "displayName": one.body.get("displayName", ""),
+                 "state": one.body.get("state", ""), "ended": ended}
+                for kind, ended, one in store.since(after, (CUSTOM_JOBS, TUNING_JOBS, PIPELINES))
+            ]  # fmt: skip
+            return {"last": store.last(), "made": rows, "noted": self.noted()}
 
         return JSONResponse(await in_thread(work))
 

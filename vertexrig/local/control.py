@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 import json
+import shutil
 import socket
 import subprocess
 import sys
 import time
 from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from dataclasses import asdict
 from importlib import import_module
 from pathlib import Path
@@ -68,7 +69,7 @@ def up(settings: Settings, port: int | None = None, timeout: float = 30.0) -> Ru
         UsageError: The port is taken, or the folder cannot be used.
         ServiceError: It does not come up; the message holds what it wrote.
     """
-    for module in ("uvicorn", "optuna", "google_crc32c"):
+    for module in ("uvicorn", "optuna", "google_crc32c", "cryptography"):
         import_module(module)  # what the server's own process would miss is reported here
     root = state.make_private(settings.root)
     log = root / "server.log"
@@ -77,7 +78,7 @@ def up(settings: Settings, port: int | None = None, timeout: float = 30.0) -> Ru
     while time.monotonic() < deadline:
         held, here = state.look(root)
         # A killed server holds its lock for a while as it dies: only one that answers is taken.
-        if here is not None and _answers(here):
+        if here is not None and answers(here):
             if (
                 process is not None and process.pid != here.pid
             ):  # it waits for the folder, and would have it after a `down`
@@ -115,7 +116,8 @@ def _spawn(settings: Settings, port: int | None, log: Path) -> subprocess.Popen[
     return process
 
 
-def _answers(here: RunningServer) -> bool:
+def answers(here: RunningServer) -> bool:
+    """Whether a server that holds its folder answers; one that was killed holds it for a while as it dies."""
     try:
         return bool(_request(here, "GET", f"{ADMIN}/v1/status", None, timeout=5)["pid"] == here.pid)
     except ServiceError:
@@ -138,6 +140,30 @@ def down(root: Path = DEFAULT_ROOT, timeout: float = 60.0) -> bool:
             return True
         time.sleep(0.02)
     raise ServiceError(f"the local Vertex (process {here.pid}) did not stop within {timeout:g} seconds")
+
+
+def forget(root: Path = DEFAULT_ROOT) -> bool:
+    """Remove the state of a folder on which no server runs: authority, buckets, jobs; False if there is none.
+
+    Raises:
+        UsageError: The folder is not one of a local Vertex, or a server holds it.
+    """
+    if not root.exists():
+        return False
+    known = ("server.json", "front", "vertex.sqlite3", "history", "gs", "jobs")
+    if not root.is_dir() or not any((root / name).exists() for name in known):
+        raise UsageError(
+            f"{root} is not the state of a local Vertex: it has none of {', '.join(known)}; nothing is removed"
+        )
+    with state.held(root):
+        for path in [*root.iterdir()]:
+            if path.is_dir() and not path.is_symlink():
+                shutil.rmtree(path)
+            else:
+                path.unlink()
+    with suppress(OSError):
+        root.rmdir()
+    return True
 
 
 def status(root: Path = DEFAULT_ROOT) -> dict[str, Any] | None:

@@ -21,6 +21,9 @@ from starlette.types import Receive, Scope, Send
 
 _LOG = logging.getLogger(__name__)
 
+HOST_STATE = "front_host"
+"""Key of a request's ASGI state: the host of Google's APIs that a client asked the front for."""
+
 JSON_LIMIT = 4 * 1024 * 1024
 """Most bytes of a JSON body that are read."""
 
@@ -232,16 +235,20 @@ class Api:
             path = raw.decode("ascii").split("?", 1)[0][len(request.scope.get("root_path", "")) :]
             return await self.dispatch(request, path)
         except ApiError as error:
-            return error.response()
+            return self.failed(error)
         except ClientDisconnect:
-            return ApiError(499, "The client closed the connection.").response()
+            return self.failed(ApiError(499, "The client closed the connection."))
         except UnicodeError:
-            return invalid("The path is not valid UTF-8.").response()
+            return self.failed(invalid("The path is not valid UTF-8."))
         except (OSError, sqlite3.Error) as error:
-            return _trouble(error).response()
+            return self.failed(_trouble(error))
         except Exception:
             _LOG.exception("%s %s failed", request.method, request.url.path)
-            return ApiError(500, "Internal error of the local Vertex; its log has the traceback.").response()
+            return self.failed(ApiError(500, "Internal error of the local Vertex; its log has the traceback."))
+
+    def failed(self, error: ApiError) -> Response:
+        """The answer for an error, in the API's own form."""
+        return error.response()
 
     async def dispatch(self, request: Request, path: str) -> Response:
         """Call the row that fits `path`, the undecoded path below the mount."""
@@ -259,6 +266,9 @@ class Api:
             raise ApiError(501, f"The local Vertex does not serve {request.method} {path[:200]}.")
         if known:
             raise ApiError(405, f"Method {request.method} is not allowed here.")
+        host = (request.scope.get("state") or {}).get(HOST_STATE, "")
+        if host:  # a client that believes it asks the cloud must not conclude that a resource is missing
+            raise ApiError(501, f"The local Vertex does not serve {request.method} {path[:200]} of {host}.")
         raise not_found(f"The local Vertex does not serve {request.method} {path[:200]}.")
 
 

@@ -9,11 +9,12 @@ from __future__ import annotations
 import json
 import os
 import signal
+import socket
 import sys
 import threading
 import time
 from collections.abc import AsyncIterator, Callable, Iterator, Mapping
-from contextlib import AsyncExitStack, asynccontextmanager, contextmanager
+from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -43,6 +44,7 @@ from vertexrig.local.control import (
     up,
     usual_port,
 )  # fmt: skip
+from vertexrig.local.front.variables import of_replica
 from vertexrig.local.jobs.settings import Fault, Settings
 from vertexrig.local.runner import RunOptions
 from vertexrig.local.state import HOST, RunningServer, find
@@ -71,6 +73,8 @@ BOTO_TEXT = "[GSUtil]\nuse_gcloud_storage = True\n"
 
 def _job_env(here: RunningServer, run: RunOptions) -> dict[str, str]:
     """Variables by which the storage clients in a job find the server; gcloud's login stays on with `credentials`."""
+    if run.keep_gs:
+        return of_replica(here, os.environ, project=run.project)
     names = ["BOTO_CONFIG", "STORAGE_EMULATOR_HOST", "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE"]
     names += [] if run.credentials else ["CLOUDSDK_AUTH_DISABLE_CREDENTIALS"]
     variables = env(here)
@@ -103,11 +107,18 @@ class Local:
         settings: See `Settings`.
         about: Facts for the status page.
         stop: Called when a client asks the server to stop.
+        noted: What the front refused or did not serve, and how often.
         grpc: Answer gRPC too, if grpcio is installed.
     """
 
     def __init__(
-        self, settings: Settings, about: Mapping[str, object], stop: Callable[[], None], *, grpc: bool = False
+        self,
+        settings: Settings,
+        about: Mapping[str, object],
+        stop: Callable[[], None],
+        noted: Callable[[], Mapping[str, int]] = dict,
+        *,
+        grpc: bool = False,
     ) -> None:
         from starlette.applications import Starlette
         from starlette.routing import BaseRoute
@@ -136,13 +147,14 @@ class Local:
         routes: list[BaseRoute] = [
             http.mount(AIPLATFORM, vertex.table()),
             http.mount(RESOURCE_MANAGER, registry.projects.table()),
-            http.mount(ADMIN, Admin(self.jobs, about, stop).table()),
+            http.mount(ADMIN, Admin(self.jobs, about, stop, noted).table()),
             *self.extras.routes(LOGGING, SCHEDULER),
             *storage.routes(self.objects),
         ]
-        app = Starlette(routes=[*routes, http.mount("", [])], lifespan=lambda _: self._parts_running())
-        self.app = LoopbackGuard(app)
-        self.rpc = rpc_server(app) if grpc else None
+        self.apis = Starlette(routes=[*routes, http.mount("", [])], lifespan=lambda _: self._parts_running())
+        self.app = LoopbackGuard(self.apis)
+        self.xml = storage.XmlApi(self.objects)
+        self.rpc = rpc_server(self.apis) if grpc else None
 
     @asynccontextmanager
     async def _parts_running(self) -> AsyncIterator[None]:
@@ -193,27 +205,33 @@ def running(
     """
     import uvicorn
 
-    from vertexrig.local.guard import serving_protocol
+    from vertexrig.local.front import Front
+    from vertexrig.local.front.serving import protocol, server_with
 
     root = state.make_private(settings.root)
-    with state.held(root) as lock, bound(usual_port(port)) as listener:
-        here = RunningServer(root, listener.getsockname()[1], os.getpid())
-        run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
+    with state.held(root) as lock, bound(usual_port(port)) as listener, _beside(listener, port) as proxy:
+        own, front_port = listener.getsockname()[1], proxy.getsockname()[1]
+        here = RunningServer(root, own, os.getpid(), front_port=front_port)
         about: dict[str, object] = {"version": __version__, "pid": here.pid, "root": str(root), "url": here.url}
         try:
-            local = Local(replace(settings, root=root, run=run), about, on_stop, grpc=grpc)
+            front = Front(root, settings.run.project, settings.run.project_number, settings.allow_hosts)
+            run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
+            local = Local(replace(settings, root=root, run=run), about, on_stop, front.journal.noted, grpc=grpc)
         except OSError as error:
             raise UsageError(f"the state folder {root} cannot be used: {error}; move away what is in the way") from None
-        server = uvicorn.Server(
+        prefixes = {"aiplatform": AIPLATFORM, "logging": LOGGING, "cloudscheduler": SCHEDULER}
+        server = server_with(
             uvicorn.Config(
-                local.app,
+                front.app(local.app, local.apis, local.xml, prefixes),
                 log_level="warning",
                 access_log=False,
                 proxy_headers=False,
                 lifespan="on",
                 timeout_graceful_shutdown=3,
-                http=serving_protocol(),
-            )
+                http=protocol(),
+            ),
+            proxy,
+            front.connections(front_port),
         )
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server", daemon=True)
         try:
@@ -231,6 +249,17 @@ def running(
             if thread.ident is not None:
                 thread.join(10)
             local.close()
+
+
+@contextmanager
+def _beside(listener: socket.socket, port: int | None) -> Iterator[socket.socket]:
+    """A socket for the front: the port after the server's, so that a shell that knows it works on with the next server."""
+    with ExitStack() as stack:
+        try:
+            proxy = stack.enter_context(bound(listener.getsockname()[1] + 1 if port != 0 else 0))
+        except UsageError:
+            proxy = stack.enter_context(bound(0))
+        yield proxy
 
 
 def serve(
@@ -258,7 +287,8 @@ def settings_of(data: Mapping[str, Any]) -> Settings:
     run["images"] = {key: LocalImage(one["path"], tuple(one["command"])) for key, one in run["images"].items()}
     run["pass_env"] = tuple(run["pass_env"])
     faults = [Fault(**one) for one in data["faults"]]
-    return Settings(**{**data, "root": Path(data["root"]), "run": RunOptions(**run), "faults": faults})
+    more = {"root": Path(data["root"]), "run": RunOptions(**run), "faults": faults}
+    return Settings(**{**data, **more, "allow_hosts": tuple(data["allow_hosts"])})
 
 
 def main() -> None:

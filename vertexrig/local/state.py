@@ -7,7 +7,7 @@ import json
 import os
 import stat
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +17,7 @@ from vertexrig.errors import UsageError
 
 HOST = "127.0.0.1"
 DEFAULT_ROOT = Path(".vertexrig")
-_LOCK = "server.json"
+_LOCK, _USERS = "server.json", "users.lock"
 _PATIENCE = 1.0  # seconds; whoever only looks at the lock holds it for an instant
 
 
@@ -29,17 +29,45 @@ class RunningServer:
         root: Its folder.
         port: Its port.
         pid: Its process.
-        grpc_port: Where it answers gRPC, without TLS; None if it does not.
+        grpc_port: Port of its gRPC server, None while none runs.
+        front_port: Port of its front, the proxy for programs that nobody changed.
     """
 
     root: Path
     port: int
     pid: int
     grpc_port: int | None = None
+    front_port: int | None = None
 
     @property
     def url(self) -> str:
         return f"http://{HOST}:{self.port}"
+
+
+@contextmanager
+def in_use(root: Path, *, begun: int | None = None) -> Iterator[Callable[[int], bool]]:
+    """Take part in the use of a server that is stopped when the last command that uses it ends.
+
+    Args:
+        root: The state folder.
+        begun: Process of the server, if this command started it.
+
+    Yields:
+        Leaves: given the server's process, whether it is to be stopped by this command.
+    """
+    with (root / _USERS).open("a+") as users:
+        fcntl.flock(users, fcntl.LOCK_SH)
+        if begun is not None:
+            users.truncate(0)
+            users.write(str(begun))
+            users.flush()
+
+        def last(process: int) -> bool:
+            fcntl.flock(users, fcntl.LOCK_UN)
+            users.seek(0)
+            return _locked(users) and users.read().strip() == str(process)
+
+        yield last
 
 
 def make_private(root: Path) -> Path:
@@ -88,7 +116,8 @@ def held(root: Path) -> Iterator[IO[str]]:
 def announce(lock: IO[str], here: RunningServer) -> None:
     """Write into the held lock where its server answers."""
     lock.truncate(0)
-    lock.write(json.dumps({"pid": here.pid, "port": here.port, "url": here.url, "grpc_port": here.grpc_port}))
+    record = {"pid": here.pid, "port": here.port, "url": here.url}
+    lock.write(json.dumps({**record, "grpc_port": here.grpc_port, "front_port": here.front_port}))
     lock.flush()
 
 
@@ -99,7 +128,8 @@ def look(root: Path) -> tuple[bool, RunningServer | None]:
             return False, None
         with suppress(ValueError, KeyError, TypeError):
             data = json.loads(file.read())
-            return True, RunningServer(root.absolute(), int(data["port"]), int(data["pid"]), data.get("grpc_port"))
+            ports = [None if data.get(name) is None else int(data[name]) for name in ("grpc_port", "front_port")]
+            return True, RunningServer(root.absolute(), int(data["port"]), int(data["pid"]), *ports)
         return True, None
     return False, None
 

@@ -15,6 +15,11 @@ from vertexrig.spec.names import PROJECT, REGION
 NAME = (r"[a-z0-9][a-z0-9_-]{0,62}", "a name: lowercase letters, digits, - and _, at most 63, a letter or digit first")
 BUCKET = (r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?", "a bucket such as gs://my-bucket")
 
+ALLOWED_HOST = (
+    r"(?!.*(?:googleapis\.com|google\.internal)$)(\*\.)?[a-z0-9][a-z0-9-]*(\.[a-z0-9-]+)*",
+    "a host such as huggingface.co or *.example.com; Google's APIs are never passed on",
+)
+
 Args = Mapping[str, Scalar | None] | tuple[str, ...]
 
 
@@ -426,6 +431,17 @@ class LocalSettings(_Value):
     slots: int | None = option("Replicas that may run at one time; a guess from the processors if not given.", None)
     images: Mapping[str, LocalImage] = option("Stand-ins by image pattern (* matches anything).", factory=dict)
     interpreters: Mapping[str, str] = option("Python interpreter by image pattern.", factory=dict)
+    gs_paths: Literal["mapped", "kept"] | None = option(
+        "What `gs://` in a job's variables and arguments becomes: `mapped` to a folder, or `kept`, so that replicas reach "
+        "the local storage by the real names; `local run` keeps them unless this says otherwise.",
+        None,
+    )
+    allow_hosts: tuple[str, ...] = option(
+        "Hosts that `local run` passes on beside package registries, such as huggingface.co or *.example.com; never one "
+        "of Google's APIs.",
+        (),
+        pattern=ALLOWED_HOST,
+    )
 
 
 @dataclass(frozen=True, eq=False, repr=False)

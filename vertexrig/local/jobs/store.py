@@ -6,7 +6,7 @@ A call returns when its change is committed, so what a client was answered survi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -135,6 +135,20 @@ class ResourceStore:
             if len(rows) < most:
                 return
             last = int(rows[-1][1])
+
+    def last(self) -> int:
+        """The number of the resource made last, 0 before the first."""
+        row = self.database.row("SELECT value FROM counters WHERE name = 'resources'")
+        return int(row[0]) if row else 0
+
+    def since(self, number: int, kinds: Sequence[str]) -> list[tuple[str, bool, StoredResource]]:
+        """Kind, whether it has ended, and resource, for those made after a number; the jobs of trials are left out."""
+        rows = self.database.rows(
+            f"SELECT kind, ended, name, number, body FROM resources WHERE number > ? "
+            f"AND kind IN ({', '.join('?' * len(kinds))}) AND name NOT IN (SELECT job FROM children) ORDER BY number",
+            number, *kinds,
+        )  # fmt: skip
+        return [(row[0], bool(row[1]), StoredResource(row[2], row[3], json.loads(row[4]), {})) for row in rows]
 
     def unfinished(self, kind: str) -> list[StoredResource]:
         """Resources whose work is not over, in the order of creation."""

@@ -51,17 +51,41 @@ def local_path(uri: str, root: Path) -> Path:
     return Path(map_paths(uri, bucket_folder(root)))
 
 
-def map_paths(text: str, buckets: Path | str) -> str:
+def map_paths(text: str, buckets: Path | str, *, keep_gs: bool = False) -> str:
     """`gs://` and `/gcs/` paths in an argument or value, pointed at the folder that holds the buckets.
 
     A `/gcs/` in the middle of another path is left alone.
+
+    Args:
+        text: The argument or value.
+        buckets: The folder.
+        keep_gs: Leave `gs://` paths as they are.
 
     Raises:
         JobFailedError: A path has a `..`, which on this machine would lead out of its bucket.
     """
     refuse_upward(text)
     folder = f"{buckets}/".replace("\\", "\\\\")
-    return _GCS.sub(folder, _GS.sub(folder, text))
+    return _GCS.sub(folder, text if keep_gs else _GS.sub(folder, text))
+
+
+def written_astray(folder: Path, since: float) -> str:
+    """Why a replica has failed that wrote to a folder `gs:` of its working directory, "" if it did not.
+
+    Args:
+        folder: The working directory.
+        since: When the job began, in seconds since 1970; what is older is not the replica's.
+    """
+    found = [path for path in (folder / "gs:").rglob("*") if path.lstat().st_ctime >= since - 1]
+    if not found:
+        return ""
+    name = min((path for path in found if path.is_file()), default=found[0]).relative_to(folder)
+    uri = re.sub(r"^gs:/+", "gs://", name.as_posix())
+    return (
+        f"it wrote {uri} to a folder named 'gs:' in its working directory, as open() and os.makedirs() do with a gs:// path; "
+        f"on Vertex AI that is lost with the machine. Write to /gcs/{uri[5:]}, or with tf.io.gfile, google-cloud-storage "
+        "or fsspec"
+    )
 
 
 def refuse_upward(*texts: str) -> None:

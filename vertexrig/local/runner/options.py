@@ -41,6 +41,7 @@ class RunOptions:
         tear_down: Seconds from the end of the last replica to the end of the job.
         memory_limit: Bytes a replica's processes may take together, 0 for no limit.
         restart_delay: Seconds before a replica or job is started again.
+        keep_gs: Leave `gs://` paths in variables and arguments as they are; replicas reach them through the front.
     """
 
     job_id: str = ""
@@ -61,6 +62,7 @@ class RunOptions:
     tear_down: float = 0.0
     memory_limit: int = 0
     restart_delay: float = 0.0
+    keep_gs: bool = False
 
 
 def of_project(loaded: Loaded) -> RunOptions:

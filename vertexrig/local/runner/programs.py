@@ -43,9 +43,9 @@ class ReplicaProgram:
     settings: Mapping[str, str] = field(default_factory=dict)
     substitutes: tuple[str, ...] = ()
 
-    def argv(self, variables: Variables, buckets: Path | str) -> list[str]:
+    def argv(self, variables: Variables, buckets: Path | str, *, keep_gs: bool = False) -> list[str]:
         """The command line of a replica that has these variables."""
-        return [map_paths(expand(arg, variables), buckets) for arg in (*self.head, *self.args)]
+        return [map_paths(expand(arg, variables), buckets, keep_gs=keep_gs) for arg in (*self.head, *self.args)]
 
 
 # framework of a prebuilt image -> its distribution

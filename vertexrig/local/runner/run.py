@@ -358,9 +358,11 @@ class _Run:
         own = cluster.own_environment(pool.env, service)
         buckets: Path | str = "/gcs" if program.image else environment.bucket_folder(self.root)
         seen = {**service, **own}
+        keep_gs = options.keep_gs and not program.image  # the front's variables do not reach into a container
         contract = {
-            k: environment.map_paths(v, buckets) for k, v in seen.items() if k not in ("CLUSTER_SPEC", "TF_CONFIG")
-        }
+            k: environment.map_paths(v, buckets, keep_gs=keep_gs)
+            for k, v in seen.items() if k not in ("CLUSTER_SPEC", "TF_CONFIG")
+        }  # fmt: skip
         contract |= {k: v for k, v in seen.items() if k in ("CLUSTER_SPEC", "TF_CONFIG")}
         path = environment.search_path(program.folders, os.environ)
         machine = {**self._visible(scratch), "PATH": path, "PYTHONUNBUFFERED": "1", **options.extra_env}
@@ -371,7 +373,7 @@ class _Run:
             argv = programs.docker_argv(programs.docker(), name, program, seen, sorted(contract), self.root, gpus)
             cleanup = (programs.docker(), "rm", "--force", name)
         else:
-            argv = program.argv(seen, buckets)
+            argv = program.argv(seen, buckets, keep_gs=keep_gs)
         env = {**machine, **contract, _MARK: f"{options.job_id}/{one.name}/"}
         mark = f"{_MARK}={env[_MARK]}"
         return Command(argv, env, program.cwd or work, options.memory_limit, cleanup, mark)
@@ -463,6 +465,11 @@ class _Run:
             self._say(servicelog.ended(self._pool(member.replica)), name)
         else:
             self.log(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
+        began = time.time() - (time.monotonic() - self.begun)
+        astray = environment.written_astray(member.command.cwd, began) if exit_.code == 0 else ""
+        if astray:
+            self.failed = name
+            raise _Ended(FAILED, JobError(policy.INVALID_ARGUMENT, f"{name} succeeded, but {astray}."))
         if action is Action.SUCCEED:
             raise _Ended(SUCCEEDED)
         if action is Action.FAIL:

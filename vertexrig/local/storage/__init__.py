@@ -17,8 +17,9 @@ from vertexrig.local.storage.batch import Batch
 from vertexrig.local.storage.coverage import COVERAGE
 from vertexrig.local.storage.store import ObjectStore
 from vertexrig.local.storage.upload import upload_table
+from vertexrig.local.storage.xml import XmlApi
 
-__all__ = ["COVERAGE", "ObjectStore", "routes"]
+__all__ = ["COVERAGE", "ObjectStore", "XmlApi", "routes"]
 
 
 def routes(store: ObjectStore) -> list[BaseRoute]:

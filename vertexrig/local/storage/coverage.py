@@ -50,6 +50,7 @@ COVERAGE: tuple[Coverage, ...] = (
     Coverage("storage.projects.serviceAccount.get", "approximated", "A fixed address."),
     Coverage("storage.projects.hmacKeys", "not served"),
     Coverage("storage batch", "served", "Metadata calls, up to 100, one after another."),
-    Coverage("XML API", "not served", "Also means no transfer_manager.upload_chunks_concurrently."),
+    Coverage("XML API: GET and HEAD of an object", "served", "By the real names, through the front."),
+    Coverage("XML API: all else", "not served", "Also means no transfer_manager.upload_chunks_concurrently."),
     Coverage("gRPC API", "not served"),
 )

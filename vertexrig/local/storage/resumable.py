@@ -45,6 +45,15 @@ class ContentRange(NamedTuple):
     total: int | None
 
 
+def _capitalised(status: int, headers: Mapping[str, str]) -> Response:
+    """An answer without body whose headers are written as given: TensorFlow's client looks for `Location` and `Range`."""
+    response = Response(status_code=status)
+    own = {name.lower().encode() for name in headers}
+    kept = [(name, value) for name, value in response.raw_headers if name not in own]
+    response.raw_headers = [*kept, *((k.encode(), v.encode("latin-1", "replace")) for k, v in headers.items())]
+    return response
+
+
 def content_range(header: str | None) -> ContentRange | None:
     """Read a Content-Range header; None when there is none, which means that the body is all the rest."""
     if header is None:
@@ -99,7 +108,7 @@ class Resumable:
         await in_thread(self.store.records.save_upload, upload)
         link = f"{base(request)}{request.scope.get('root_path', '')}/v1/b/{quote(upload.bucket)}/o"
         location = f"{link}?uploadType=resumable&name={quote(name, safe='')}&upload_id={upload.id}"
-        return Response(status_code=200, headers={"Location": location, "X-GUploader-UploadID": upload.id})
+        return _capitalised(200, {"Location": location, "X-GUploader-UploadID": upload.id})
 
     async def _upload(self, request: Request, values: Values) -> Upload:
         upload_id = request.query_params.get("upload_id", "")
@@ -138,7 +147,7 @@ class Resumable:
 
     def _incomplete(self, upload: Upload) -> Response:
         headers = {"Range": f"bytes=0-{upload.received - 1}"} if upload.received else {}
-        return Response(status_code=308, headers={**headers, "X-GUploader-UploadID": upload.id})
+        return _capitalised(308, {**headers, "X-GUploader-UploadID": upload.id})
 
     async def _take(self, request: Request, upload: Upload, chunk: ContentRange) -> Upload:
         """Append a chunk's bytes, all that arrive; a chunk that does not follow on what is there changes nothing."""

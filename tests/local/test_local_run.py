@@ -1,0 +1,152 @@
+"""`vertexrig local run`, as a real process."""
+
+from __future__ import annotations
+
+import os
+import signal
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+from jobkit import IMAGE, sdist
+
+from tests.tools import INSTALLED, vertexrig
+from vertexrig.cli.local import command
+from vertexrig.errors import UsageError
+from vertexrig.local import server
+from vertexrig.local.jobs.settings import Settings
+
+LAUNCH = """
+import sys, requests
+jobs = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/customJobs"
+pool = {{"machineSpec": {{"machineType": "n1-standard-4"}}, "replicaCount": 1, "pythonPackageSpec": {{
+    "executorImageUri": "{image}", "packageUris": ["gs://packages/trainer.tar.gz"], "pythonModule": "trainer.task",
+    "args": ["print('ran')"]}}}}
+made = requests.post(jobs, json={{"displayName": "launched", "jobSpec": {{"workerPoolSpecs": [pool]}}}}).json()
+while requests.get(jobs.partition("projects/")[0] + made["name"]).json()["state"] != "JOB_STATE_SUCCEEDED":
+    pass
+requests.get("https://bigquery.googleapis.com/bigquery/v2/projects/my-project/jobs")
+sys.exit(7)
+"""
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
+    """A server that runs already."""
+    root = tmp_path_factory.mktemp("running") / "state"
+    sdist(root / "gs/packages/trainer.tar.gz")
+    with server.running(Settings(root)) as running:
+        yield running
+
+
+def run(root: Path, *words: str, cwd: Path, **env: str) -> subprocess.CompletedProcess[str]:
+    return vertexrig("local", "run", "--root", str(root), "--", *words, cwd=cwd, env={"HOME": str(cwd), **env})
+
+
+def test_a_command_passes_its_exit_code_and_its_jobs_are_named(here: server.RunningServer, tmp_path: Path) -> None:
+    """The exit code is the command's, its stdout is untouched; stderr has its jobs, what was hidden and not served."""
+    (tmp_path / "launch.py").write_text(LAUNCH.format(image=IMAGE))
+    done = run(here.root, sys.executable, "launch.py", cwd=tmp_path, GOOGLE_APPLICATION_CREDENTIALS="/real/key.json")
+    assert (done.returncode, done.stdout) == (7, ""), done.stderr
+    hidden, made, unserved = done.stderr.splitlines()
+    assert hidden == "hidden from the command: GOOGLE_APPLICATION_CREDENTIALS"
+    assert made.startswith("made: custom job ") and made.endswith("  launched  SUCCEEDED")
+    assert unserved == "not served: bigquery.googleapis.com GET /bigquery/v2/projects/…/jobs"
+    assert server.find(here.root) is not None
+
+
+def test_words_of_the_command_are_its_own(here: server.RunningServer, tmp_path: Path) -> None:
+    """Options after the command belong to it, with and without `--`; one that a signal ended gives 128 and its number."""
+    assert run(here.root, "echo", "--file", "x", cwd=tmp_path).stdout == "--file x\n"
+    same = vertexrig("local", "run", "--root", str(here.root), "echo", "--root", "y", cwd=tmp_path)
+    assert same.stdout == "--root y\n"
+    assert run(here.root, "sh", "-c", "kill -9 $$", cwd=tmp_path).returncode == 137
+    absent = run(here.root, "no-such-program", cwd=tmp_path)
+    assert absent.returncode == 2 and "there is no program 'no-such-program'" in absent.stderr
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGINT])
+def test_signals_are_passed_on(number: signal.Signals, here: server.RunningServer, tmp_path: Path) -> None:
+    """SIGTERM and SIGINT reach the command, whose own end counts."""
+    program = f"import signal, sys\nsignal.signal({number}, lambda *_: sys.exit(5))\nprint('ready', flush=True)\nsignal.pause()"
+    argv = [
+        sys.executable,
+        "-m",
+        "vertexrig",
+        "local",
+        "run",
+        "--root",
+        str(here.root),
+        "--",
+        sys.executable,
+        "-c",
+        program,
+    ]
+    env = {**os.environ, "PYTHONPATH": str(INSTALLED)}
+    with subprocess.Popen(
+        argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=env, start_new_session=True
+    ) as process:
+        assert process.stdout is not None and process.stdout.readline() == "ready\n"
+        process.send_signal(number)
+        assert process.wait(60) == 5
+
+
+def test_without_a_server_one_is_started_and_stopped_by_the_last_command(tmp_path: Path) -> None:
+    """A command starts the server; another one that still runs when it ends keeps it, and stops it."""
+    root = tmp_path / "state"
+    waiting = "echo up; read line; echo $VERTEXRIG_LOCAL"
+    argv = [sys.executable, "-m", "vertexrig", "local", "run", "--root", str(root), "--", "sh", "-c", waiting]
+    env = {**os.environ, "PYTHONPATH": str(INSTALLED)}
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True, "cwd": tmp_path, "env": env}
+    try:
+        with subprocess.Popen(argv, **pipes) as first, subprocess.Popen(argv, **pipes) as second:  # type: ignore[call-overload]
+            for process in (first, second):
+                assert process.stdout.readline() == "up\n"
+            here = server.find(root)
+            assert here is not None
+            for process, left in ((first, True), (second, False)):
+                assert process.communicate("go\n", timeout=60)[0] == f"{here.url}\n" and process.returncode == 0
+                assert (server.find(root) is not None) is left
+    finally:
+        server.down(root)
+
+
+def test_exports_for_a_shell(here: server.RunningServer, tmp_path: Path) -> None:
+    """`local env --transparent` gives a shell what `local run` gives a command, and removes what is in the way."""
+    script = (
+        f'eval "$({sys.executable} -m vertexrig local env --transparent --root {here.root})"\n'
+        f"{sys.executable} -c \"import requests; print(requests.get('https://storage.googleapis.com/storage/v1/b').json()['kind'])\"\n"
+        'echo "${STORAGE_EMULATOR_HOST-none}"'
+    )
+    env = {**os.environ, "PYTHONPATH": str(INSTALLED), "STORAGE_EMULATOR_HOST": "http://elsewhere"}
+    done = subprocess.run(["sh", "-c", script], env=env, cwd=tmp_path, capture_output=True, text=True, timeout=120)
+    assert done.stdout == "storage#buckets\nnone\n", done.stderr
+
+
+def test_down_forgets_on_request(tmp_path: Path) -> None:
+    """`local down --forget` removes the authority and all state, and no folder that is something else."""
+    root = tmp_path / "state"
+    with server.running(Settings(root)):
+        assert (root / "front/ca.key").is_file()
+    done = CliRunner().invoke(command, ["down", "--root", str(root), "--forget"], catch_exceptions=False)
+    assert done.exit_code == 0 and f"removed {root}" in done.stderr and not root.exists()
+    (tmp_path / "mine").mkdir()
+    (tmp_path / "mine/thesis").touch()
+    with pytest.raises(UsageError, match="is not the state of a local Vertex"):
+        CliRunner().invoke(command, ["down", "--root", str(tmp_path / "mine"), "--forget"], catch_exceptions=False)
+    assert (tmp_path / "mine/thesis").exists()
+
+
+def test_a_folder_named_gs_fails_the_job(here: server.RunningServer, tmp_path: Path) -> None:
+    """A trainer that treats gs:// as a local path succeeds here and loses its model in the cloud: the job fails and says so."""
+    from jobkit import Api, job, pool
+
+    code = "folder = 'gs:' + '//bucket/model'\nos.makedirs(folder)\nopen(folder + '/m.pkl', 'w').close()"
+    api = Api(here.url)
+    found = api.wait(api.create(job(pool(code)))["name"])
+    assert found["state"] == "JOB_STATE_FAILED"
+    assert "it wrote gs://bucket/model/m.pkl to a folder named 'gs:'" in found["error"]["message"]
+    assert "Write to /gcs/bucket/model/m.pkl" in found["error"]["message"]

@@ -1,0 +1,101 @@
+"""Where the local Vertex of a command line is: the folder of its state, its project, the server that runs there."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vertexrig.errors import ServiceError, UsageError
+from vertexrig.project import config
+
+if TYPE_CHECKING:
+    from vertexrig.local.jobs.settings import Settings
+    from vertexrig.local.state import RunningServer
+    from vertexrig.project.config import Loaded
+
+root_option = click.option(
+    "--root",
+    type=click.Path(path_type=Path),
+    help="Folder of its state; .vertexrig beside the project file by default.",
+)
+
+
+def make_bucket(here: RunningServer, loaded: Loaded | None) -> None:
+    """Jobs put their packages and outputs into the project's bucket, which nobody made on this machine yet."""
+    from vertexrig.local import control
+
+    name = loaded.project.bucket_name if loaded else ""
+    if not name:
+        return
+    try:
+        control.make_bucket(here, name)
+    except ServiceError as error:
+        click.echo(f"warning: the bucket {name} of the project file is not here: {error}", err=True)
+
+
+def project(file: Path | None, root: Path | None) -> tuple[Loaded | None, Path]:
+    """The project if there is one (the server also serves people without), and the folder of the server's state."""
+    place = folder(file, root)
+    if file is None and not _has_project(note=True):
+        return None, place
+    return config.load(file), place
+
+
+def folder(file: Path | None, root: Path | None) -> Path:
+    """The folder of the server's state; the project file is not read for it."""
+    if file is not None and not file.is_file():
+        raise UsageError(f"there is no file {file}")
+    if root is not None:
+        return root
+    if file is None and not _has_project():
+        return Path(config.STATE_FOLDER)
+    return (config.find(Path.cwd()) if file is None else file).parent / config.STATE_FOLDER
+
+
+def _has_project(*, note: bool = False) -> bool:
+    try:
+        config.find(Path.cwd())
+    except UsageError as error:
+        if note and isinstance(error, config.ForeignProjectError):
+            click.echo(error, err=True)
+        return False
+    return True
+
+
+def running(folder: Path) -> RunningServer:
+    from vertexrig.local import state
+
+    here = state.find(folder)
+    if here is None:
+        raise ServiceError(f"no local Vertex runs on {folder}; start it with `vertexrig local up --detach`")
+    return here
+
+
+def settings(loaded: Loaded | None, folder: Path, *, gs_paths: str | None = None, slots: int | None = None) -> Settings:
+    """The settings of a server as the project file gives them.
+
+    Args:
+        loaded: The project, if there is one.
+        folder: The server's state.
+        gs_paths: `mapped` or `kept`, over what the project file says; `mapped` if neither does.
+        slots: Replicas at one time, over what the project file says.
+    """
+    from vertexrig.local.jobs.settings import Settings
+    from vertexrig.local.runner.options import RunOptions, of_project
+
+    local = loaded.project.local if loaded else None
+    run = of_project(loaded) if loaded else RunOptions()
+    if loaded:
+        run = replace(run, project=loaded.project.project)
+    run = replace(run, keep_gs=(gs_paths or (local.gs_paths if local else None)) == "kept")
+    made = Settings(folder, run=run, allow_hosts=local.allow_hosts if local else ())
+    slots = slots or (local.slots if local else None)
+    return replace(made, slots=slots) if slots else made
+
+
+def with_gs(made: Settings, *, keep: bool) -> Settings:
+    """The settings with `gs://` paths of jobs kept as they are, or mapped to folders."""
+    return replace(made, run=replace(made.run, keep_gs=keep))

@@ -1,0 +1,163 @@
+"""`vertexrig local run`: any program that uses Vertex AI, unchanged, against the local Vertex."""
+
+from __future__ import annotations
+
+import os
+import shutil
+import signal
+import subprocess
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from types import FrameType
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vertexrig.cli import local_place, options
+from vertexrig.errors import UsageError
+
+if TYPE_CHECKING:
+    from vertexrig.local.front.variables import Environment
+    from vertexrig.local.state import RunningServer
+    from vertexrig.project.config import Loaded
+
+_PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
+_SHOWN = {
+    "customJobs": "custom job",
+    "hyperparameterTuningJobs": "tuning job",
+    "trainingPipelines": "training pipeline",
+}
+
+
+@click.command(
+    "run",
+    short_help="Run a program that nobody changed against it.",
+    context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
+)
+@options.file_option
+@local_place.root_option
+@click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
+def command(words: tuple[str, ...], file: Path | None, root: Path | None) -> None:
+    """Run COMMAND, unchanged, with Google's APIs answered by the local Vertex.
+
+    The server is started if none runs, and stopped afterwards. Variables set for COMMAND alone send what it asks of
+    Google's APIs to this machine; your credentials are hidden from it. The exit code is COMMAND's; the jobs that it made
+    are listed on stderr.
+    """
+    from vertexrig.cli import extras
+
+    program = shutil.which(words[0])
+    if program is None:
+        raise UsageError(f"there is no program {words[0]!r}; write the command after `vertexrig local run --`")
+    extras.need("certifi")
+    from vertexrig.local import control
+
+    loaded, folder = local_place.project(file, root)
+    with _server(loaded, folder) as here:
+        change = difference(here, loaded)
+        mention(change)
+        before = control.call(here, "GET", "/v1/made")
+        code = _run([program, *words[1:]], words[0], change.over(os.environ))
+        _report(control.call(here, "GET", f"/v1/made?after={before['last']}"), before)
+    raise click.exceptions.Exit(code)
+
+
+def difference(here: RunningServer, loaded: Loaded | None) -> Environment:
+    """What is different in the environment of a command that runs against a server."""
+    from vertexrig.local.front.variables import transparent
+
+    project = loaded.project if loaded else None
+    named = project.project if project else os.environ.get("GOOGLE_CLOUD_PROJECT") or "local-project"
+    return transparent(here, os.environ, project=named, region=project.region if project else "us-central1")
+
+
+def mention(change: Environment) -> None:
+    """One line about credentials that are hidden."""
+    if change.hidden:
+        options.note(f"hidden from the command: {', '.join(change.hidden)}")
+
+
+@contextmanager
+def _server(loaded: Loaded | None, folder: Path) -> Iterator[RunningServer]:
+    """The server of a folder; one that a command like this started is stopped when the last such command ends."""
+    from vertexrig.local import control, state
+
+    here = state.find(folder)
+    if here is not None and not control.answers(here):
+        here = None
+    started = here is None
+    if here is None:
+        from vertexrig.cli import extras
+
+        extras.need("uvicorn", "starlette", "optuna", "google_crc32c", "cryptography")
+        # Programs that nobody changed name their buckets by gs://, also in the code of a trainer.
+        settings = local_place.settings(loaded, folder)
+        local = loaded.project.local if loaded else None
+        keep = local is None or local.gs_paths != "mapped"
+        here = control.up(local_place.with_gs(settings, keep=keep))
+        options.note(f"the local Vertex answers at {here.url}")
+    with state.in_use(folder, begun=here.pid if started else None) as last:
+        try:
+            if started or here.front_port is not None:
+                local_place.make_bucket(here, loaded)
+            yield here
+        finally:
+            if last(here.pid):
+                control.down(folder)
+
+
+def _run(argv: list[str], name: str, environment: Mapping[str, str]) -> int:
+    """Run a command to its end; signals are passed on to it.
+
+    Returns:
+        Its exit code; 128 and the number of the signal that ended it, as a shell gives.
+    """
+    children: list[subprocess.Popen[bytes]] = []
+
+    def pass_on(number: int, frame: FrameType | None) -> None:
+        if number == signal.SIGINT and _in_foreground():
+            return  # the terminal sent it to the command, too
+        for child in children:
+            with suppress(ProcessLookupError):
+                child.send_signal(number)
+
+    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    try:
+        children.append(subprocess.Popen([name, *argv[1:]], executable=argv[0], env=dict(environment)))
+        code = children[0].wait()
+    except OSError as error:
+        raise UsageError(f"{argv[0]} cannot be run: {error.strerror or error}") from None
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
+    return code if code >= 0 else 128 - code
+
+
+def _in_foreground() -> bool:
+    """Whether this process has a terminal whose Ctrl-C reaches its whole process group."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
+    except OSError:
+        return False
+    try:
+        return os.tcgetpgrp(terminal) == os.getpgrp()
+    except OSError:
+        return False
+    finally:
+        os.close(terminal)
+
+
+def _report(after: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+    """What the command made, and what it asked for in vain."""
+    for one in after["made"]:
+        state = str(one["state"]).rpartition("STATE_")[2]
+        options.note(
+            f"made: {_SHOWN.get(one['kind'], one['kind'])} {one['name'].rpartition('/')[2]}  {one['displayName']}  {state}"
+        )
+    if any(not one["ended"] for one in after["made"]):
+        options.note("jobs that have not ended go on with the local Vertex: `vertexrig local up`")
+    for what, times in after["noted"].items():
+        more = times - before["noted"].get(what, 0)
+        if more > 0:
+            options.note(f"{what}{f' ({more} times)' if more > 1 else ''}")

@@ -1,0 +1,99 @@
+"""Requests that came through the front, routed by the host they were meant for."""
+
+from __future__ import annotations
+
+import re
+from dataclasses import dataclass
+
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from vertexrig.local.front.proxy import Journal
+from vertexrig.local.guard import LoopbackGuard, Refusal
+from vertexrig.local.http import HOST_STATE, ApiError
+
+
+@dataclass(frozen=True)
+class Service:
+    """An API by its hosts.
+
+    Args:
+        name: The host as a message names it.
+        hosts: Matches host names in full.
+        path: Matches the paths of it, where several APIs share a host.
+        prefix: Put in front of the path for `app`; `\\1` is the first group of `hosts`.
+        app: Answers.
+    """
+
+    name: str
+    hosts: re.Pattern[str]
+    prefix: str
+    app: ASGIApp
+    path: re.Pattern[str] = re.compile("")
+
+
+def service(name: str, hosts: str, app: ASGIApp, prefix: str = "", path: str = "") -> Service:
+    """A row of the table of services; `hosts` and `path` are regular expressions."""
+    return Service(name, re.compile(hosts), prefix, app, re.compile(path))
+
+
+class FrontApp:
+    """Answers what came through the front by its host, and all else as the server always did.
+
+    Args:
+        plain: For requests to the server's own port.
+        services: By host; the first row that fits is asked.
+        journal: Takes what is not served.
+    """
+
+    def __init__(self, plain: ASGIApp, services: tuple[Service, ...], journal: Journal) -> None:
+        self.plain, self.services, self.journal = plain, services, journal
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer one ASGI request."""
+        host = (scope.get("state") or {}).get(HOST_STATE)
+        if host is None:
+            return await self.plain(scope, receive, send)
+        if scope["type"] != "http":
+            return await send({"type": "websocket.close", "code": 1008})
+        refusal = LoopbackGuard(self.plain, frozenset({host})).refusal(scope)
+        if refusal is not None:
+            self.journal.note(f"refused: {refusal}")
+            return await Refusal(403, refusal).send(send)
+        for row in self.services:
+            match = row.hosts.fullmatch(host)
+            if match is not None and row.path.match(scope["path"]):
+                return await row.app(_below(match.expand(row.prefix), scope), receive, self._noting(scope, send))
+        self._note(scope)
+        return await self._unserved(scope).response()(scope, receive, send)
+
+    def _noting(self, scope: Scope, send: Send) -> Send:
+        """`send` that also notes what an API answered with 501."""
+
+        async def noted(message: Message) -> None:
+            if message["type"] == "http.response.start" and message["status"] == 501:
+                self._note(scope)
+            await send(message)
+
+        return noted
+
+    def _note(self, scope: Scope) -> None:
+        self.journal.note(f"not served: {scope['state'][HOST_STATE]} {scope['method']} {_kind(scope['path'])}")
+
+    def _unserved(self, scope: Scope) -> ApiError:
+        served = ", ".join(dict.fromkeys(row.name for row in self.services))
+        what = f"{scope['state'][HOST_STATE]}: {scope['method']} {scope['path'][:200]}"
+        return ApiError(501, f"The local Vertex does not serve {what}. It serves {served}.")
+
+
+def _kind(path: str) -> str:
+    """A path without what differs from call to call: the numbers and names of resources."""
+    shown = re.sub(r"(?<=/)(?=[^/:]*\d)[^/:]{6,}", "…", path)
+    return re.sub(r"(?<=/projects/)[^/:]+", "…", shown)[:120]
+
+
+def _below(prefix: str, scope: Scope) -> Scope:
+    """The request with its path below a prefix."""
+    if not prefix:
+        return scope
+    raw = scope.get("raw_path") or scope["path"].encode()
+    return {**scope, "path": prefix + scope["path"], "raw_path": prefix.encode() + raw}

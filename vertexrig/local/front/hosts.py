@@ -1,0 +1,118 @@
+"""What becomes of a connection by the name of its host: answered on this machine, passed on, or refused."""
+
+from __future__ import annotations
+
+import configparser
+import ipaddress
+import re
+from collections.abc import Iterable, Iterator, Mapping
+from enum import Enum
+from fnmatch import fnmatchcase
+from pathlib import Path
+from urllib.parse import urlsplit
+
+DOMAIN = "googleapis.com"
+METADATA = frozenset({"metadata.google.internal", "metadata", "169.254.169.254"})
+"""Names of the metadata server, which speaks plain HTTP."""
+
+REGISTRIES = frozenset({
+    "pypi.org", "*.pypi.org", "files.pythonhosted.org", "pypi.python.org", "download.pytorch.org",
+    "registry.npmjs.org", "registry.yarnpkg.com", "conda.anaconda.org", "repo.anaconda.com",
+    "index.crates.io", "static.crates.io", "proxy.golang.org", "sum.golang.org", "repo.maven.apache.org",
+    "repo1.maven.org", "deb.debian.org", "security.debian.org", "archive.ubuntu.com", "security.ubuntu.com",
+})  # fmt: skip
+"""Package registries, which programs that install something need."""
+
+_INDEXES = (
+    "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL",
+    "UV_INDEX", "NPM_CONFIG_REGISTRY", "npm_config_registry",
+)  # fmt: skip
+_HOST = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*\.?")
+
+
+class Way(Enum):
+    """What is done with a connection."""
+
+    SERVED = "served"
+    PASSED = "passed"
+    REFUSED = "refused"
+
+
+def is_host(text: str) -> bool:
+    """Whether a text is a host's name or address."""
+    if len(text) <= 253 and _HOST.fullmatch(text):
+        return True
+    try:
+        ipaddress.ip_address(text.strip("[]"))
+    except ValueError:
+        return False
+    return True
+
+
+def is_google(host: str) -> bool:
+    """Whether a host is one of Google's APIs, which this machine never asks."""
+    name = host.rstrip(".")
+    return name == DOMAIN or name.endswith(f".{DOMAIN}") or name in METADATA
+
+
+class Hosts:
+    """The rule by which a host is answered, passed on or refused.
+
+    Args:
+        allowed: Patterns of hosts that pass, beside the package registries.
+    """
+
+    def __init__(self, allowed: Iterable[str] = ()) -> None:
+        self.allowed = frozenset(pattern.lower() for pattern in allowed)
+
+    def way(self, host: str) -> Way:
+        """What is done with connections to a host, given in lower case."""
+        if is_google(host):
+            return Way.SERVED
+        return Way.PASSED if any(fnmatchcase(host, one) for one in REGISTRIES | self.allowed) else Way.REFUSED
+
+    @staticmethod
+    def refusal(host: str) -> str:
+        """Why a host is refused, and what allows it."""
+        return (
+            f"{host} is not a host of Google's APIs and is not allowed: add it to allow_hosts under local: in "
+            f"vertexrig.yaml and start the local Vertex again"
+        )
+
+
+def registries(environment: Mapping[str, str]) -> Iterator[str]:
+    """Hosts of the package indexes that a user's environment and pip's configuration name.
+
+    Args:
+        environment: The user's.
+    """
+    texts = [environment.get(name, "") for name in _INDEXES]
+    for path in _pip_files(environment):
+        parser = configparser.RawConfigParser()
+        try:
+            parser.read(path, encoding="utf-8")
+        except (configparser.Error, UnicodeError):
+            continue
+        texts += [
+            parser.get(section, key)
+            for section in parser.sections()
+            for key in ("index-url", "extra-index-url", "find-links")
+            if parser.has_option(section, key)
+        ]
+    for word in " ".join(texts).split():
+        try:
+            host = urlsplit(word.partition("=")[2] if re.match(r"[\w-]+=", word) else word).hostname
+        except ValueError:
+            continue
+        if host:
+            yield host
+
+
+def _pip_files(environment: Mapping[str, str]) -> list[Path]:
+    """Where pip looks for its configuration (https://pip.pypa.io/en/stable/topics/configuration/)."""
+    home = Path(environment.get("HOME", "/nonexistent"))
+    config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
+    found = [Path("/etc/pip.conf"), home / ".pip/pip.conf", config / "pip/pip.conf"]
+    found += [Path(environment[name]) / "pip.conf" for name in ("VIRTUAL_ENV",) if environment.get(name)]
+    found += [Path(environment[name]) for name in ("PIP_CONFIG_FILE",) if environment.get(name)]
+    return found

@@ -1,0 +1,241 @@
+"""Who a program is on this machine: a made-up service account, tokens for it, the metadata server, and the project.
+
+Nothing here is worth anything outside: the key was made for one state folder and no Google account knows it.
+"""
+
+from __future__ import annotations
+
+import base64
+import json
+import secrets
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+from urllib.parse import parse_qs
+
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.asymmetric import padding, rsa
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat, load_pem_private_key
+from starlette.requests import Request
+from starlette.responses import JSONResponse, PlainTextResponse, Response
+
+from vertexrig.local.front.authority import write_private
+from vertexrig.local.front.variables import ACCESS_TOKEN, CREDENTIALS
+from vertexrig.local.http import Coverage, Endpoint, Json, endpoint, invalid, not_found, read_body, read_json
+
+TOKEN_URI = "https://oauth2.googleapis.com/token"
+LIFETIME = 3599
+_SCOPES = "https://www.googleapis.com/auth/cloud-platform"
+_FLAVOR = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
+
+COVERAGE = (
+    Coverage("oauth2.token", "approximated", "One token for whoever asks; no assertion is verified."),
+    Coverage("oauth2.tokeninfo", "approximated", "The local account for every token."),
+    Coverage("oauth2.revoke", "approximated", "Accepted; nothing changes."),
+    Coverage("metadata.computeMetadata.v1", "approximated", "The project, zone, and the account with tokens."),
+    Coverage("cloudresourcemanager.projects.get", "approximated", "Every project exists, with one number."),
+    Coverage("cloudresourcemanager.projects.testIamPermissions", "approximated", "Every permission is held."),
+    Coverage("iamcredentials.getAllowedLocations", "approximated", "Anywhere."),
+    Coverage("compute.googleapis.com and every other API", "not served", "501 with the service and the method."),
+)
+
+
+def _encoded(value: object) -> str:
+    text = value if isinstance(value, bytes) else json.dumps(value, separators=(",", ":")).encode()
+    return base64.urlsafe_b64encode(text).rstrip(b"=").decode()
+
+
+class Account:
+    """The made-up service account of one state folder.
+
+    Args:
+        folder: Where its key file lies; made there if it is missing or damaged.
+        project: The project it belongs to.
+        project_number: The number of every project.
+    """
+
+    def __init__(self, folder: Path, project: str, project_number: str) -> None:
+        self.project, self.number = project, project_number
+        self.path = folder / CREDENTIALS
+        self._file = self._kept() or self._made()
+        self.email = str(self._file["client_email"])
+
+    def _kept(self) -> Json | None:
+        try:
+            found = json.loads(self.path.read_bytes())
+            load_pem_private_key(found["private_key"].encode(), None)
+        except (OSError, ValueError, KeyError, TypeError, AttributeError):
+            return None
+        self.path.chmod(0o600)
+        return found if found.get("project_id") == self.project and found.get("client_email") else None
+
+    def _made(self) -> Json:
+        key = rsa.generate_private_key(public_exponent=65537, key_size=2048)
+        made = {
+            "type": "service_account",
+            "project_id": self.project,
+            "private_key_id": secrets.token_hex(20),
+            "private_key": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+            "client_email": f"local-vertex@{self.project.rpartition(':')[2]}.iam.gserviceaccount.com",
+            "client_id": str(10**20 + secrets.randbelow(10**20)),
+            "auth_uri": "https://accounts.google.com/o/oauth2/auth",
+            "token_uri": TOKEN_URI,
+            "auth_provider_x509_cert_url": "https://www.googleapis.com/oauth2/v1/certs",
+            "universe_domain": "googleapis.com",
+        }
+        write_private(self.path, json.dumps(made, indent=2).encode())
+        return made
+
+    def id_token(self, audience: str) -> str:
+        """An identity token for an audience, signed with the account's own key."""
+        now = int(time.time())
+        head = {"alg": "RS256", "kid": self._file["private_key_id"], "typ": "JWT"}
+        claims = {
+            "iss": "https://accounts.google.com", "aud": audience, "azp": self.email, "sub": self._file["client_id"],
+            "email": self.email, "email_verified": True, "iat": now, "exp": now + LIFETIME,
+        }  # fmt: skip
+        text = f"{_encoded(head)}.{_encoded(claims)}"
+        key = load_pem_private_key(str(self._file["private_key"]).encode(), None)
+        assert isinstance(key, rsa.RSAPrivateKey)
+        return f"{text}.{_encoded(key.sign(text.encode(), padding.PKCS1v15(), hashes.SHA256()))}"
+
+    # -- the token endpoint
+
+    async def token(self, request: Request, path: Mapping[str, str]) -> Response:
+        """POST /token: an access token, or an identity token where the assertion names an audience."""
+        form = parse_qs((await read_body(request)).decode("utf-8", "replace"))
+        if not form.get("grant_type"):
+            return JSONResponse({"error": "invalid_request", "error_description": "grant_type is missing"}, 400)
+        audience = _audience((form.get("assertion") or [""])[0])
+        if audience:
+            return JSONResponse({"id_token": self.id_token(audience)})
+        return JSONResponse(self._access())
+
+    def _access(self) -> Json:
+        return {"access_token": ACCESS_TOKEN, "expires_in": LIFETIME, "token_type": "Bearer"}
+
+    async def token_info(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET or POST /tokeninfo."""
+        await read_body(request)
+        return JSONResponse({"azp": self.email, "email": self.email, "expires_in": str(LIFETIME), "scope": _SCOPES})
+
+    async def revoke(self, request: Request, path: Mapping[str, str]) -> Response:
+        """POST /revoke."""
+        await read_body(request)
+        return JSONResponse({})
+
+    def oauth_table(self) -> list[Endpoint]:
+        """Routes of oauth2.googleapis.com, and of www.googleapis.com as older clients ask it."""
+        tokens, infos = "(?:/oauth2/v[34]|/o/oauth2)?/token", "(?:/oauth2/v[123])?/tokeninfo"
+        return [
+            endpoint("POST", tokens, self.token),
+            endpoint("GET", infos, self.token_info),
+            endpoint("POST", infos, self.token_info),
+            endpoint("POST", "/revoke", self.revoke),
+        ]
+
+    # -- the metadata server
+
+    async def metadata(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET below /computeMetadata/v1."""
+        if request.headers.get("metadata-flavor") != "Google":
+            return PlainTextResponse("Missing required header: Metadata-Flavor: Google", 403, headers=_FLAVOR)
+        where = "/".join(path.get("rest", "").strip("/").split("/"))
+        account = where.removeprefix("instance/service-accounts/")
+        name, _, field = account.partition("/")
+        if account != where and name in ("default", self.email):
+            found = self._account(field, request)
+        else:
+            found = self._facts().get(where)
+        if found is None:
+            raise not_found(f"The local metadata server has no {where[:200]!r}.")
+        if isinstance(found, dict):
+            return JSONResponse(found, headers=_FLAVOR)
+        return PlainTextResponse(found, headers={**_FLAVOR, "Content-Type": "application/text"})
+
+    def _facts(self) -> Mapping[str, str | Json]:
+        zone = "us-central1-a"
+        return {
+            "": "instance/\noslogin/\nproject/\n",
+            "universe/universe-domain": "googleapis.com",
+            "universe/universe_domain": "googleapis.com",
+            "project/project-id": self.project,
+            "project/numeric-project-id": self.number,
+            "instance/id": "1234567890123456789",
+            "instance/name": "local-vertex",
+            "instance/hostname": "local-vertex.internal",
+            "instance/zone": f"projects/{self.number}/zones/{zone}",
+            "instance/region": f"projects/{self.number}/regions/{zone[:-2]}",
+            "instance/service-accounts": f"default/\n{self.email}/\n",
+        }
+
+    def _account(self, field: str, request: Request) -> str | Json | None:
+        shown = {"email": self.email, "scopes": f"{_SCOPES}\n", "aliases": "default\n"}
+        if field == "token":
+            return self._access()
+        if field == "identity":
+            audience = request.query_params.get("audience", "")
+            if not audience:
+                raise invalid("non-empty audience parameter required")
+            return self.id_token(audience)
+        if field == "" and request.query_params.get("recursive", "").lower() == "true":
+            return {"aliases": ["default"], "email": self.email, "scopes": [_SCOPES]}
+        return "\n".join([*shown, "identity", "token", ""]) if field == "" else shown.get(field)
+
+    def metadata_table(self) -> list[Endpoint]:
+        """Routes of the metadata server."""
+        return [
+            endpoint("GET", "/", self.metadata),
+            endpoint("GET", "/computeMetadata/v1/?", self.metadata),
+            endpoint("GET", "/computeMetadata/v1/{rest*}", self.metadata),
+        ]
+
+    # -- projects
+
+    async def project_v3(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /v3/projects/ID."""
+        name = path["project"]
+        resource: dict[str, Any] = {"name": f"projects/{self.number}", "projectId": self._id(name), "state": "ACTIVE"}
+        return JSONResponse({**resource, "displayName": self._id(name), "parent": "organizations/1"})
+
+    async def project_v1(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /v1/projects/ID."""
+        name = self._id(path["project"])
+        shown = {"projectNumber": self.number, "projectId": name, "lifecycleState": "ACTIVE", "name": name}
+        return JSONResponse(shown)
+
+    def _id(self, name: str) -> str:
+        return self.project if name.isdigit() else name
+
+    async def permissions(self, request: Request, path: Mapping[str, str]) -> Response:
+        """POST /v1/projects/ID:testIamPermissions: every permission is held."""
+        return JSONResponse({"permissions": (await read_json(request)).get("permissions", [])})
+
+    def projects_table(self) -> list[Endpoint]:
+        """Routes of the Resource Manager."""
+        return [
+            endpoint("GET", "/v3/projects/{project}", self.project_v3),
+            endpoint("GET", "/v1/projects/{project}", self.project_v1),
+            endpoint("POST", "/v[13]/projects/{project}(?::|%3A)testIamPermissions", self.permissions),
+        ]
+
+    # -- service accounts
+
+    async def locations(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET …/serviceAccounts/EMAIL/allowedLocations, which google-auth asks with each token: anywhere."""
+        return JSONResponse({"locations": [], "encodedLocations": "0x0"})
+
+    def accounts_table(self) -> list[Endpoint]:
+        """Routes of the Service Account Credentials API."""
+        return [endpoint("GET", "/v1/projects/[^/]+/serviceAccounts/[^/]+/allowedLocations", self.locations)]
+
+
+def _audience(assertion: str) -> str:
+    """`target_audience` of a JWT assertion, "" if it has none or is none."""
+    try:
+        payload = assertion.split(".")[1]
+        claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
+        return str(claims.get("target_audience") or "")
+    except (IndexError, ValueError, AttributeError):
+        return ""

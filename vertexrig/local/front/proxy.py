@@ -1,0 +1,303 @@
+"""The proxy on loopback: it ends TLS for hosts of Google's APIs on this machine, passes a few others on, refuses the rest.
+
+A client asks with `CONNECT host:443` and the token of the proxy's URL. After TLS with a certificate of the folder's own
+authority, HTTP/1.1 goes to the server in this process and HTTP/2 (which is gRPC) to the port of the gRPC server.
+"""
+
+from __future__ import annotations
+
+import asyncio
+import base64
+import binascii
+import hmac
+import logging
+import re
+import resource
+import ssl
+from collections.abc import Callable
+from dataclasses import dataclass, field
+
+from vertexrig.local.front.authority import Authority
+from vertexrig.local.front.hosts import METADATA, Hosts, Way, is_host
+from vertexrig.local.front.pipes import HEAD_LIMIT, PATIENCE, PipeEnd, Upstream
+from vertexrig.local.front.variables import USER
+from vertexrig.local.guard import user_refusal
+from vertexrig.local.state import HOST
+
+_LOG = logging.getLogger(__name__)
+
+_TARGET = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]/@\s]+):([0-9]{1,5})")
+_ABSOLUTE = re.compile(r"http://(\[[0-9a-fA-F:.]+\]|[^:/\[\]@\s]+)(?::([0-9]{1,5}))?(/\S*)?", re.IGNORECASE)
+_REASONS = {
+    200: "Connection established", 400: "Bad Request", 403: "Forbidden", 407: "Proxy Authentication Required",
+    431: "Request Header Fields Too Large", 502: "Bad Gateway", 503: "Service Unavailable",
+}  # fmt: skip
+_KINDS_KEPT = 200
+
+NewHttp = Callable[[str, Callable[[], None]], asyncio.Protocol]
+"""Makes the HTTP protocol of a connection to a host; what is given is called when the connection is closed."""
+
+
+class Journal:
+    """What was refused or not served: each kind is logged once, and counted."""
+
+    def __init__(self) -> None:
+        self.counts: dict[str, int] = {}
+
+    def noted(self) -> dict[str, int]:
+        """Each kind, and how often it came."""
+        return dict(self.counts)
+
+    def note(self, what: str) -> None:
+        """Count one more of a kind."""
+        seen = self.counts.get(what, 0)
+        if not seen and len(self.counts) >= _KINDS_KEPT:
+            return
+        self.counts[what] = seen + 1
+        if not seen:
+            _LOG.warning("%s", what)
+
+
+@dataclass(frozen=True)
+class Connections:
+    """What the connections of one front share.
+
+    Args:
+        authority: Makes certificates.
+        hosts: What becomes of a host.
+        token: What clients have to know.
+        new_http: Makes the HTTP protocol for a host's connection.
+        grpc_port: The gRPC server's port on loopback, None while none runs.
+        journal: Takes refusals.
+        upstream: Reaches hosts that pass.
+        most: Connections at one time.
+    """
+
+    authority: Authority
+    hosts: Hosts
+    token: str
+    new_http: NewHttp
+    grpc_port: Callable[[], int | None]
+    journal: Journal
+    upstream: Upstream
+    most: int
+    open: set[asyncio.Transport] = field(default_factory=set)
+
+
+def most_connections() -> int:
+    """How many connections there may be: each takes up to three of this process' files."""
+    soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    return 1000 if soft == resource.RLIM_INFINITY else max(64, min(1000, soft // 4))
+
+
+class _TurnedAway(Exception):
+    def __init__(self, code: int, message: str, kind: str = "") -> None:
+        self.code, self.message, self.kind = code, message, kind or message
+        super().__init__(message)
+
+
+class Gate(asyncio.Protocol):
+    """One connection from its first byte until it is known where it goes.
+
+    Args:
+        shared: What all connections have in common.
+    """
+
+    def __init__(self, shared: Connections) -> None:
+        self.shared = shared
+        self.transport: asyncio.Transport | None = None
+        self._head = bytearray()
+        self._rest = bytearray()  # decrypted bytes that came before the connection was handed over
+        self._passed = False
+        self._task: asyncio.Task[None] | None = None
+        self._timer: asyncio.TimerHandle | None = None
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        if len(self.shared.open) >= self.shared.most:
+            return self._refuse(_TurnedAway(503, f"more than {self.shared.most} connections are open"))
+        self.shared.open.add(transport)
+        self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._late)
+        client, server = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
+        refusal = user_refusal(client[:2], server[:2]) if client else None
+        if refusal is not None:
+            self._refuse(_TurnedAway(403, refusal))
+        return None
+
+    def _late(self) -> None:
+        self._refuse(_TurnedAway(400, f"the head of the request was not complete within {PATIENCE:g} seconds"))
+
+    def data_received(self, data: bytes) -> None:
+        if self._passed:
+            self._rest += data
+            return
+        self._head += data
+        end = self._head.find(b"\r\n\r\n")
+        if end < 0 and len(self._head) <= HEAD_LIMIT:
+            return
+        self._passed = True
+        try:
+            if end < 0 or end > HEAD_LIMIT:
+                raise _TurnedAway(431, f"the head of the request has more than {HEAD_LIMIT} bytes")
+            self._rest += self._head[end + 4 :]
+            self._task = asyncio.get_running_loop().create_task(self._go(bytes(self._head[:end])))
+        except _TurnedAway as refusal:
+            self._refuse(refusal)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+        if self.transport is not None:
+            self.shared.open.discard(self.transport)
+
+    def _refuse(self, refusal: _TurnedAway) -> None:
+        """Answer in words, also in the reason, which is all that most clients show of a proxy's answer."""
+        self._passed = True
+        self.shared.journal.note(f"refused: {refusal.kind}")
+        if self.transport is None or self.transport.is_closing():
+            return
+        body = f"{refusal.message}\n".encode()
+        reason = refusal.message.encode("ascii", "replace").decode().replace("\r", " ").replace("\n", " ")[:300]
+        login = 'Proxy-Authenticate: Basic realm="vertexrig"\r\n' if refusal.code == 407 else ""
+        head = (
+            f"HTTP/1.1 {refusal.code} {reason or _REASONS[refusal.code]}\r\n{login}Content-Type: text/plain\r\n"
+            f"Content-Length: {len(body)}\r\nConnection: close\r\n\r\n"
+        )
+        self.transport.write(head.encode() + body)
+        self.transport.close()
+
+    async def _go(self, head: bytes) -> None:
+        try:
+            method, target, headers = _parsed(head)
+            self._authorise(headers)
+            if method == "CONNECT":
+                await self._connect(target)
+            else:
+                await self._plain(method, target, headers)
+        except _TurnedAway as refusal:
+            self._refuse(refusal)
+        except (OSError, ssl.SSLError) as error:  # a client that breaks off or does not trust the certificate
+            self.shared.journal.note(f"refused: a connection broke off: {type(error).__name__}: {str(error)[:200]}")
+            if self.transport is not None:
+                self.transport.abort()
+
+    def _authorise(self, headers: dict[str, str]) -> None:
+        kind, _, given = headers.get("proxy-authorization", "").partition(" ")
+        try:
+            login = base64.b64decode(given.strip(), validate=True) if kind.lower() == "basic" else b""
+        except (binascii.Error, ValueError):
+            login = b""
+        if not hmac.compare_digest(login, f"{USER}:{self.shared.token}".encode()):
+            raise _TurnedAway(407, "the token of the proxy's URL is missing or wrong; `vertexrig local run` sets it")
+
+    def _way(self, host: str) -> Way:
+        way = self.shared.hosts.way(host)
+        if way is Way.REFUSED:
+            raise _TurnedAway(403, self.shared.hosts.refusal(host))
+        return way
+
+    async def _connect(self, target: str) -> None:
+        match = _TARGET.fullmatch(target)
+        host, port = (match.group(1).lower(), int(match.group(2))) if match else ("", 0)
+        if not is_host(host) or not 0 < port < 65536:
+            raise _TurnedAway(400, "CONNECT names no host and port", "CONNECT names no host and port")
+        if self._rest:
+            raise _TurnedAway(400, "bytes came before the answer to CONNECT")
+        if self._way(host) is Way.PASSED:
+            await self._pass(host, port, f"HTTP/1.1 200 {_REASONS[200]}\r\n\r\n".encode(), b"")
+        elif port != 443 or host in METADATA:
+            raise _TurnedAway(403, f"{host}:{port} is not served: Google's APIs have port 443")
+        else:
+            await self._serve(host.rstrip("."))
+
+    async def _serve(self, host: str) -> None:
+        """End TLS here and hand the connection to the server that speaks what was agreed on."""
+        assert self.transport is not None
+        grpc = self.shared.grpc_port()
+        # Clients that offer both speak HTTP/1.1 here; those of gRPC offer h2 only.
+        context = self.shared.authority.context(host, ("http/1.1", "h2") if grpc else ("http/1.1",))
+        self.transport.write(f"HTTP/1.1 200 {_REASONS[200]}\r\n\r\n".encode())
+        plain, loop = self.transport, asyncio.get_running_loop()
+        self._settled()
+        made = await loop.start_tls(plain, self, context, server_side=True, ssl_handshake_timeout=PATIENCE)
+        if made is None or made.is_closing():
+            return
+        self.shared.open.discard(plain)
+        self.shared.open.add(made)
+        self.transport = made
+        if made.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
+            assert grpc is not None
+            _, end = await loop.create_connection(PipeEnd, HOST, grpc)
+            return self._join(end)
+        return self._speak_http(host, made, bytes(self._rest))
+
+    def _settled(self) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+
+    async def _plain(self, method: str, target: str, headers: dict[str, str]) -> None:
+        """A request without TLS, whose target is a whole URL: the metadata server's, or of a host that passes."""
+        match = _ABSOLUTE.fullmatch(target)
+        if match is None:
+            raise _TurnedAway(400, "this is a proxy: send CONNECT, or a request whose target is a whole http URL")
+        host, port, path = match.group(1).lower(), int(match.group(2) or 80), match.group(3) or "/"
+        if not is_host(host) or not 0 < port < 65536:
+            raise _TurnedAway(400, "the URL names no host")
+        kept = [
+            line for line in bytes(self._head).split(b"\r\n\r\n")[0].split(b"\r\n")[1:]
+            if line.partition(b":")[0].strip().lower()
+            not in (b"proxy-authorization", b"proxy-connection", b"connection", b"keep-alive")
+        ]  # fmt: skip
+        # One request per connection, so that a second one to another host cannot follow unseen.
+        lines = [f"{method} {path} HTTP/1.1".encode("latin-1"), *kept, b"Connection: close", b"", b""]
+        request = b"\r\n".join(lines) + bytes(self._rest)
+        if self._way(host) is Way.PASSED:
+            return await self._pass(host, port, b"", request)
+        if host not in METADATA:
+            raise _TurnedAway(403, f"http://{host} is not served: Google's APIs are asked with https")
+        assert self.transport is not None
+        self._settled()
+        return self._speak_http(host, self.transport, request)
+
+    def _speak_http(self, host: str, transport: asyncio.Transport, received: bytes) -> None:
+        """Hand the connection to the HTTP server in this process."""
+        http = self.shared.new_http(host, lambda: self.shared.open.discard(transport))
+        transport.set_protocol(http)
+        http.connection_made(transport)
+        if received:
+            http.data_received(received)
+
+    async def _pass(self, host: str, port: int, answer: bytes, request: bytes) -> None:
+        """Join the client with a host that is not Google's."""
+        assert self.transport is not None
+        self._settled()
+        try:
+            end = await self.shared.upstream.connect(host.strip("[]"), port)
+        except OSError as error:
+            raise _TurnedAway(502, f"{host}:{port} cannot be reached: {error}") from None
+        assert end.transport is not None
+        self.transport.write(answer)
+        end.transport.write(request)
+        self._rest.clear()
+        self._join(end)
+
+    def _join(self, end: PipeEnd) -> None:
+        """Hand the connection over to two ends of a pipe."""
+        transport = self.transport
+        assert transport is not None
+        own = PipeEnd(on_lost=lambda: self.shared.open.discard(transport))
+        own.connection_made(transport)
+        transport.set_protocol(own)
+        own._waiting += self._rest
+        own.join(end)
+
+
+def _parsed(head: bytes) -> tuple[str, str, dict[str, str]]:
+    """Method, target and headers of a request's head."""
+    lines = head.decode("latin-1").split("\r\n")
+    match = re.fullmatch(r"([A-Z]{1,20}) (\S{1,8000}) HTTP/1\.[01]", lines[0])
+    if match is None:
+        raise _TurnedAway(400, "this is not an HTTP request")
+    pairs = (line.partition(":") for line in lines[1:])
+    return match.group(1), match.group(2), {name.strip().lower(): value.strip() for name, _, value in pairs}

@@ -1,0 +1,101 @@
+"""The HTTP server of the local Vertex with the front beside it, in one event loop: decrypted connections change no process."""
+
+from __future__ import annotations
+
+import asyncio
+import re
+import socket
+from collections.abc import Callable
+from typing import TYPE_CHECKING, Any
+
+from vertexrig.local.front.pipes import HEAD_LIMIT, PipeEnd
+from vertexrig.local.front.proxy import Connections, Gate
+from vertexrig.local.guard import serving_protocol
+from vertexrig.local.http import HOST_STATE
+
+if TYPE_CHECKING:
+    import uvicorn
+
+HEAD_PATIENCE = 30.0
+"""Seconds for the head of a request to be complete."""
+_IDENTITY = re.compile(rb"\r\ntransfer-encoding:[ \t]*identity[ \t]*(?=\r\n)", re.IGNORECASE)
+
+
+def protocol() -> type[asyncio.Protocol]:
+    """uvicorn's HTTP protocol that also takes `Transfer-Encoding: identity`, and waits for a request's head for so long.
+
+    TensorFlow's GCS file system sends that header, which RFC 2616 had and RFC 9112 dropped; h11 refuses it.
+    """
+    base: Any = serving_protocol()
+    import h11
+
+    class LocalProtocol(base):  # type: ignore[misc]
+        def __init__(self, *args: Any, **kwargs: Any) -> None:
+            super().__init__(*args, **kwargs)
+            self._begun = bytearray()
+            self._late: asyncio.TimerHandle | None = None
+            self.on_lost: Callable[[], None] = lambda: None
+
+        def data_received(self, data: bytes) -> None:
+            if self.conn.their_state is not h11.IDLE or self.conn.trailing_data[0]:
+                return super().data_received(data)  # type: ignore[no-any-return]
+            self._begun += data
+            end = self._begun.find(b"\r\n\r\n")
+            if end < 0 and len(self._begun) <= HEAD_LIMIT:
+                if self._late is None:
+                    self._late = self.loop.call_later(HEAD_PATIENCE, self.transport.close)
+                return None
+            self._in_time()
+            whole, self._begun = bytes(self._begun), bytearray()
+            return super().data_received(_IDENTITY.sub(b"", whole[:end]) + whole[end:] if end > 0 else whole)  # type: ignore[no-any-return]
+
+        def _in_time(self) -> None:
+            if self._late is not None:
+                self._late.cancel()
+                self._late = None
+
+        def connection_lost(self, error: Exception | None) -> None:
+            self._in_time()
+            super().connection_lost(error)
+            self.on_lost()
+
+    return LocalProtocol
+
+
+def server_with(
+    config: uvicorn.Config, listener: socket.socket, shared: Callable[[Callable[..., asyncio.Protocol]], Connections]
+) -> uvicorn.Server:
+    """A uvicorn server that opens the front's port with its own and closes it with its own.
+
+    Args:
+        config: Of the server; its protocol is `protocol()`.
+        listener: The front's socket, bound.
+        shared: Given what makes HTTP protocols, makes what the front's connections share.
+    """
+    import uvicorn
+
+    class FrontedServer(uvicorn.Server):
+        connections: Connections | None = None
+
+        async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+            loop = asyncio.get_running_loop()
+
+            def new_http(host: str, on_lost: Callable[[], None]) -> asyncio.Protocol:
+                state = {**self.lifespan.state, HOST_STATE: host}
+                made: Any = self.config.http_protocol_class
+                http = made(config=self.config, server_state=self.server_state, app_state=state, _loop=loop)
+                http.on_lost = on_lost
+                return http  # type: ignore[no-any-return]
+
+            self.connections = connections = shared(new_http)
+            front = await loop.create_server(lambda: Gate(connections), sock=listener, backlog=1024)
+            await super().startup(sockets)
+            self.servers.append(front)
+
+        async def main_loop(self) -> None:
+            await super().main_loop()
+            for transport in list(self.connections.open if self.connections else ()):
+                if isinstance(transport.get_protocol(), (Gate, PipeEnd)):  # uvicorn ends the others itself
+                    transport.abort()
+
+    return FrontedServer(config)
