@@ -24,7 +24,7 @@ def command(sweep: str, file: Path | None, local: bool, format_: str) -> None:
 
     `--format args` prints the first one's parameters as arguments of the trainer.
     """
-    from vertexrig.submit import trials
+    from vertexrig.studies import trials
 
     found = trials.best(remote.sweep(file, sweep, local=local).data)
     if not found:

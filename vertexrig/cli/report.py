@@ -22,7 +22,7 @@ def command(job: str, file: Path | None, local: bool, output: Path | None, forma
     """
     from vertexrig.cloud.vertex import TUNING
     from vertexrig.files import write_text
-    from vertexrig.submit import report, trials
+    from vertexrig.studies import report, trials
 
     found = remote.find(file, job, local=local)
     text = report.page(found.job, found.console, found.record)

@@ -20,7 +20,7 @@ def command(job: str, file: Path | None, poll: float, format_: str) -> None:
 
     A service that fails for a while is asked again. Interrupting this does not touch the job; `vertexrig cancel` does.
     """
-    from vertexrig.submit import report
+    from vertexrig.studies import report
 
     vertex = remote.vertex(file)
     last = vertex.lookup(job)

@@ -9,8 +9,8 @@ from typing import Any
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.spec.states import short
-from vertexrig.submit import trials
-from vertexrig.submit.history import Record
+from vertexrig.studies import trials
+from vertexrig.studies.history import Record
 from vertexrig.text import clean, shown
 
 POLL_S = 5.0
