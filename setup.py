@@ -30,11 +30,17 @@ LOCAL = [  # what is rehearsed is looked at, and submitted to the local Vertex, 
     "google-crc32c>=1.5",
     *SUBMIT,
 ]
+REPORT = [  # the charts of `report`: drawn by Vega-Lite, and the importance of parameters by Optuna
+    "vl-convert-python>=1.9",
+    "optuna>=4.0",
+    *SUBMIT,
+]
 TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib", "tensorboard"]
 SDK = ["google-cloud-aiplatform>=1.60"]
 DEV = [
     *TRIGGER,
     *LOCAL,
+    *REPORT,
     *TRAINER,
     *SDK,
     "google-cloud-storage>=2.16",
@@ -49,6 +55,7 @@ DEV = [
     "httpx>=0.27",
     "jsonschema>=4.21",
     "psutil>=5.9",
+    "playwright>=1.50",  # opens pages in the Chromium of the system
     "mypy>=1.10",
     "ruff>=0.5",
     "build>=1.2",
@@ -91,6 +98,7 @@ setup(
         "vertexrig.render": ["starter.yaml"],
         "vertexrig.spec": ["aiplatform_v1.binpb"],
         "vertexrig.catalog": ["data/*.json"],
+        "vertexrig.studies": ["page/*"],
         "vertexrig.functions": ["requirements.txt"],
         "vertexrig.templates": ["*.yaml.j2"],
     },
@@ -107,6 +115,7 @@ setup(
     extras_require={
         "submit": SUBMIT,
         "local": LOCAL,
+        "report": REPORT,
         "trigger": TRIGGER,
         "trainer": TRAINER,
         "sdk": SDK,
