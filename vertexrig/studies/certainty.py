@@ -47,11 +47,11 @@ class Certainty:
         """In one or two sentences."""
         if self.lead is None:
             return "It is the only combination of parameters that counts, so there is nothing to compare it with."
-        ahead = f"It leads the next best, trial {self.next_trial}, by {shown(self.lead)} in {self.metric}."
+        ahead = f"It leads the next best, trial {self.next_trial}, by {shown(self.lead, 3)} in {self.metric}."
         if self.noise is None:
             return f"{ahead} No parameters were tried twice, so the noise is not known."
         times = "1 repeat" if self.repeats == 1 else f"{self.repeats} repeats"
-        differ = f"Trials with equal parameters differ by a standard deviation of {shown(self.noise)} ({times})"
+        differ = f"Trials with equal parameters differ by a standard deviation of {shown(self.noise, 3)} ({times})"
         verdict = "within the noise" if self.within_noise else "larger than the noise"
         return f"{ahead} {differ}: the lead is {verdict}."
 

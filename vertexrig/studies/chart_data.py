@@ -41,7 +41,7 @@ def trials(study: Study) -> Rows:
     winners = {trial.id for trial in study.best}
     places = {name: _places(study, name) for name in study.parameters}
     so_far: dict[int, float] = {}
-    low, high = _ends(study)
+    low, high = ends(study)
     rows = []
     for n, trial in enumerate(study.trials, 1):
         ok = trial.id in rank
@@ -82,7 +82,7 @@ def ticks(study: Study) -> Rows:
         rows += [{"a": f"u{i}", "y": place, "label": label} for place, label in _labels(study, name)]
         if any(name not in trial.parameters for trial in study.ranked):
             rows.append({"a": f"u{i}", "y": NOT_SET, "label": "not set"})
-    low, high = _ends(study)
+    low, high = ends(study)
     if high > low:
         return [*rows, *({"a": "v", "y": at, "label": shown(low + at * (high - low), 4)} for at in (0, 0.25, 0.5, 0.75, 1))]
     return [*rows, {"a": "v", "y": 0, "label": ""}, {"a": "v", "y": 0.5, "label": shown(low, 4)}, {"a": "v", "y": 1, "label": ""}]
@@ -157,7 +157,8 @@ def length(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
-def _ends(study: Study) -> tuple[float, float]:
+def ends(study: Study) -> tuple[float, float]:
+    """The least and the greatest value of the first goal."""
     values = [study.value(trial) for trial in study.ranked]
     return (min(values), max(values)) if values else (0.0, 0.0)
 

@@ -21,6 +21,7 @@ from vertexrig.studies.timeline import Timeline
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 BEST, PLAIN, BAD = "#e8590c", "#4c7fd0", "#c2255c"
 """The best trial, the others, and the infeasible ones: readable on light and on dark."""
+_STATES = {"succeeded": PLAIN, "best": BEST, "infeasible": BAD, "running": "#2f9e44"}
 PAIRED = 3
 """The parameters, the most important first, that are shown in pairs."""
 CROWD = 200
@@ -47,6 +48,12 @@ class Chart:
     note: str = ""
     least_width: int = 0
 
+    @property
+    def data(self) -> list[str]:
+        """The data sets that it names."""
+        parts = (self.spec, *self.spec.get("layer", ()))
+        return sorted({part["data"]["name"] for part in parts if "name" in part.get("data", {})})
+
 
 @dataclass(frozen=True)
 class Charts:
@@ -69,6 +76,7 @@ def charts(study: Study, importance: Importance, timeline: Timeline) -> Charts:
     weights = [weight.parameter for weight in importance.weights]
     names = [*weights, *(name for name in study.parameters if name not in weights)]
     curves, thinned = chart_data.curves(study)
+    spans = chart_data.spans(study, timeline)
     sections = {
         "history": [history(study, at) for at in range(len(study.goals))] if study.ranked else [],
         "pareto": [pareto(study)] if len(study.goals) > 1 and study.ranked else [],
@@ -77,14 +85,14 @@ def charts(study: Study, importance: Importance, timeline: Timeline) -> Charts:
         "slices": [_slice(study, name) for name in names] if study.ranked else [],
         "pairs": _pairs(study, names) if study.ranked else [],
         "curves": [_curves(study, thinned)] if curves else [],
-        "timeline": [_running(study), _spans(timeline)] if timeline.spans else [],
+        "timeline": [_running(study), _spans(timeline, spans)] if timeline.spans else [],
     }
     data = {
         "trials": chart_data.trials(study),
         "ticks": chart_data.ticks(study),
         "importance": chart_data.importance(importance),
         "curves": curves,
-        "spans": chart_data.spans(study, timeline),
+        "spans": spans,
         "running": chart_data.running(timeline),
     }
     return Charts({name: own for name, own in sections.items() if own}, data)
@@ -93,12 +101,15 @@ def charts(study: Study, importance: Importance, timeline: Timeline) -> Charts:
 def history(study: Study, at: int) -> Chart:
     """Every trial's value in the order of the trials, the best so far as a line, infeasible trials on the axis."""
     goal = study.goals[at]
-    x = {"field": "n", "type": "quantitative", "title": "trial", "axis": {"tickMinStep": 1}}
+    x = {
+        "field": "n", "type": "quantitative", "title": "trial", "axis": {"tickMinStep": 1, "grid": False, "tickCount": 12},
+        "scale": {"domain": [0, len(study.trials) + 1], "nice": False},
+    }  # fmt: skip
     y = _value(study, at)
     point = {
         "transform": [{"filter": f"isValid(datum.m{at})"}],
         "mark": {"type": "point", "filled": True, "size": 40, "opacity": 0.75},
-        "encoding": {"x": x, "y": y, "color": _best_color(), "tooltip": _tooltip(study)},
+        "encoding": {"x": x, "y": y, "color": _best_color(), "size": _best_size(), "tooltip": _tooltip(study)},
     }
     line = {
         "transform": [{"filter": f"isValid(datum.b{at})"}],
@@ -117,11 +128,10 @@ def history(study: Study, at: int) -> Chart:
 def pareto(study: Study) -> Chart:
     """The first two goals against each other, with the trials that no other beats."""
     x, y = _value(study, 0), _value(study, 1)
-    x = {**x, "axis": {}}
     point = {
         "transform": [{"filter": "datum.ok"}],
         "mark": {"type": "point", "filled": True, "size": 45, "opacity": 0.75},
-        "encoding": {"x": x, "y": y, "color": _best_color("not beaten"), "tooltip": _tooltip(study)},
+        "encoding": {"x": x, "y": y, "color": _best_color(), "size": _best_size(), "tooltip": _tooltip(study)},
     }
     line = {
         "transform": [{"filter": "datum.best"}],
@@ -171,12 +181,13 @@ def parallel(study: Study) -> Chart:
         "mark": {"type": "rule", "opacity": 0.35},
         "encoding": {"x": x, "y": {**y, "aggregate": "min"}, "y2": {"field": "y", "aggregate": "max"}},
     }
-    labels = {
+    labels: Spec = {
         "data": {"name": "ticks"},
         "mark": {"type": "text", "align": "left", "dx": 5, "fontSize": 10, "limit": 90},
         "encoding": {"x": x, "y": y, "text": {"field": "label"}},
     }
-    spec = _base({"layer": [rules, lines, best, labels], "params": [_share(many)], "height": 340})
+    halo = {**labels, "mark": {**labels["mark"], "style": "halo"}}
+    spec = _base({"layer": [rules, lines, best, halo, labels], "params": [_share(many)], "height": 340})
     note = "Each line is a trial, the best in orange; a slider below the chart leaves the worse trials out."
     if study.conditional:
         note += " A line at “not set” means that the trial does not have that parameter."
@@ -185,7 +196,7 @@ def parallel(study: Study) -> Chart:
 
 def _importance(importance: Importance) -> Chart:
     y = {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 160}}
-    x = {"type": "quantitative", "title": "share of the importance", "axis": {"format": "%"}}
+    x = {"type": "quantitative", "title": "share of the importance", "axis": {"format": "%", "tickCount": 6}}
     tooltip = [
         {"field": "name", "title": "parameter"},
         {"field": "share", "title": "importance", "format": ".1%"},
@@ -201,7 +212,7 @@ def _importance(importance: Importance) -> Chart:
         "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}, "tooltip": tooltip},
     }
     spec = _layered("importance", [bar, line])
-    spec["height"] = {"step": 28}
+    spec["height"] = 28 * len(importance.weights)
     note = (
         "How much each parameter alone decides whether a trial is among the best tenth (PED-ANOVA, by Optuna). The line "
         f"holds the middle 80 % of {importance.resamples} resamples of the trials: long lines mean few trials, not much."
@@ -215,7 +226,8 @@ def _slice(study: Study, name: str) -> Chart:
         "transform": [{"filter": f"datum.ok && isValid(datum.p{key})"}],
         "mark": {"type": "point", "filled": True, "size": 36, "opacity": 0.65},
         "encoding": {
-            "x": _parameter(study, name), "y": _value(study, 0), "color": _best_color(), "tooltip": _tooltip(study),
+            "x": _parameter(study, name), "y": _value(study, 0), "color": _best_color(), "size": _best_size(),
+            "tooltip": _tooltip(study),
         },
     }  # fmt: skip
     return Chart(f"slice-{key}", name, {**_layered("trials", [point]), "height": 200})
@@ -248,7 +260,8 @@ def _curves(study: Study, thinned: int) -> Chart:
     goal = study.goals[0]
     stepped = any(one.step for own in study.courses.values() for one in own.curve)
     many = len(study.trials) > CROWD
-    x = {"field": "x", "type": "quantitative", "title": "step" if stepped else "seconds since the trial's start"}
+    x: Spec = {"field": "x", "type": "quantitative", "title": "step" if stepped else "seconds since the trial's start"}
+    x["axis"] = {"tickMinStep": 1, "grid": False, "tickCount": 10}
     y = {**_value(study, 0), "field": "y"}
     tooltip = [
         {"field": "id", "title": "trial"},
@@ -259,12 +272,12 @@ def _curves(study: Study, thinned: int) -> Chart:
     line = {
         "transform": [{"filter": "datum.share <= share"}],
         "params": [_hover()],
-        "mark": {"type": "line", "point": {"size": 14}},
+        "mark": {"type": "line", "point": False if many else {"size": 14}},
         "encoding": {
             "x": x, "y": y, "detail": {"field": "id", "type": "nominal"}, "tooltip": tooltip,
             "color": {"condition": {"test": "datum.best", "value": BEST}, "value": PLAIN},
             "opacity": {"condition": [{"param": "hover", "empty": False, "value": 1}, {"test": "datum.best", "value": 1}],
-                        "value": 0.25 if many else 0.45},
+                        "value": 0.12 if many else 0.45},
             "strokeWidth": {"condition": [{"param": "hover", "empty": False, "value": 3.5}, {"test": "datum.best", "value": 3}],
                             "value": 1.2},
         },
@@ -281,10 +294,13 @@ def _running(study: Study) -> Chart:
     area = {
         "mark": {"type": "area", "interpolate": "step-after", "color": PLAIN, "opacity": 0.5, "line": {"color": PLAIN}},
         "encoding": {
-            "x": {"field": "t", "type": "quantitative", "title": "minutes"},
-            "y": {"field": "n", "type": "quantitative", "title": "trials", "axis": {"tickMinStep": 1}},
+            "x": {"field": "t", "type": "quantitative", "title": "minutes", "axis": {"grid": False}},
+            "y": {
+                "field": "n", "type": "quantitative", "title": "trials", "stack": None,
+                "axis": {"tickMinStep": 1, "tickCount": 4},
+            },
         },
-    }
+    }  # fmt: skip
     asked = {
         "data": {"values": [{"n": study.parallel}]},
         "mark": {"type": "rule", "strokeDash": [5, 4], "color": BEST},
@@ -294,16 +310,18 @@ def _running(study: Study) -> Chart:
     return Chart("running", "Trials that ran at one time", spec, "Dashed: parallelTrialCount, the most that was asked for.")
 
 
-def _spans(timeline: Timeline) -> Chart:
+def _spans(timeline: Timeline, rows: Sequence[Mapping[str, Any]]) -> Chart:
+    there = {row["state"] for row in rows}
+    states = {state: color for state, color in _STATES.items() if state in there}
     bar = {
         "mark": {"type": "bar", "cornerRadius": 2, "height": {"band": 0.8}},
         "encoding": {
-            "x": {"field": "s", "type": "quantitative", "title": "minutes"},
+            "x": {"field": "s", "type": "quantitative", "title": "minutes", "axis": {"grid": False}},
             "x2": {"field": "e"},
             "y": {"field": "slot", "type": "ordinal", "title": None, "axis": {"labels": False, "ticks": False}},
             "color": {
                 "field": "state", "type": "nominal", "title": None,
-                "scale": {"domain": ["succeeded", "best", "infeasible", "running"], "range": [PLAIN, BEST, BAD, "#2f9e44"]},
+                "scale": {"domain": list(states), "range": list(states.values())},
                 "legend": {"orient": "top"},
             },
             "tooltip": [
@@ -313,7 +331,7 @@ def _spans(timeline: Timeline) -> Chart:
         },
     }  # fmt: skip
     step = max(4, min(24, 480 // timeline.most))
-    spec = {**_layered("spans", [bar]), "height": {"step": step}}
+    spec = {**_layered("spans", [bar]), "height": step * timeline.most}
     note = "A row is a place where one trial at a time ran; the space between two bars is tear-down and start-up."
     return Chart("spans", "When each trial ran", spec, note)
 
@@ -338,9 +356,12 @@ def _parameter(study: Study, name: str) -> Spec:
     dimension, field_ = study.parameters[name], f"p{chart_data.key(study, name)}"
     if chart_data.is_choice(study, name):
         order = [str(value) for value in dimension.values]
-        return {"field": field_, "type": "nominal", "title": name, "sort": order, "axis": {"labelLimit": 110}}
+        return {"field": field_, "type": "nominal", "title": name, "sort": order, "axis": {"labelLimit": 110, "labelAngle": 0, "labelOverlap": True}}
     scale: Spec = {"type": "log"} if _log(study, name, dimension) else {"zero": False}
-    return {"field": field_, "type": "quantitative", "title": name, "scale": scale, "axis": {"labelOverlap": True}}
+    axis: Spec = {"labelOverlap": True, "grid": False, "tickCount": 5}
+    if dimension.kind == "DISCRETE" and len(dimension.values) <= 8:
+        axis["values"] = list(dimension.values)
+    return {"field": field_, "type": "quantitative", "title": name, "scale": scale, "axis": axis}
 
 
 def _log(study: Study, name: str, dimension: Dimension) -> bool:
@@ -352,7 +373,11 @@ def _goal(goal: Metric) -> str:
     return "more is better" if goal.sign > 0 else "less is better"
 
 
-def _best_color(title: str = "best") -> Spec:
+def _best_size() -> Spec:
+    return {"condition": {"test": "datum.best", "value": 110}, "value": 36}
+
+
+def _best_color() -> Spec:
     return {
         "field": "best", "type": "nominal", "title": None, "legend": None,
         "scale": {"domain": [False, True], "range": [PLAIN, BEST]},
@@ -362,10 +387,11 @@ def _best_color(title: str = "best") -> Spec:
 def _ramp(study: Study) -> Spec:
     """The value as a colour: the better, the more it differs from the background."""
     goal = study.goals[0]
+    low, high = chart_data.ends(study)
     return {
         "field": "m0", "type": "quantitative", "title": goal.id,
-        "scale": {"range": "ramp", "reverse": goal.sign < 0, "zero": False},
-        "legend": {"orient": "top", "gradientLength": 160},
+        "scale": {"range": "ramp", "reverse": goal.sign < 0, "domain": [low, high]},
+        "legend": {"orient": "top", "gradientLength": 160, "values": [low, high], "format": ".3~g"},
     }  # fmt: skip
 
 

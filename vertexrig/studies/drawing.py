@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import copy
 from collections.abc import Iterator
 from functools import cache
 
-from vertexrig.studies.charts import Charts, Spec
+from vertexrig.studies.charts import Charts
 
 VEGA_LITE = "6.4"
 WIDTH, SCALE = 820, 2.0
@@ -14,6 +13,7 @@ WIDTH, SCALE = 820, 2.0
 _LIGHT = {
     "background": "white",
     "view": {"stroke": None},
+    "style": {"halo": {"color": "white", "stroke": "white", "strokeWidth": 4, "opacity": 0.85}},
     "range": {"ramp": ["#d3dded", "#5b8bdb", "#0b2a66"]},
     "axis": {"gridColor": "#e1e5ea", "domainColor": "#c4cad2", "tickColor": "#c4cad2"},
 }
@@ -32,12 +32,6 @@ def figures(charts: Charts) -> Iterator[tuple[str, bytes]]:
     import vl_convert
 
     for chart in charts.all():
-        spec = whole(charts, chart.spec)
+        spec = {**chart.spec, "datasets": {name: charts.data[name] for name in chart.data}}
         spec |= {"width": WIDTH, "title": {"text": chart.title, "anchor": "start"}, "config": _LIGHT}
         yield chart.id, vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=SCALE)
-
-
-def whole(charts: Charts, spec: Spec) -> Spec:
-    """A chart's specification with the data sets that it names."""
-    named = {one["data"]["name"] for one in (spec, *spec.get("layer", ())) if "name" in one.get("data", {})}
-    return {**copy.deepcopy(spec), "datasets": {name: charts.data[name] for name in sorted(named)}}

@@ -92,7 +92,10 @@ def page(
     drawn = found.charts if found else Charts({})
     script = Markup(_read("page.js"))
     library = Markup(_inline(drawing.library())) if drawn.sections else Markup("")
-    data = {"charts": {chart.id: chart.spec for chart in drawn.all()}, "data": dict(drawn.data)}
+    data: dict[str, Any] = {
+        "charts": {chart.id: {"spec": chart.spec, "data": chart.data} for chart in drawn.all()},
+        "data": drawn.data,
+    }
     data["rows"] = len(found.study.trials) if found else 0
     values: dict[str, Any] = {
         "version": vertexrig.__version__,

@@ -10,7 +10,8 @@
   function config() {
     const night = isDark();
     const text = night ? "#c9d0d8" : "#444c56";
-    const line = night ? "#39414b" : "#e1e5ea";
+    const line = night ? "#2c333c" : "#e1e5ea";
+    const ground = getComputedStyle(root).getPropertyValue("--ground").trim();
     return {
       background: null,
       font: getComputedStyle(document.body).fontFamily,
@@ -19,6 +20,7 @@
       legend: { labelColor: text, titleColor: text, labelFontSize: 11, titleFontSize: 11, titleFontWeight: 500 },
       text: { color: text },
       rule: { color: text },
+      style: { halo: { color: ground, stroke: ground, strokeWidth: 4, strokeJoin: "round", opacity: 0.85 } },
       range: { ramp: night ? ["#2b3a55", "#4f7fd0", "#cfe2ff"] : ["#d3dded", "#5b8bdb", "#0b2a66"] },
     };
   }
@@ -26,8 +28,8 @@
   async function draw(place) {
     if (place.dataset.drawn) return;
     place.dataset.drawn = "drawing";
-    const spec = JSON.parse(JSON.stringify(page.charts[place.dataset.chart]));
-    spec.datasets = page.data;
+    const chart = page.charts[place.dataset.chart];
+    const spec = { ...chart.spec, datasets: Object.fromEntries(chart.data.map((name) => [name, page.data[name]])) };
     try {
       const renderer = page.rows > 300 ? "canvas" : "svg";
       const drawn = await window.vegaEmbed(place, spec, {
