@@ -33,7 +33,11 @@ OPTIMIZER = {
 TRIAL_SPEC = {
     "workerPoolSpecs": [
         {
-            "machineSpec": {"machineType": "n1-standard-8", "acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": 1},
+            "machineSpec": {
+                "machineType": "n1-standard-8",
+                "acceleratorType": "NVIDIA_TESLA_T4",
+                "acceleratorCount": 1,
+            },
             "replicaCount": "1",
             "pythonPackageSpec": {
                 "executorImageUri": "us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-17.py310:latest",

@@ -14,7 +14,7 @@ from vertexrig.cli.tables import table
 from vertexrig.errors import UsageError
 
 if TYPE_CHECKING:
-    from vertexrig.studies.study import Study
+    from vertexrig.studies.study import StudyRecord
     from vertexrig.studies.trials import TrialResult
 
 
@@ -57,7 +57,7 @@ def command(sweep: str, file: Path | None, local: bool, format_: str) -> None:
         options.note(sure.text())
 
 
-def _why_none(sweep: str, study: Study) -> str:
+def _why_none(sweep: str, study: StudyRecord) -> str:
     """Why a study has no best trial, in one sentence."""
     names = " and ".join(goal.id for goal in study.goals)
     if not study.trials:

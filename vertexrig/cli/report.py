@@ -22,12 +22,12 @@ HTML = (".html", ".htm")
 @click.argument("job")
 @options.file_option
 @options.local_option
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="File; stdout by default. NAME.html makes it HTML.")
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), help="File; stdout by default. NAME.html makes it HTML."
+)
 @click.option("--figures", type=click.Path(path_type=Path, file_okay=False), help="Folder for the charts as PNG files.")
 @options.format_option("markdown", "json", "html")
-def command(
-    job: str, file: Path | None, local: bool, output: Path | None, figures: Path | None, format_: str
-) -> None:
+def command(job: str, file: Path | None, local: bool, output: Path | None, figures: Path | None, format_: str) -> None:
     """Write JOB (number, resource name, display name, or a rehearsal's run) as a page: how it went, and a sweep's trials.
 
     As HTML it is one file that loads nothing from the network, with charts, the cost as an estimate, and the commands that

@@ -6,7 +6,7 @@ import math
 from collections import defaultdict
 from dataclasses import dataclass
 
-from vertexrig.studies.study import Study
+from vertexrig.studies.study import StudyRecord
 from vertexrig.studies.trials import TrialResult
 from vertexrig.text import shown
 
@@ -56,7 +56,7 @@ class Certainty:
         return f"{ahead} {differ}: the lead is {verdict}."
 
 
-def certainty(study: Study) -> Certainty | None:
+def certainty(study: StudyRecord) -> Certainty | None:
     """How sure the best trial of a study is; None with several goals, or if no trial counts."""
     if len(study.goals) != 1 or not study.ranked:
         return None

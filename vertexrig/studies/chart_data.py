@@ -7,7 +7,7 @@ from typing import Any
 
 from vertexrig.spec.domain import LOG, REVERSE_LOG, Domain, Value
 from vertexrig.studies.importance import Importance
-from vertexrig.studies.study import Study
+from vertexrig.studies.study import StudyRecord
 from vertexrig.studies.timeline import Timeline
 from vertexrig.studies.timeline import running as running_at
 from vertexrig.text import clean, shown
@@ -20,19 +20,19 @@ NOT_SET = -0.12
 Rows = list[dict[str, Any]]
 
 
-def key(study: Study, name: str) -> int:
+def key(study: StudyRecord, name: str) -> int:
     """The number of a parameter in the columns."""
     return list(study.parameters).index(name)
 
 
-def is_choice(study: Study, name: str) -> bool:
+def is_choice(study: StudyRecord, name: str) -> bool:
     """Whether its values are names, or few numbers, rather than a range."""
     return study.parameters[name].kind == "CATEGORICAL" or any(
         isinstance(trial.parameters.get(name), str) for trial in study.trials
     )
 
 
-def trials(study: Study) -> Rows:
+def trials(study: StudyRecord) -> Rows:
     """One row per trial: `id`, `n` (its place in time), `state`, `ok` (it counts), `best`, `share` (percent of the trials
     that count down to it), `pI` a parameter, `uI` its place from 0 to 1, `mI` a goal, `bI` the best so far, `v` the place
     of the first goal from 0 to 1.
@@ -68,12 +68,12 @@ def trials(study: Study) -> Rows:
     return rows
 
 
-def axes(study: Study) -> list[tuple[str, str]]:
+def axes(study: StudyRecord) -> list[tuple[str, str]]:
     """Column and title of each axis of the parallel coordinates: the parameters, then the first goal."""
     return [*((f"u{i}", clean(name)) for i, name in enumerate(study.parameters)), ("v", clean(study.goals[0].id))]
 
 
-def ticks(study: Study) -> Rows:
+def ticks(study: StudyRecord) -> Rows:
     """The labels along the axes of the parallel coordinates: axis `a`, place `y`, text `label`."""
     if not study.ranked:
         return []
@@ -84,8 +84,16 @@ def ticks(study: Study) -> Rows:
             rows.append({"a": f"u{i}", "y": NOT_SET, "label": "not set"})
     low, high = ends(study)
     if high > low:
-        return [*rows, *({"a": "v", "y": at, "label": shown(low + at * (high - low), 4)} for at in (0, 0.25, 0.5, 0.75, 1))]
-    return [*rows, {"a": "v", "y": 0, "label": ""}, {"a": "v", "y": 0.5, "label": shown(low, 4)}, {"a": "v", "y": 1, "label": ""}]
+        return [
+            *rows,
+            *({"a": "v", "y": at, "label": shown(low + at * (high - low), 4)} for at in (0, 0.25, 0.5, 0.75, 1)),
+        ]
+    return [
+        *rows,
+        {"a": "v", "y": 0, "label": ""},
+        {"a": "v", "y": 0.5, "label": shown(low, 4)},
+        {"a": "v", "y": 1, "label": ""},
+    ]
 
 
 def importance(found: Importance) -> Rows:
@@ -96,7 +104,7 @@ def importance(found: Importance) -> Rows:
     ]
 
 
-def curves(study: Study) -> tuple[Rows, int]:
+def curves(study: StudyRecord) -> tuple[Rows, int]:
     """One row per point of a learning curve of the first goal, and how many points a trial has at most; 0 for all of them.
 
     Trials with one point only have no curve. Keys: `id`, `x` (step or seconds), `y`, `best`, `share`, `v` (final value).
@@ -124,7 +132,7 @@ def curves(study: Study) -> tuple[Rows, int]:
     return rows, most if thinned else 0
 
 
-def spans(study: Study, timeline: Timeline) -> Rows:
+def spans(study: StudyRecord, timeline: Timeline) -> Rows:
     """One row per trial that ran: `id`, `s` and `e` in minutes, `slot`, `state`, `length` and `gap` as text."""
     states = {trial.id: trial.state for trial in study.trials}
     winners = {trial.id for trial in study.best}
@@ -157,13 +165,13 @@ def length(seconds: float) -> str:
     return f"{hours} h {minutes} min" if minutes else f"{hours} h"
 
 
-def ends(study: Study) -> tuple[float, float]:
+def ends(study: StudyRecord) -> tuple[float, float]:
     """The least and the greatest value of the first goal."""
     values = [study.value(trial) for trial in study.ranked]
     return (min(values), max(values)) if values else (0.0, 0.0)
 
 
-def _domain(study: Study, name: str) -> Domain:
+def _domain(study: StudyRecord, name: str) -> Domain:
     """The range of a parameter, wide enough for values that are outside the study's own."""
     own = study.parameters[name]
     values = [float(v) for t in study.trials if isinstance(v := t.parameters.get(name), (int, float))]
@@ -175,12 +183,12 @@ def _domain(study: Study, name: str) -> Domain:
     return Domain("DOUBLE", scale, low, high)
 
 
-def _choices(study: Study, name: str) -> list[str]:
+def _choices(study: StudyRecord, name: str) -> list[str]:
     known = [str(value) for value in study.parameters[name].values]
     return list(dict.fromkeys([*known, *(str(t.parameters[name]) for t in study.trials if name in t.parameters)]))
 
 
-def _places(study: Study, name: str) -> Any:
+def _places(study: StudyRecord, name: str) -> Any:
     """A function from a value to its place from 0 to 1."""
     if is_choice(study, name):
         known = _choices(study, name)
@@ -189,7 +197,7 @@ def _places(study: Study, name: str) -> Any:
     return lambda value: _six(domain.to_unit(float(value)))
 
 
-def _labels(study: Study, name: str) -> list[tuple[float, str]]:
+def _labels(study: StudyRecord, name: str) -> list[tuple[float, str]]:
     if is_choice(study, name):
         known = _choices(study, name)
         step = max(1, math.ceil(len(known) / 12))

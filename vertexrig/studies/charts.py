@@ -15,7 +15,7 @@ from vertexrig.spec.objective import Metric
 from vertexrig.spec.space import Dimension
 from vertexrig.studies import chart_data
 from vertexrig.studies.importance import Importance
-from vertexrig.studies.study import Study
+from vertexrig.studies.study import StudyRecord
 from vertexrig.studies.timeline import Timeline
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
@@ -71,7 +71,7 @@ class Charts:
         return [chart for charts in self.sections.values() for chart in charts]
 
 
-def charts(study: Study, importance: Importance, timeline: Timeline) -> Charts:
+def charts(study: StudyRecord, importance: Importance, timeline: Timeline) -> Charts:
     """The charts of a study; a section without anything to show is left out."""
     weights = [weight.parameter for weight in importance.weights]
     names = [*weights, *(name for name in study.parameters if name not in weights)]
@@ -98,7 +98,7 @@ def charts(study: Study, importance: Importance, timeline: Timeline) -> Charts:
     return Charts({name: own for name, own in sections.items() if own}, data)
 
 
-def history(study: Study, at: int) -> Chart:
+def history(study: StudyRecord, at: int) -> Chart:
     """Every trial's value in the order of the trials, the best so far as a line, infeasible trials on the axis."""
     goal = study.goals[at]
     x = {
@@ -125,7 +125,7 @@ def history(study: Study, at: int) -> Chart:
     return Chart(f"history-{at}", f"{goal.id} by trial", _layered("trials", [line, point, failed]), note)
 
 
-def pareto(study: Study) -> Chart:
+def pareto(study: StudyRecord) -> Chart:
     """The first two goals against each other, with the trials that no other beats."""
     x, y = _value(study, 0), _value(study, 1)
     point = {
@@ -139,10 +139,12 @@ def pareto(study: Study) -> Chart:
         "encoding": {"x": x, "y": y, "order": {"field": "m0", "type": "quantitative"}},
     }
     title = f"{study.goals[0].id} against {study.goals[1].id}"
-    return Chart("pareto", title, _layered("trials", [line, point]), "Orange: no other trial is better in every metric.")
+    return Chart(
+        "pareto", title, _layered("trials", [line, point]), "Orange: no other trial is better in every metric."
+    )
 
 
-def parallel(study: Study) -> Chart:
+def parallel(study: StudyRecord) -> Chart:
     """A line per trial through its parameters and its value, each axis on the parameter's own scale."""
     axes = chart_data.axes(study)
     titles = {key: title for key, title in axes}
@@ -220,7 +222,7 @@ def _importance(importance: Importance) -> Chart:
     return Chart("importance", "Importance of the parameters", spec, note)
 
 
-def _slice(study: Study, name: str) -> Chart:
+def _slice(study: StudyRecord, name: str) -> Chart:
     key = chart_data.key(study, name)
     point = {
         "transform": [{"filter": f"datum.ok && isValid(datum.p{key})"}],
@@ -233,7 +235,7 @@ def _slice(study: Study, name: str) -> Chart:
     return Chart(f"slice-{key}", name, {**_layered("trials", [point]), "height": 200})
 
 
-def _pairs(study: Study, names: Sequence[str]) -> list[Chart]:
+def _pairs(study: StudyRecord, names: Sequence[str]) -> list[Chart]:
     chosen = names[:PAIRED]
     found = []
     for i, first in enumerate(chosen):
@@ -256,7 +258,7 @@ def _pairs(study: Study, names: Sequence[str]) -> list[Chart]:
     return found
 
 
-def _curves(study: Study, thinned: int) -> Chart:
+def _curves(study: StudyRecord, thinned: int) -> Chart:
     goal = study.goals[0]
     stepped = any(one.step for own in study.courses.values() for one in own.curve)
     many = len(study.trials) > CROWD
@@ -290,7 +292,7 @@ def _curves(study: Study, thinned: int) -> Chart:
     return Chart("curves", f"{goal.id} while the trials ran", spec, note)
 
 
-def _running(study: Study) -> Chart:
+def _running(study: StudyRecord) -> Chart:
     area = {
         "mark": {"type": "area", "interpolate": "step-after", "color": PLAIN, "opacity": 0.5, "line": {"color": PLAIN}},
         "encoding": {
@@ -307,7 +309,9 @@ def _running(study: Study) -> Chart:
         "encoding": {"y": {"field": "n", "type": "quantitative"}},
     }
     spec = {**_layered("running", [area, asked]), "height": 110}
-    return Chart("running", "Trials that ran at one time", spec, "Dashed: parallelTrialCount, the most that was asked for.")
+    return Chart(
+        "running", "Trials that ran at one time", spec, "Dashed: parallelTrialCount, the most that was asked for."
+    )
 
 
 def _spans(timeline: Timeline, rows: Sequence[Mapping[str, Any]]) -> Chart:
@@ -344,7 +348,7 @@ def _layered(data: str, layers: Sequence[Spec]) -> Spec:
     return _base({"data": {"name": data}, "height": 280, "layer": list(layers)})
 
 
-def _value(study: Study, at: int) -> Spec:
+def _value(study: StudyRecord, at: int) -> Spec:
     """The axis of a goal: logarithmic where its values are positive and spread over more than two decades."""
     values = [study.value(trial, study.goals[at]) for trial in study.ranked]
     wide = min(values) > 0 and max(values) / min(values) > 100
@@ -352,11 +356,17 @@ def _value(study: Study, at: int) -> Spec:
     return {"field": f"m{at}", "type": "quantitative", "title": study.goals[at].id, "scale": scale}
 
 
-def _parameter(study: Study, name: str) -> Spec:
+def _parameter(study: StudyRecord, name: str) -> Spec:
     dimension, field_ = study.parameters[name], f"p{chart_data.key(study, name)}"
     if chart_data.is_choice(study, name):
         order = [str(value) for value in dimension.values]
-        return {"field": field_, "type": "nominal", "title": name, "sort": order, "axis": {"labelLimit": 110, "labelAngle": 0, "labelOverlap": True}}
+        return {
+            "field": field_,
+            "type": "nominal",
+            "title": name,
+            "sort": order,
+            "axis": {"labelLimit": 110, "labelAngle": 0, "labelOverlap": True},
+        }
     scale: Spec = {"type": "log"} if _log(study, name, dimension) else {"zero": False}
     axis: Spec = {"labelOverlap": True, "grid": False, "tickCount": 5}
     if dimension.kind == "DISCRETE" and len(dimension.values) <= 8:
@@ -364,7 +374,7 @@ def _parameter(study: Study, name: str) -> Spec:
     return {"field": field_, "type": "quantitative", "title": name, "scale": scale, "axis": axis}
 
 
-def _log(study: Study, name: str, dimension: Dimension) -> bool:
+def _log(study: StudyRecord, name: str, dimension: Dimension) -> bool:
     given = [trial.parameters[name] for trial in study.ranked if name in trial.parameters]
     return dimension.scale == LOG and all(isinstance(value, (int, float)) and value > 0 for value in given)
 
@@ -384,7 +394,7 @@ def _best_color() -> Spec:
     }  # fmt: skip
 
 
-def _ramp(study: Study) -> Spec:
+def _ramp(study: StudyRecord) -> Spec:
     """The value as a colour: the better, the more it differs from the background."""
     goal = study.goals[0]
     low, high = chart_data.ends(study)
@@ -395,7 +405,7 @@ def _ramp(study: Study) -> Spec:
     }  # fmt: skip
 
 
-def _tooltip(study: Study) -> list[Spec]:
+def _tooltip(study: StudyRecord) -> list[Spec]:
     rows: list[Spec] = [{"field": "id", "title": "trial"}]
     rows += [{"field": f"m{i}", "title": goal.id, "format": ".6~g"} for i, goal in enumerate(study.goals)]
     rows += [{"field": f"p{i}", "title": name} for i, name in enumerate(study.parameters)]

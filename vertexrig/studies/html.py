@@ -30,7 +30,7 @@ from vertexrig.studies.cost import Spent
 from vertexrig.studies.history import Record
 from vertexrig.studies.importance import Importance, importance
 from vertexrig.studies.reproduce import Reproduction, flags
-from vertexrig.studies.study import Study, course, read
+from vertexrig.studies.study import StudyRecord, course, read
 from vertexrig.studies.timeline import Timeline, timeline
 from vertexrig.studies.trials import TrialResult
 from vertexrig.text import clean, shown
@@ -56,7 +56,7 @@ class Insight:
         certainty: How sure its best trial is; None if there is none, or several.
     """
 
-    study: Study
+    study: StudyRecord
     importance: Importance
     timeline: Timeline
     charts: Charts
@@ -115,7 +115,10 @@ def page(
         "reproduction": reproduction,
         "again_text": _again_text(job),
         "study": found is not None,
-        "tiles": [*(_study_tiles(found) if found else _job_tiles(job, record)), _tile("cost, an estimate", cost.money())],
+        "tiles": [
+            *(_study_tiles(found) if found else _job_tiles(job, record)),
+            _tile("cost, an estimate", cost.money()),
+        ],
         "notes": [*(_notes(found) if found else []), *(record.stand_ins if record else ())],
         **(_study_values(found) if found else {"trials": None, "best": None}),
     }
@@ -164,7 +167,9 @@ def _study_tiles(found: Insight) -> list[dict[str, Any]]:
         aim = "more is better" if goal.sign > 0 else "less is better"
         more = f"trial {clean(best.id)}, {aim}" if best else "no trial counts yet"
         tiles.append({**_tile(f"best {clean(goal.id)}", value, more), "best": True})
-    tiles.append(_tile("trials", f"{len(study.trials)} of {study.asked}", rest or "all succeeded" if study.trials else ""))
+    tiles.append(
+        _tile("trials", f"{len(study.trials)} of {study.asked}", rest or "all succeeded" if study.trials else "")
+    )
     if when.spans:
         tiles.append(_tile("wall time", length(when.wall), f"{length(when.busy)} of all trials together"))
         tiles.append(_tile("in parallel", f"{when.mean_parallel:.2g}", f"on average, of {study.parallel} asked for"))
@@ -190,7 +195,9 @@ def _notes(found: Insight) -> list[str]:
         notes.append("The study has not begun: there is no trial yet.")
     elif not study.ranked:
         goals = " and ".join(clean(goal.id) for goal in study.goals)
-        notes.append(f"No trial succeeded with a finite value of {goals}, so there is no best trial and nothing to draw of it.")
+        notes.append(
+            f"No trial succeeded with a finite value of {goals}, so there is no best trial and nothing to draw of it."
+        )
     elif len(study.ranked) == 1:
         notes.append("One trial counts: charts of a single point say little.")
     if study.conditional and study.trials:
@@ -221,7 +228,7 @@ def _timeline_text(found: Insight) -> str:
     return " ".join(parts)
 
 
-def _failures(study: Study) -> list[dict[str, Any]]:
+def _failures(study: StudyRecord) -> list[dict[str, Any]]:
     """Trials that ended and do not count, by reason."""
     counted = {trial.id for trial in study.ranked}
     by_reason: dict[str, list[str]] = {}
@@ -232,7 +239,7 @@ def _failures(study: Study) -> list[dict[str, Any]]:
     return [_row([reason, len(ids), _some(ids)]) for reason, ids in ordered]
 
 
-def _reason(study: Study, trial: TrialResult) -> str:
+def _reason(study: StudyRecord, trial: TrialResult) -> str:
     if trial.state == "INFEASIBLE":
         return clean(trial.reason) or "infeasible, without a reason"
     lacking = [metric.id for metric in study.goals if metric.id not in trial.metrics]
@@ -247,7 +254,7 @@ def _some(ids: Sequence[str], most: int = 30) -> str:
     return ", ".join(ids[:most]) + more
 
 
-def _best_of(study: Study, goal_id: str) -> TrialResult | None:
+def _best_of(study: StudyRecord, goal_id: str) -> TrialResult | None:
     goal = next(goal for goal in study.goals if goal.id == goal_id)
     return max(study.ranked, key=lambda trial: goal.sign * study.value(trial, goal), default=None)
 
@@ -302,7 +309,9 @@ def _numeric(column: Sequence[Any]) -> bool:
 
 
 def _template() -> jinja2.Template:
-    environment = jinja2.Environment(autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined)
+    environment = jinja2.Environment(
+        autoescape=True, trim_blocks=True, lstrip_blocks=True, undefined=jinja2.StrictUndefined
+    )
     environment.filters["sentence"] = lambda text: f"{text[:1].upper()}{text[1:].rstrip('.')}."
     return environment.from_string(_read("page.html.j2"))
 
@@ -324,6 +333,8 @@ def _inline(script: str) -> str:
 
 def _policy(*scripts: str) -> str:
     hashes = " ".join(
-        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'" for script in scripts if script
+        f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
+        for script in scripts
+        if script
     )
     return f"default-src 'none'; script-src {hashes}; style-src 'unsafe-inline'; img-src data:; base-uri 'none'; form-action 'none'"

@@ -16,7 +16,7 @@ from typing import Any
 
 from vertexrig.spec.domain import LOG, Value
 from vertexrig.spec.space import Dimension
-from vertexrig.studies.study import Study
+from vertexrig.studies.study import StudyRecord
 
 LEAST_TRIALS = 10
 FEW_VALUES = 12
@@ -59,7 +59,7 @@ class Importance:
     resamples: int = 0
 
 
-def importance(study: Study, seed: int = 0) -> Importance:
+def importance(study: StudyRecord, seed: int = 0) -> Importance:
     """The importance of each parameter that every trial has, and that has more than one value.
 
     Needs Optuna. The same trials give the same numbers.

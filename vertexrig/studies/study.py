@@ -51,7 +51,7 @@ class TrialCourse:
 
 
 @dataclass(frozen=True)
-class Study:
+class StudyRecord:
     """A sweep's job, read.
 
     Args:
@@ -77,9 +77,7 @@ class Study:
     @cached_property
     def conditional(self) -> frozenset[str]:
         """Parameters that some trials do not have."""
-        return frozenset(
-            name for name in self.parameters if any(name not in trial.parameters for trial in self.trials)
-        )
+        return frozenset(name for name in self.parameters if any(name not in trial.parameters for trial in self.trials))
 
     @property
     def asked(self) -> int:
@@ -106,7 +104,7 @@ class Study:
         return found
 
 
-def read(job: RemoteJob) -> Study:
+def read(job: RemoteJob) -> StudyRecord:
     """The study of a tuning job.
 
     Raises:
@@ -118,7 +116,7 @@ def read(job: RemoteJob) -> Study:
     parameters: dict[str, Dimension] = {}
     for dimension in Space(spec.get("parameters", ())).everywhere():
         parameters.setdefault(dimension.id, dimension)
-    return Study(
+    return StudyRecord(
         job=job,
         metrics=objective.metrics,
         goals=objective.goals,

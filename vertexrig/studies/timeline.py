@@ -7,7 +7,7 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vertexrig.studies.study import Study, instant
+from vertexrig.studies.study import StudyRecord, instant
 
 
 @dataclass(frozen=True)
@@ -62,7 +62,7 @@ class Timeline:
         return sum(span.gap or 0.0 for span in self.spans)
 
 
-def timeline(study: Study, now: float | None = None) -> Timeline:
+def timeline(study: StudyRecord, now: float | None = None) -> Timeline:
     """When the trials of a study ran.
 
     Args:
@@ -90,6 +90,16 @@ def timeline(study: Study, now: float | None = None) -> Timeline:
         most=max(span.slot for span in spans) + 1,
         gap=statistics.median(gaps) if gaps else None,
     )
+
+
+def pauses(rows: Sequence[tuple[float, float]]) -> list[float]:
+    """The pauses between two trials at one place, in seconds.
+
+    Args:
+        rows: Start and end of each trial.
+    """
+    spans = _placed([(start, end, "", False) for start, end in sorted(rows)])
+    return [span.gap for span in spans if span.gap is not None]
 
 
 def running(spans: Sequence[Span]) -> list[tuple[float, int]]:
