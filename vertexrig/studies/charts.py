@@ -147,7 +147,7 @@ def pareto(study: StudyRecord) -> Chart:
 def parallel(study: StudyRecord) -> Chart:
     """A line per trial through its parameters and its value, each axis on the parameter's own scale."""
     axes = chart_data.axes(study)
-    titles = {key: title for key, title in axes}
+    titles = dict(axes)
     x = {
         "field": "a", "type": "ordinal", "sort": [key for key, _ in axes], "title": None,
         "axis": {"labelExpr": f"{_json(titles)}[datum.value]", "labelAngle": -20, "labelLimit": 150, "domain": False,
