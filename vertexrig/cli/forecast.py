@@ -24,7 +24,7 @@ _UNITS = {"": 1.0, "s": 1.0, "m": 60.0, "min": 60.0, "h": 3600.0, "d": 86400.0}
 _LENGTH = re.compile(r"(\d{1,9}(?:\.\d{1,6})?)(s|min|m|h|d)?")
 
 
-class Length(click.ParamType):
+class Length(click.ParamType):  # type: ignore[type-arg,unused-ignore]
     """A length of time: 90s, 5m, 1.5h; a number alone is seconds."""
 
     name = "length"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -44,7 +44,7 @@ def command(job: str, file: Path | None, local: bool, output: Path | None, figur
     seen = _insight(found) if html or figures is not None else None
     text = _html(found, seen, file) if html else report.page(found.job, found.console, found.record)
     rows = trials.table(found.job.data) if found.job.collection == TUNING else []
-    data = {"job": dict(found.job.data), "console": found.console or None, "trials": rows}
+    data: dict[str, Any] = {"job": dict(found.job.data), "console": found.console or None, "trials": rows}
     if output is not None:
         write_text(output, text)
         options.note(f"wrote {output}")

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vertexrig.studies.watching import Watched
 
 LOG_EVERY_S = 5.0
-"""Seconds between two looks at the logs: the Logging API allows 60 reads a minute (quota page, read 2026-11-21)."""
+"""Seconds between two looks at the logs, which have a quota of their own."""
 
 
 @click.command("watch")

@@ -157,7 +157,7 @@ def running(timeline: Timeline) -> Rows:
 def length(seconds: float) -> str:
     """A length of time: `42 s`, `3 min 20 s`, `2 h 5 min`."""
     if seconds < 60:
-        return f"{seconds:.3g} s"
+        return f"{seconds:.3g} s" if seconds >= 1 or not seconds else f"{seconds:.1g} s"
     minutes, rest = divmod(round(seconds), 60)
     if minutes < 60:
         return f"{minutes} min {rest} s" if rest else f"{minutes} min"

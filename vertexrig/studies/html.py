@@ -109,8 +109,9 @@ def page(
         "subtitle": _subtitle(job, record),
         "error": clean_lines(job.error),
         "charts": drawn,
+        "part": {name: drawn.sections.get(name, ()) for name, _ in SECTIONS},
         "cost": cost,
-        "cost_text": _cost_text(cost),
+        "cost_text": _cost_text(cost, rehearsed=record is not None),
         "cost_rows": [_row(_price_row(line)) for line in cost.price.lines],
         "reproduction": reproduction,
         "again_text": _again_text(job),
@@ -270,11 +271,19 @@ def _subtitle(job: RemoteJob, record: Record | None) -> str:
     return " · ".join(parts)
 
 
-def _cost_text(cost: Spent) -> str:
+def _cost_text(cost: Spent, *, rehearsed: bool) -> str:
+    if rehearsed:
+        return (
+            f"nothing was paid for this rehearsal; {length(cost.seconds)}, the time that it took here, would cost that on "
+            f"Vertex AI at {cost.price.usd_per_hour:.4g} USD per hour, the on-demand prices of the catalog for {cost.price.region}."
+        )
     hours = f"{length(cost.seconds)} at {cost.price.usd_per_hour:.4g} USD per hour"
     what = "that the job ran" if cost.units is None else f"that {cost.units} trials ran"
     least = "" if cost.price.complete else " Lines without a price are not in the sum, so it is a lower bound."
-    return f"{hours}, for the time {what}, at the on-demand prices of the catalog for {cost.price.region}.{least}"
+    return (
+        f"{hours}, for the time {what}, at the on-demand prices of the catalog for {cost.price.region}.{least} "
+        "The bill is in the Google Cloud console; nothing on this page is read from it."
+    )
 
 
 def _price_row(line: Any) -> list[str]:

@@ -12,7 +12,7 @@ import random
 import warnings
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 from vertexrig.spec.domain import LOG, Value
 from vertexrig.spec.space import Dimension
@@ -79,7 +79,7 @@ def importance(study: StudyRecord, seed: int = 0) -> Importance:
     if why:
         return Importance((), left_out, why)
     coded = {name: _coded(study.parameters[name], columns[name]) for name in names}
-    direction = "maximize" if study.goals[0].sign > 0 else "minimize"
+    direction: Literal["maximize", "minimize"] = "maximize" if study.goals[0].sign > 0 else "minimize"
     frozen = _frozen(coded, values)
     whole = _shares(names, frozen, direction)
     rng = random.Random(seed)
@@ -140,7 +140,9 @@ def _frozen(coded: Mapping[str, _Column], values: Sequence[float]) -> list[Any]:
     ]
 
 
-def _shares(names: Sequence[str], frozen: Sequence[Any], direction: str) -> dict[str, float]:
+def _shares(
+    names: Sequence[str], frozen: Sequence[Any], direction: Literal["maximize", "minimize"]
+) -> dict[str, float]:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
