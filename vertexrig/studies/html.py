@@ -118,7 +118,7 @@ def page(
         "study": found is not None,
         "tiles": [
             *(_study_tiles(found) if found else _job_tiles(job, record)),
-            _tile("cost, an estimate", cost.money()),
+            _tile("cost, an estimate", cost.money(), "if it had run on Vertex AI" if record else ""),
         ],
         "notes": [*(_notes(found) if found else []), *(record.stand_ins if record else ())],
         **(_study_values(found) if found else {"trials": None, "best": None}),
