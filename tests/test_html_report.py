@@ -209,6 +209,23 @@ def test_nothing_to_draw_writes_nothing(tmp_path: Path) -> None:
     assert "nothing to draw" in str(done.exception) and not (tmp_path / "figures").exists()
 
 
+def test_a_custom_job_has_a_page_without_charts(tmp_path: Path) -> None:
+    """Its state, how long it ran, its cost and its command; no library, since there is nothing to draw."""
+    (tmp_path / "vertexrig.yaml").write_text(yaml.safe_dump(PROJECT))
+    job = {
+        "name": "projects/my-project/locations/us-central1/customJobs/77", "displayName": "cpu",
+        "state": "JOB_STATE_FAILED", "jobSpec": made_studies.TRIAL_SPEC, "error": {"code": 3, "message": "no <b> memory"},
+        "createTime": "2026-11-20T10:00:00Z", "startTime": "2026-11-20T10:03:00Z", "endTime": "2026-11-20T11:03:00Z",
+    }  # fmt: skip
+    made_studies.keep(tmp_path, job, name="cpu")
+    page = tmp_path / "cpu.html"
+    run(tmp_path, "report", "cpu", "--local", "-o", str(page))
+    text = text_of(page)
+    for part in ("FAILED custom job", "1 h", "no <b> memory", "gcloud ai custom-jobs create", "$0.87"):
+        assert part in text, part
+    assert page.stat().st_size < 40_000
+
+
 # ---- in a browser
 
 

@@ -161,21 +161,23 @@ def _drawn(seen: Watched, lines: list[tuple[str, str]], trouble: str) -> Rendera
 
     facts = Table.grid(padding=(0, 2))
     for name, value in (("state", seen.state), *seen.facts):
-        facts.add_row(Text(name, style="dim"), Text(value))
+        facts.add_row(Text(name, style="dim"), Text(value, overflow="fold"))
     parts: list[RenderableType] = [Text(seen.title, style="bold"), facts]
     if seen.trials:
         trials = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
-        for heading in ("trial", "runs for", "last metric", "parameters"):
-            trials.add_column(heading, overflow="ellipsis", no_wrap=True)
+        for heading in ("trial", "runs for", "last metric"):
+            trials.add_column(heading, no_wrap=True)
+        trials.add_column("parameters")  # the one that gives way
         for trial in seen.trials:
-            trials.add_row(*map(Text, (trial.id, length(round(trial.seconds)), trial.last or "–", trial.parameters)))
+            row = map(Text, (trial.id, length(round(trial.seconds)), trial.last or "–"))
+            trials.add_row(*row, Text(trial.parameters, no_wrap=True, overflow="ellipsis"))
         parts += [Text(""), trials]
     if lines:
         tail = Table.grid(padding=(0, 2))
         tail.add_column(no_wrap=True)
-        tail.add_column(no_wrap=True, overflow="ellipsis")
+        tail.add_column()
         for who, text in lines:
-            tail.add_row(Text(who, style="dim"), Text(text))
+            tail.add_row(Text(who, style="dim"), Text(text, no_wrap=True, overflow="ellipsis"))
         parts += [Text(""), tail]
     if trouble:
         parts += [Text(""), Text(trouble, style="yellow")]
