@@ -6,15 +6,21 @@ import shutil
 import sys
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from vertexrig import files, spec
-from vertexrig.cli import forecast, options, output, remote, steps, targets
+from vertexrig.checks.workspace import Workspace
+from vertexrig.cli import forecast, options, output, steps, targets
 from vertexrig.explain import model as explain
 from vertexrig.explain import picture as explain_text
 from vertexrig.explain.estimate import elsewhere
+from vertexrig.explain.simulate import Forecast
 from vertexrig.finding import Severity
+
+if TYPE_CHECKING:
+    from vertexrig.cloud.vertex import RemoteJob
 
 _PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "─": "-", "│": "|", "×": "x", "…": "."})
 
@@ -67,10 +73,7 @@ def command(
         shown_by = steps.line("check", target) if is_file else workspace.verb("check", target)
         options.note(f"{target}: {errors} {what} in reading; what was refused is left out. `{shown_by}` shows it")
     one = found.replica(replica) if replica else None
-    price = elsewhere(found.price, place or found.price.region, workspace.loaded.project.trigger.budget.price_factor)
-    ahead = forecast.forecast(
-        price, document, workspace.catalog, trial_time, learn_from, lambda job: remote.find(file, job, local=False).job
-    )
+    ahead = _ahead(file, workspace, document, found, place, trial_time, learn_from)
     forecast.add(ahead)
     if format_ == "json":
         output.document().data.update(explain.data(found) if one is None else explain.replica_data(found, one))
@@ -82,6 +85,27 @@ def command(
         output.say(_printable(text), nl=False)
         if ahead is not None:
             output.say(_printable(f"\n{forecast.text(ahead)}"))
+
+
+def _ahead(
+    file: Path | None,
+    workspace: Workspace,
+    document: spec.Document,
+    found: explain.Explanation,
+    region: str,
+    lengths: tuple[float, ...],
+    learn_from: str | None,
+) -> Forecast | None:
+    """The estimate of time and money that the options ask for."""
+    factor = workspace.loaded.project.trigger.budget.price_factor
+    price = elsewhere(found.price, region or found.price.region, factor)
+
+    def find(job: str) -> RemoteJob:
+        from vertexrig.cli import remote  # it needs requests, which the base install leaves out
+
+        return remote.find(file, job, local=False).job
+
+    return forecast.forecast(price, document, workspace.catalog, lengths, learn_from, find)
 
 
 def _printable(text: str) -> str:

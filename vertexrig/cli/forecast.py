@@ -76,10 +76,11 @@ def forecast(
     if not lengths and learn_from is None:
         return None
     from vertexrig.explain import simulate
-    from vertexrig.studies import learning
 
     own = None
     if learn_from is not None:
+        from vertexrig.studies import learning
+
         own = learning.learned(_jobs(learn_from, find), learn_from, sweep=price.trials is not None)
     return simulate.forecast(price, simulate.durations(spec, catalog, lengths, own))
 

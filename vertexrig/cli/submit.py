@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import forecast, options, remote, show, steps
+from vertexrig.cli import forecast, options, show, steps
 from vertexrig.cli.output import result
 from vertexrig.errors import FindingsError, UsageError
 
@@ -78,6 +78,8 @@ def command(
         )  # fmt: skip
 
     if trial_time or learn_from is not None:
+        from vertexrig.cli import remote
+
         ahead = forecast.forecast(
             submitter.estimate(prepared), prepared.document, workspace.catalog, trial_time, learn_from,
             lambda job: remote.find(file, job, local=False).job,

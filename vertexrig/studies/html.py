@@ -90,21 +90,10 @@ def page(
         record: The rehearsal, if it is one.
     """
     drawn = found.charts if found else Charts({})
-    script = Markup(_read("page.js"))
-    library = Markup(_inline(drawing.library())) if drawn.sections else Markup("")
-    data: dict[str, Any] = {
-        "charts": {chart.id: {"spec": chart.spec, "data": chart.data} for chart in drawn.all()},
-        "data": drawn.data,
-    }
-    data["rows"] = len(found.study.trials) if found else 0
     values: dict[str, Any] = {
         "version": vertexrig.__version__,
         "made": times.now().strftime("%Y-%m-%d %H:%M"),
-        "policy": _policy(script, library),
-        "css": Markup(_read("page.css")),
-        "script": script,
-        "library": library,
-        "data": Markup(_json(data)),
+        **_parts(drawn, len(found.study.trials) if found else 0),
         "title": clean(job.display_name) or job.id,
         "subtitle": _subtitle(job, record),
         "error": clean_lines(job.error),
@@ -127,6 +116,24 @@ def page(
     if console:
         values["subtitle"] += f" · {console}"
     return _template().render(values)
+
+
+def _parts(drawn: Charts, rows: int) -> dict[str, Any]:
+    """The page's style, scripts, data, and the policy that allows these scripts."""
+    script = Markup(_read("page.js"))
+    library = Markup(_inline(drawing.library())) if drawn.sections else Markup("")
+    data = {
+        "charts": {chart.id: {"spec": chart.spec, "data": chart.data} for chart in drawn.all()},
+        "data": drawn.data,
+        "rows": rows,
+    }
+    return {
+        "policy": _policy(script, library),
+        "css": Markup(_read("page.css")),
+        "script": script,
+        "library": library,
+        "data": Markup(_json(data)),
+    }
 
 
 def clean_lines(text: str) -> str:
