@@ -351,7 +351,7 @@ def _layered(data: str, layers: Sequence[Spec]) -> Spec:
 def _value(study: StudyRecord, at: int) -> Spec:
     """The axis of a goal: logarithmic where its values are positive and spread over more than two decades."""
     values = [study.value(trial, study.goals[at]) for trial in study.ranked]
-    wide = min(values) > 0 and max(values) / min(values) > 100
+    wide = bool(values) and min(values) > 0 and max(values) / min(values) > 100
     scale = {"type": "log"} if wide else {"zero": False}
     return {"field": f"m{at}", "type": "quantitative", "title": study.goals[at].id, "scale": scale}
 
