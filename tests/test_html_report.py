@@ -38,8 +38,10 @@ def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (folder / "vertexrig.yaml").write_text(yaml.safe_dump(PROJECT))
     keep(folder, "plain", 1, made_studies.tuning_job(40))
     keep(folder, "thousand", 2, made_studies.tuning_job(1000, parallel=20, points=20))
-    keep(folder, "two", 3, made_studies.tuning_job(30, two_goals=True, running=2))
     keep(folder, "odd", 4, odd())
+    local = made_studies.tuning_job(30, two_goals=True, running=2)
+    local["trials"][10]["infeasibleReason"] = f"look at {folder}/.vertexrig/jobs/1/logs"
+    keep(folder, "two", 3, local)
     return folder
 
 
@@ -128,6 +130,7 @@ def test_odd_names_stay_text(pages: dict[str, Path]) -> None:
 def test_no_machine_path_is_on_a_page(pages: dict[str, Path], project: Path) -> None:
     """A page can be sent to others: it does not have the paths of this machine."""
     assert all(str(project) not in page.read_text(encoding="utf-8") for page in pages.values())
+    assert "look at ./.vertexrig/jobs/1/logs" in text_of(pages["two"])
 
 
 def test_the_suffix_or_the_format_decides(project: Path, tmp_path: Path) -> None:

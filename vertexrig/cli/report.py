@@ -70,6 +70,8 @@ def _insight(found: FoundJob) -> Insight | None:
 
 
 def _html(found: FoundJob, seen: Insight | None, file: Path | None) -> str:
+    from html import escape
+
     from vertexrig.studies.cost import spent
     from vertexrig.studies.html import page
     from vertexrig.studies.reproduce import reproduction
@@ -79,7 +81,7 @@ def _html(found: FoundJob, seen: Insight | None, file: Path | None) -> str:
     workspace = options.workspace(file)
     name = found.record.name if found.record else found.job.labels.get(RUN_LABEL) or found.job.display_name
     verb = "rehearse" if found.record else "submit"
-    return page(
+    text = page(
         found.job,
         seen,
         cost=spent(found.job, workspace.catalog, factor=workspace.loaded.project.trigger.budget.price_factor),
@@ -87,6 +89,8 @@ def _html(found: FoundJob, seen: Insight | None, file: Path | None) -> str:
         console=found.console,
         record=found.record,
     )
+    # a rehearsal's messages name files of this machine; a page may be sent to others
+    return text.replace(escape(str(workspace.loaded.path("."))), ".") if found.record else text
 
 
 def _figures(seen: Insight | None, folder: Path) -> list[str]:

@@ -132,8 +132,20 @@ def curves(study: StudyRecord) -> tuple[Rows, int]:
     return rows, most if thinned else 0
 
 
+def unit(timeline: Timeline) -> tuple[float, str]:
+    """Seconds of the unit that a time axis has, and its name."""
+    return (
+        (1.0, "seconds")
+        if timeline.wall < 300
+        else (60.0, "minutes")
+        if timeline.wall < 6 * 3600
+        else (3600.0, "hours")
+    )
+
+
 def spans(study: StudyRecord, timeline: Timeline) -> Rows:
-    """One row per trial that ran: `id`, `s` and `e` in minutes, `slot`, `state`, `length` and `gap` as text."""
+    """One row per trial that ran: `id`, `s` and `e` in the unit of the axis, `slot`, `state`, `length` and `gap` as text."""
+    each, _ = unit(timeline)
     states = {trial.id: trial.state for trial in study.trials}
     winners = {trial.id for trial in study.best}
     rows = []
@@ -141,7 +153,7 @@ def spans(study: StudyRecord, timeline: Timeline) -> Rows:
         state = "running" if span.running else states.get(span.trial, "").lower()
         rows.append(
             {
-                "id": clean(span.trial), "s": _six(span.start / 60), "e": _six(span.end / 60), "slot": span.slot,
+                "id": clean(span.trial), "s": _six(span.start / each), "e": _six(span.end / each), "slot": span.slot,
                 "state": "best" if span.trial in winners else state, "length": length(span.end - span.start),
                 "gap": "" if span.gap is None else length(span.gap),
             }
@@ -150,8 +162,9 @@ def spans(study: StudyRecord, timeline: Timeline) -> Rows:
 
 
 def running(timeline: Timeline) -> Rows:
-    """How many trials ran: `t` in minutes, `n`."""
-    return [{"t": _six(moment / 60), "n": many} for moment, many in running_at(timeline.spans)]
+    """How many trials ran: `t` in the unit of the axis, `n`."""
+    each, _ = unit(timeline)
+    return [{"t": _six(moment / each), "n": many} for moment, many in running_at(timeline.spans)]
 
 
 def length(seconds: float) -> str:

@@ -85,7 +85,7 @@ def charts(study: StudyRecord, importance: Importance, timeline: Timeline) -> Ch
         "slices": [_slice(study, name) for name in names] if study.ranked else [],
         "pairs": _pairs(study, names) if study.ranked else [],
         "curves": [_curves(study, thinned)] if curves else [],
-        "timeline": [_running(study), _spans(timeline, spans)] if timeline.spans else [],
+        "timeline": [_running(study, timeline), _spans(timeline, spans)] if timeline.spans else [],
     }
     data = {
         "trials": chart_data.trials(study),
@@ -292,11 +292,11 @@ def _curves(study: StudyRecord, thinned: int) -> Chart:
     return Chart("curves", f"{goal.id} while the trials ran", spec, note)
 
 
-def _running(study: StudyRecord) -> Chart:
+def _running(study: StudyRecord, timeline: Timeline) -> Chart:
     area = {
         "mark": {"type": "area", "interpolate": "step-after", "color": PLAIN, "opacity": 0.5, "line": {"color": PLAIN}},
         "encoding": {
-            "x": {"field": "t", "type": "quantitative", "title": "minutes", "axis": {"grid": False}},
+            "x": {"field": "t", "type": "quantitative", "title": chart_data.unit(timeline)[1], "axis": {"grid": False}},
             "y": {
                 "field": "n", "type": "quantitative", "title": "trials", "stack": None,
                 "axis": {"tickMinStep": 1, "tickCount": 4},
@@ -320,7 +320,7 @@ def _spans(timeline: Timeline, rows: Sequence[Mapping[str, Any]]) -> Chart:
     bar = {
         "mark": {"type": "bar", "cornerRadius": 2, "height": {"band": 0.8}},
         "encoding": {
-            "x": {"field": "s", "type": "quantitative", "title": "minutes", "axis": {"grid": False}},
+            "x": {"field": "s", "type": "quantitative", "title": chart_data.unit(timeline)[1], "axis": {"grid": False}},
             "x2": {"field": "e"},
             "y": {"field": "slot", "type": "ordinal", "title": None, "axis": {"labels": False, "ticks": False}},
             "color": {
