@@ -90,7 +90,7 @@ def _html(found: FoundJob, seen: Insight | None, file: Path | None) -> str:
         record=found.record,
     )
     # a rehearsal's messages name files of this machine; a page may be sent to others
-    return text.replace(escape(str(workspace.loaded.path("."))), ".") if found.record else text
+    return text.replace(escape(str(workspace.loaded.path(".").resolve())), ".") if found.record else text
 
 
 def _figures(seen: Insight | None, folder: Path) -> list[str]:
