@@ -34,11 +34,17 @@ LOCAL = [  # what is rehearsed is looked at, and submitted to the local Vertex, 
     "certifi",  # which it joins with what programs trust anyway
     *SUBMIT,
 ]
+REPORT = [  # the charts of `report`: drawn by Vega-Lite, and the importance of parameters by Optuna
+    "vl-convert-python>=1.9",
+    "optuna>=4.0",
+    *SUBMIT,
+]
 TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib", "tensorboard"]
 SDK = ["google-cloud-aiplatform>=1.60"]
 DEV = [
     *TRIGGER,
     *LOCAL,
+    *REPORT,
     *TRAINER,
     *SDK,
     "google-cloud-storage>=2.16",
@@ -53,6 +59,7 @@ DEV = [
     "schemathesis>=3.30",
     "httpx>=0.27",
     "psutil>=5.9",
+    "playwright>=1.50",  # opens pages in the Chromium of the system
     "mypy>=1.10",
     "ruff>=0.5",
     "build>=1.2",
@@ -104,6 +111,7 @@ setup(
         "vertexrig.render": ["starter.yaml"],
         "vertexrig.spec": ["aiplatform_v1.binpb", "services.binpb", "methods.tsv"],
         "vertexrig.catalog": ["data/*.json"],
+        "vertexrig.studies": ["page/*"],
         "vertexrig.functions": ["requirements.txt"],
         "vertexrig.templates": ["*.yaml.j2"],
         "vertexrig.fidelity": ["*.jsonl", "*.json", "*.yaml", "rows/*.jsonl", "trainer/*.py", "trainer/*/*.py"],
@@ -121,6 +129,7 @@ setup(
     extras_require={
         "submit": SUBMIT,
         "local": LOCAL,
+        "report": REPORT,
         "trigger": TRIGGER,
         "trainer": TRAINER,
         "sdk": SDK,

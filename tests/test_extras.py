@@ -26,6 +26,7 @@ SERVED = {
     "submit": SUBMIT,
     "local": LOCAL,
     "trigger": (*SUBMIT, "functions/main.py"),
+    "report": ("vertexrig/studies", *SUBMIT),
     "trainer": ("trainer_pkg",),
     "sdk": ("examples",),
     "dev": ("vertexrig", "functions", "trainer_pkg", "examples", "tests", "bench", "tools"),
@@ -37,6 +38,7 @@ NOT_IMPORTED = {
     "tensorboard": "TensorFlow's summary writer, which the trainer uses, needs it",
     "importlib-resources": "tensorflow-datasets imports it without saying so",
     "pytest-xdist": "pytest -n", "schemathesis": "run as a program", "mypy": "run as a program", "ruff": "run as a program",
+    "playwright": "the tests of pages drive the system's Chromium with it",
     "build": "run as a program", "types-pyyaml": "mypy reads it", "types-protobuf": "mypy reads it",
 }  # fmt: skip
 COMES_WITH = {

@@ -351,6 +351,7 @@ def test_the_demo_trains_and_ends_with_what_to_type(tmp_path: Path) -> None:
     warnings = re.findall(r"warning\[.*", done.stdout)
     assert len(warnings) == len(set(warnings)) <= 1
     assert "All log messages before" not in done.stdout
+    assert "wrote build/report.html" in done.stdout and (copy / "build/report.html").stat().st_size > 100_000
     lines = [line.partition("#")[0].strip() for line in done.stdout.partition("to type next\n")[2].splitlines() if line]
     assert len(lines) == 3
     with_small_trainer(copy)

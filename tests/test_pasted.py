@@ -13,7 +13,7 @@ import pytest
 from tests.tools import REPOSITORY, need, vertexrig
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.local import server
-from vertexrig.submit import report
+from vertexrig.studies import report
 
 TRAINER = """
 import argparse

@@ -22,7 +22,7 @@ from tests.local.jobkit import sdist
 from vertexrig import cli
 from vertexrig.errors import JobFailedError, ServiceError, UsageError
 from vertexrig.project.runs import RUN
-from vertexrig.submit.history import History, Record
+from vertexrig.studies.history import History, Record
 
 TASK = """
 import argparse, json, os, sys, time

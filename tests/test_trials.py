@@ -6,7 +6,7 @@ import json
 import math
 from typing import Any
 
-from vertexrig.submit import trials
+from vertexrig.studies import trials
 
 L2 = {"parameterId": "l2", "doubleValueSpec": {"minValue": 0, "maxValue": 0.2}, "scaleType": "UNIT_LINEAR_SCALE"}
 LR = {"parameterId": "lr", "doubleValueSpec": {"minValue": 0.0001, "maxValue": 1}, "scaleType": "UNIT_LOG_SCALE"}

@@ -29,7 +29,7 @@ PROJECT = """
 schedules: {nightly: {run: cpu, cron: "0 3 * * *", time_zone: Europe/Berlin}}
 trigger: {uri: "https://trigger.example.com"}
 """
-SUBMIT, LOCAL, TRIGGER = "submit", "local", "trigger"
+SUBMIT, LOCAL, TRIGGER, REPORT = "submit", "local", "trigger", "report"
 # a command line -> what the base install answers: an exit code, or the extra it lacks
 LINES: dict[str, int | str] = {
     "init --force": 0,
@@ -60,6 +60,7 @@ LINES: dict[str, int | str] = {
     "trials x": SUBMIT,
     "best x": SUBMIT,
     "report x": SUBMIT,
+    "report x -o x.html": REPORT,
     "schedule plan": SUBMIT,
     "schedule apply": SUBMIT,
     "schedule list": SUBMIT,

@@ -36,6 +36,9 @@ step "sweep: $TRIALS short trials of it, two at a time"
 typed rehearse sweep --trials "$TRIALS" --set "args.epochs=$EPOCHS" --set parallel_trial_count=2 2>&1 |
     grep --line-buffered -Ev "$REMARKS|$REPEATED"
 
+step "what the sweep found, as one page to open in a browser"
+typed report sweep --local --output build/report.html
+
 cat <<'END'
 
 == three things to type next

@@ -30,7 +30,7 @@ CPU_TENSORFLOW = "./tools/tensorflow_cpu"
 TIERS = {
     "base": (".base", ""),
     "cloud": (".cloud", "[submit,trigger]"),
-    "local": (".local", "[submit,trigger,local,trainer]"),
+    "local": (".local", "[submit,trigger,local,report,trainer]"),
     "all": (".ready", "[dev]"),
 }
 TRAINS = ("local", "all")

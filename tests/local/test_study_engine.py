@@ -322,7 +322,7 @@ def test_study_stopping_by_time() -> None:
 def test_optuna_is_not_loaded_before_the_first_suggestion() -> None:
     """Importing the study engine, and reading a grid, leaves Optuna out."""
     code = (
-        "import sys; from vertexrig.local.study import StudyEngine; import vertexrig.submit.trials;"
+        "import sys; from vertexrig.local.study import StudyEngine; import vertexrig.studies.trials;"
         f"e = StudyEngine({study(UNITS, algorithm='GRID_SEARCH')!r}); e.suggest('1'); sys.exit('optuna' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

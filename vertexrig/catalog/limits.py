@@ -40,6 +40,13 @@ class Limits(Mapping[str, Limit]):
             raise TypeError(f"limit {key} is not a number")
         return float(value)
 
+    def numbers(self, key: str) -> tuple[float, ...]:
+        """A list of numbers."""
+        value = self[key].value
+        if not isinstance(value, list) or not all(isinstance(one, (int, float)) for one in value):
+            raise TypeError(f"limit {key} is not a list of numbers")
+        return tuple(map(float, value))
+
     def text(self, key: str) -> str:
         """A string; keys that end in `pattern` hold a regular expression for `re.fullmatch`."""
         value = self[key].value

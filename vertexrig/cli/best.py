@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-import shlex
 from dataclasses import asdict
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -13,24 +13,66 @@ from vertexrig.cli.output import result, say
 from vertexrig.cli.tables import table
 from vertexrig.errors import UsageError
 
+if TYPE_CHECKING:
+    from vertexrig.studies.study import StudyRecord
+    from vertexrig.studies.trials import TrialResult
+
 
 @click.command("best")
 @click.argument("sweep")
 @options.file_option
 @options.local_option
-@options.format_option("text", "json", "args")
+@options.format_option("text", "json", "yaml", "flags", "args")
 def command(sweep: str, file: Path | None, local: bool, format_: str) -> None:
-    """Show the best trial of SWEEP; with several objectives, all that no other trial beats.
+    """Show the best trial of SWEEP, and how sure it is that it is the best: its lead over the next trial, and the noise
+    where parameters were tried more than once. With several goals, show all trials that no other beats.
 
-    `--format args` prints the first one's parameters as arguments of the trainer.
+    `--format flags` (or args) prints the parameters as arguments of the trainer, `--format yaml` as a mapping; with several
+    goals, those of the first trial shown.
     """
-    from vertexrig.submit import trials
+    from vertexrig.studies import study as studies
+    from vertexrig.studies import trials
+    from vertexrig.studies.certainty import certainty
+    from vertexrig.studies.reproduce import flags
 
-    found = trials.best(remote.sweep(file, sweep, local=local).data)
-    if not found:
-        raise UsageError(f"no trial of {sweep} succeeded with a value of every metric")
-    if format_ == "args":
-        say(shlex.join(f"--{name}={value}" for name, value in found[0].parameters.items()))
+    study = studies.read(remote.sweep(file, sweep, local=local))
+    if not study.best:
+        raise UsageError(_why_none(sweep, study))
+    if format_ in ("flags", "args"):
+        say(flags(study.best[0]))
         return
-    rows = [{"trial": trial.id, "metrics": trial.metrics, "parameters": trial.parameters} for trial in found]
-    result(format_, {"best": [asdict(trial) for trial in found]}, lambda: table(*trials.columns(rows)))
+    if format_ == "yaml":
+        say(_yaml(study.best[0]))
+        return
+    sure = certainty(study)
+    names = [name for name in study.parameters if any(name in trial.parameters for trial in study.best)]
+    rows = [
+        {"trial": one.id, "metrics": one.metrics, "parameters": {name: one.parameters.get(name) for name in names}}
+        for one in study.best
+    ]
+    data: dict[str, Any] = {"best": [asdict(trial) for trial in study.best]}
+    data["certainty"] = {**asdict(sure), "within_noise": sure.within_noise} if sure else None
+    result(format_, data, lambda: table(*trials.columns(rows)))
+    if sure is not None and format_ == "text":
+        options.note(sure.text())
+
+
+def _why_none(sweep: str, study: StudyRecord) -> str:
+    """Why a study has no best trial, in one sentence."""
+    names = " and ".join(goal.id for goal in study.goals)
+    if not study.trials:
+        return f"{sweep} has no trial yet, so there is no best one"
+    ended = [trial for trial in study.trials if trial.state in ("SUCCEEDED", "INFEASIBLE")]
+    if not ended:
+        return f"none of the {len(study.trials)} trials of {sweep} has ended yet, so there is no best one"
+    infeasible = sum(trial.state == "INFEASIBLE" for trial in ended)
+    return (
+        f"no trial of {sweep} succeeded with a finite value of {names} within its safety thresholds: of "
+        f"{len(ended)} that ended {infeasible} are infeasible; `vertexrig trials` shows their reasons"
+    )
+
+
+def _yaml(trial: TrialResult) -> str:
+    import yaml
+
+    return yaml.safe_dump(trial.parameters, sort_keys=False, allow_unicode=True).rstrip("\n")

@@ -20,7 +20,7 @@ from vertexrig.spec.states import short
 @options.format_option("text", "json")
 def command(job: str, file: Path | None, poll: float, format_: str) -> None:
     """Cancel JOB (number, resource name, or display name) and wait until it has ended: it costs money until then."""
-    from vertexrig.submit import report
+    from vertexrig.studies import report
 
     vertex = remote.vertex(file)
     found = vertex.lookup(job)

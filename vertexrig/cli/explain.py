@@ -6,14 +6,21 @@ import shutil
 import sys
 from datetime import date
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
 from vertexrig import files, spec
-from vertexrig.cli import options, output, steps, targets
+from vertexrig.checks.workspace import Workspace
+from vertexrig.cli import forecast, options, output, steps, targets
 from vertexrig.explain import model as explain
 from vertexrig.explain import picture as explain_text
+from vertexrig.explain.estimate import elsewhere
+from vertexrig.explain.simulate import Forecast
 from vertexrig.finding import Severity
+
+if TYPE_CHECKING:
+    from vertexrig.cloud.vertex import RemoteJob
 
 _PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "─": "-", "│": "|", "×": "x", "…": "."})
 
@@ -26,6 +33,7 @@ _PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "�
 @click.option("--replica", help="Show everything this replica finds in its environment, such as workerpool1-0.")
 @click.option("--kind", type=click.Choice(list(targets.KINDS)), help="Kind of a file; by default its keys decide.")
 @click.option("--region", help="Region the job runs in; the project's by default.")
+@forecast.forecast_options
 @options.format_option("text", "json")
 def command(
     target: str,
@@ -35,12 +43,15 @@ def command(
     replica: str | None,
     kind: str | None,
     region: str | None,
+    trial_time: tuple[float, ...],
+    learn_from: str | None,
     format_: str,
 ) -> None:
     """Show what job or sweep NAME, or any YAML FILE that gcloud would take, makes on Vertex AI.
 
     A picture of the worker pools, then what runs in them, the environment of the replicas, its quota and
-    an estimate of the price. Nothing is checked: `vertexrig check` does that. `-` reads stdin.
+    an estimate of the price. With `--trial-time` or `--learn-from` also of its time and money, at several parallelisms.
+    Nothing is checked: `vertexrig check` does that. `-` reads stdin.
     """
     is_file = targets.is_file(target)
     workspace = targets.workspace(file, overrides, None if is_file else target, templates, needed=not is_file)
@@ -62,6 +73,8 @@ def command(
         shown_by = steps.line("check", target) if is_file else workspace.verb("check", target)
         options.note(f"{target}: {errors} {what} in reading; what was refused is left out. `{shown_by}` shows it")
     one = found.replica(replica) if replica else None
+    ahead = _ahead(file, workspace, document, found, place, trial_time, learn_from)
+    forecast.add(ahead)
     if format_ == "json":
         output.document().data.update(explain.data(found) if one is None else explain.replica_data(found, one))
     elif one is not None:
@@ -70,6 +83,29 @@ def command(
         width = shutil.get_terminal_size().columns
         text = explain_text.text(found, width=min(width, 120), today=date.today().isoformat())
         output.say(_printable(text), nl=False)
+        if ahead is not None:
+            output.say(_printable(f"\n{forecast.text(ahead)}"))
+
+
+def _ahead(
+    file: Path | None,
+    workspace: Workspace,
+    document: spec.Document,
+    found: explain.Explanation,
+    region: str,
+    lengths: tuple[float, ...],
+    learn_from: str | None,
+) -> Forecast | None:
+    """The estimate of time and money that the options ask for."""
+    factor = workspace.loaded.project.trigger.budget.price_factor
+    price = elsewhere(found.price, region or found.price.region, factor)
+
+    def find(job: str) -> RemoteJob:
+        from vertexrig.cli import remote  # it needs requests, which the base install leaves out
+
+        return remote.find(file, job, local=False).job
+
+    return forecast.forecast(price, document, workspace.catalog, lengths, learn_from, find)
 
 
 def _printable(text: str) -> str:

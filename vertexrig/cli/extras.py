@@ -42,11 +42,12 @@ PARTS: Mapping[str, Part] = {
     "jsonschema": Part("jsonschema", "local"),
     "cryptography": Part("cryptography", "local"),
     "certifi": Part("certifi", "local"),
+    "vl_convert": Part("vl-convert-python", "report"),
 }
 """Modules outside the base install that vertexrig imports or runs; a parent includes the modules below it."""
 
 
-INCLUDES: Mapping[str, frozenset[str]] = {"trigger": frozenset({"submit"}), "local": frozenset({"submit"})}
+INCLUDES: Mapping[str, frozenset[str]] = {name: frozenset({"submit"}) for name in ("trigger", "local", "report")}
 """Extras that bring what other extras bring, too."""
 
 

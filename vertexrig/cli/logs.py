@@ -24,7 +24,7 @@ from vertexrig.errors import ServiceError, UsageError
 @options.format_option("text", "json")
 def command(job: str, file: Path | None, trial: str | None, poll: float, print_command: bool, format_: str) -> None:
     """Stream the log of JOB (number, resource name, or display name) until it has ended, with `gcloud ... stream-logs`."""
-    from vertexrig.submit import trials
+    from vertexrig.studies import trials
 
     vertex = remote.vertex(file)
     found = vertex.lookup(job)

@@ -153,7 +153,7 @@ def _plain(done: Rehearsal) -> dict[str, object]:
 
 
 def _text(done: Rehearsal) -> str:
-    from vertexrig.submit.trials import columns
+    from vertexrig.studies.trials import columns
 
     rows = [("state", short(done.state)), ("seconds", f"{done.seconds:.1f}")]
     rows += [("run", done.run)] if done.run else []

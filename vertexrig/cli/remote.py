@@ -10,7 +10,7 @@ from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.errors import JobFailedError, ServiceError, UsageError
 from vertexrig.project import config
 from vertexrig.spec import states
-from vertexrig.submit.history import History, Record
+from vertexrig.studies.history import History, Record
 
 STATE_FOLDER = ".vertexrig"
 

@@ -1,34 +1,109 @@
-"""`vertexrig report`: a job as a Markdown page."""
+"""`vertexrig report`: a job as a Markdown or an HTML page."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, remote
+from vertexrig.cli import extras, options, remote
 from vertexrig.cli.output import result
+from vertexrig.errors import UsageError
+
+if TYPE_CHECKING:
+    from vertexrig.cli.remote import FoundJob
+    from vertexrig.studies.html import Insight
+
+HTML = (".html", ".htm")
 
 
 @click.command("report")
 @click.argument("job")
 @options.file_option
 @options.local_option
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="File; stdout by default.")
-@options.format_option("markdown", "json")
-def command(job: str, file: Path | None, local: bool, output: Path | None, format_: str) -> None:
-    """Write JOB (number, resource name, display name, or a rehearsal's run) as a Markdown page: how it went, and a sweep's
-    trials.
+@click.option(
+    "--output", "-o", type=click.Path(path_type=Path), help="File; stdout by default. NAME.html makes it HTML."
+)
+@click.option("--figures", type=click.Path(path_type=Path, file_okay=False), help="Folder for the charts as PNG files.")
+@options.format_option("markdown", "json", "html")
+def command(job: str, file: Path | None, local: bool, output: Path | None, figures: Path | None, format_: str) -> None:
+    """Write JOB (number, resource name, display name, or a rehearsal's run) as a page: how it went, and a sweep's trials.
+
+    As HTML it is one file that loads nothing from the network, with charts, the cost as an estimate, and the commands that
+    create the job again. `--figures` also writes each chart as PNG. Both need the extra `report`.
     """
     from vertexrig.cloud.vertex import TUNING
     from vertexrig.files import write_text
-    from vertexrig.submit import report, trials
+    from vertexrig.studies import report, trials
 
+    html = _is_html(format_, output)
+    if html or figures is not None:
+        extras.need("vl_convert")
     found = remote.find(file, job, local=local)
-    text = report.page(found.job, found.console, found.record)
+    seen = _insight(found) if html or figures is not None else None
+    text = _html(found, seen, file) if html else report.page(found.job, found.console, found.record)
     rows = trials.table(found.job.data) if found.job.collection == TUNING else []
-    data = {"job": dict(found.job.data), "console": found.console or None, "trials": rows}
+    data: dict[str, Any] = {"job": dict(found.job.data), "console": found.console or None, "trials": rows}
     if output is not None:
         write_text(output, text)
         options.note(f"wrote {output}")
+    if figures is not None:
+        data["figures"] = _figures(seen, figures)
     result(format_, {**data, "path": output and str(output)}, "" if output else text.rstrip("\n"))
+
+
+def _is_html(format_: str, output: Path | None) -> bool:
+    """HTML if it is asked for, or if the file's name says so and no other text is asked for."""
+    given = click.get_current_context().get_parameter_source("format_")
+    if format_ == "html":
+        return True
+    asked = given is not click.core.ParameterSource.DEFAULT and format_ == "markdown"
+    return output is not None and output.suffix.lower() in HTML and not asked
+
+
+def _insight(found: FoundJob) -> Insight | None:
+    from vertexrig.cloud.vertex import TUNING
+    from vertexrig.studies.html import insight
+
+    return insight(found.job) if found.job.collection == TUNING else None
+
+
+def _html(found: FoundJob, seen: Insight | None, file: Path | None) -> str:
+    from html import escape
+
+    from vertexrig.studies.cost import spent
+    from vertexrig.studies.html import page
+    from vertexrig.studies.reproduce import reproduction
+    from vertexrig.submit.reconcile import RUN_LABEL
+    from vertexrig.text import command_line
+
+    workspace = options.workspace(file)
+    name = found.record.name if found.record else found.job.labels.get(RUN_LABEL) or found.job.display_name
+    verb = "rehearse" if found.record else "submit"
+    text = page(
+        found.job,
+        seen,
+        cost=spent(found.job, workspace.catalog, factor=workspace.loaded.project.trigger.budget.price_factor),
+        reproduction=reproduction(found.job, again=command_line(verb, name)),
+        console=found.console,
+        record=found.record,
+    )
+    # a rehearsal's messages name files of this machine; a page may be sent to others
+    return text.replace(escape(str(workspace.loaded.path(".").resolve())), ".") if found.record else text
+
+
+def _figures(seen: Insight | None, folder: Path) -> list[str]:
+    """Write the charts, and name their files."""
+    from vertexrig.files import write_bytes
+    from vertexrig.studies.drawing import figures
+
+    if seen is None or not seen.charts.sections:
+        raise UsageError("there is nothing to draw: a chart needs a sweep with at least one trial that has started")
+    written = []
+    for name, png in figures(seen.charts):
+        path = folder / f"{name}.png"
+        write_bytes(path, png)
+        written.append(str(path))
+    options.note(f"wrote {len(written)} charts to {folder}")
+    return written

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, show, steps
+from vertexrig.cli import forecast, options, show, steps
 from vertexrig.cli.output import result
 from vertexrig.errors import FindingsError, UsageError
 
@@ -27,6 +27,7 @@ if TYPE_CHECKING:
 @options.resume_option
 @click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
 @click.option("--no-budget", is_flag=True, help="Do not hold the run against the project file's budget.")
+@forecast.forecast_options
 @options.format_option("text", "json")
 def command(
     name: str,
@@ -38,6 +39,8 @@ def command(
     resume: str,
     dry_run: bool,
     no_budget: bool,
+    trial_time: tuple[float, ...],
+    learn_from: str | None,
     format_: str,
 ) -> None:
     """Render and check job or sweep NAME, upload its package, and create it on Vertex AI.
@@ -74,6 +77,15 @@ def command(
             display_name=view.display_name, labels=view.labels, kms_key_name=view.kms_key_name,
         )  # fmt: skip
 
+    if trial_time or learn_from is not None:
+        from vertexrig.cli import remote
+
+        ahead = forecast.forecast(
+            submitter.estimate(prepared), prepared.document, workspace.catalog, trial_time, learn_from,
+            lambda job: remote.find(file, job, local=False).job,
+        )  # fmt: skip
+        if ahead is not None:
+            options.note(forecast.text(ahead))
     if dry_run:
         shown = prepared.in_run(resume or new_run())
         options.note(f"estimate: {submitter.dry_run(shown).estimate['arithmetic']}")

@@ -18,7 +18,7 @@ from vertexrig.cli.tables import table
 @options.format_option("text", "json", "markdown")
 def command(sweep: str, file: Path | None, local: bool, format_: str) -> None:
     """Show the trials of SWEEP (number, resource name, or display name), the best first."""
-    from vertexrig.submit import report, trials
+    from vertexrig.studies import report, trials
 
     rows = trials.table(remote.sweep(file, sweep, local=local).data)
     if format_ == "markdown" or not rows:

@@ -2,32 +2,183 @@
 
 from __future__ import annotations
 
+import sys
+import time
+from collections.abc import Callable
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import click
 
-from vertexrig.cli import options, remote
+from vertexrig.cli import options, remote, steps, streams
 from vertexrig.cli.output import progress, result
+
+if TYPE_CHECKING:
+    from rich.console import RenderableType
+
+    from vertexrig.cloud.rest import RestError
+    from vertexrig.cloud.vertex import RemoteJob, Vertex
+    from vertexrig.studies.cost import Spent
+    from vertexrig.studies.watching import Watched
+
+LOG_EVERY_S = 5.0
+"""Seconds between two looks at the logs, which have a quota of their own."""
 
 
 @click.command("watch")
 @click.argument("job")
 @options.file_option
 @options.poll_option
+@click.option(
+    "--log-lines", type=options.Integer(0, 50), default=3, show_default=True, help="Lines of each replica; 0 for none."
+)
+@click.option("--plain", is_flag=True, help="Print lines instead of a live table, as into a pipe.")
 @options.format_option("text", "json")
-def command(job: str, file: Path | None, poll: float, format_: str) -> None:
+def command(job: str, file: Path | None, poll: float, log_lines: int, plain: bool, format_: str) -> None:
     """Follow JOB (number, resource name, or display name) until it has ended; the exit code is 0 only if it succeeded.
 
-    A service that fails for a while is asked again. Interrupting this does not touch the job; `vertexrig cancel` does.
+    On a terminal a live table shows the state, the best trial so far, the trials that run with their last metric, time and
+    money so far and at the end (an estimate), and the last lines of each replica; into a pipe, a line for each change. A
+    service that fails for a while is asked again. Ctrl-C ends this and not the job, which `vertexrig cancel` does.
     """
-    from vertexrig.submit import report
-
     vertex = remote.vertex(file)
     last = vertex.lookup(job)
     options.note(vertex.console(last.name))
-    for now in report.follow(vertex, last.name, poll_s=poll):
-        last = now
-        if not progress(format_, f"{last.id}  {report.line(last)}"):
-            return
+    back = steps.line("watch", last.id, *steps.named(file))
+    try:
+        if format_ == "text" and not plain and sys.stdout.isatty():
+            last = _live(vertex, last, _cost(file), poll, log_lines)
+        else:
+            last = _lines(vertex, last, poll, format_)
+    except KeyboardInterrupt:
+        options.note(f"\n{last.display_name} goes on; come back to it:\n{back}")
+        raise
+    if not last.ended:  # the reader of the lines has gone
+        return
     result(format_, {"job": dict(last.data)}, "")
     remote.must_have_succeeded(last)
+
+
+def _lines(vertex: Vertex, last: RemoteJob, poll: float, format_: str) -> RemoteJob:
+    """A line for each change, until the job has ended or nobody reads any more."""
+    from vertexrig.studies import report
+
+    failing = False
+
+    def lost(error: RestError | None) -> None:
+        nonlocal failing
+        if (error is not None) != failing:
+            failing = error is not None
+            options.note(f"lost the connection, trying again: {error}" if error else "connected again")
+
+    for now in report.follow(vertex, last.name, poll_s=poll, lost=lost):
+        last = now
+        if not progress(format_, f"{last.id}  {report.line(last)}"):
+            break
+    return last
+
+
+def _live(
+    vertex: Vertex, last: RemoteJob, cost: Callable[[RemoteJob], Spent | None], poll: float, log_lines: int
+) -> RemoteJob:
+    """A table that changes in place, until the job has ended."""
+    import os
+
+    from rich.console import Console
+    from rich.live import Live
+
+    from vertexrig.studies import report
+    from vertexrig.studies.watching import watched
+
+    console = Console(no_color=not streams.wants_color(sys.stdout, os.environ), highlight=False, markup=False)
+    trouble = ""
+    tail = _Tail(vertex.project, log_lines)
+    with Live(console=console, auto_refresh=False) as live:
+
+        def lost(error: RestError | None) -> None:
+            nonlocal trouble
+            trouble = f"lost the connection, trying again: {error}" if error else ""
+            show(last)
+
+        def show(job: RemoteJob) -> None:
+            seen = watched(job, cost(job), time.time())
+            live.update(_drawn(seen, tail.lines(seen, ended=job.ended), trouble), refresh=True)
+
+        for now in report.follow(vertex, last.name, poll_s=poll, every=True, lost=lost):
+            last = now
+            show(last)
+    return last
+
+
+class _Tail:
+    """The last lines of each replica, looked up every few seconds; a sentence in their place if they cannot be read."""
+
+    def __init__(self, project: str, each: int) -> None:
+        from vertexrig.cloud.logs import JobLogs
+
+        self.each, self._logs = each, JobLogs(project) if each and JobLogs.reachable() else None
+        self._looked, self._lines = float("-inf"), list[tuple[str, str]]()
+
+    def lines(self, seen: Watched, *, ended: bool) -> list[tuple[str, str]]:
+        from vertexrig import times
+        from vertexrig.errors import ServiceError
+        from vertexrig.studies.watching import tails
+
+        if self._logs is None or (time.monotonic() - self._looked < LOG_EVERY_S and not ended):
+            return self._lines
+        self._looked = time.monotonic()
+        try:
+            found = self._logs.tail(seen.jobs, times.rfc3339(time.time() - 3600))
+            self._lines = tails(found, seen, self.each)
+        except ServiceError as error:
+            self._lines = [("logs", f"cannot be read: {error}")]
+        return self._lines
+
+
+def _cost(file: Path | None) -> Callable[[RemoteJob], Spent | None]:
+    """A function that estimates what a job has cost; None where its spec cannot be read."""
+    from vertexrig.errors import VertexrigError
+    from vertexrig.studies.cost import spent
+
+    workspace = options.workspace(file)
+    factor = workspace.loaded.project.trigger.budget.price_factor
+
+    def cost(job: RemoteJob) -> Spent | None:
+        try:
+            return spent(job, workspace.catalog, factor=factor)
+        except VertexrigError:
+            return None
+
+    return cost
+
+
+def _drawn(seen: Watched, lines: list[tuple[str, str]], trouble: str) -> RenderableType:
+    from rich.console import Group
+    from rich.table import Table
+    from rich.text import Text
+
+    from vertexrig.studies.chart_data import length
+
+    facts = Table.grid(padding=(0, 2))
+    for name, value in (("state", seen.state), *seen.facts):
+        facts.add_row(Text(name, style="dim"), Text(value, overflow="fold"))
+    parts: list[RenderableType] = [Text(seen.title, style="bold"), facts]
+    if seen.trials:
+        trials = Table(box=None, padding=(0, 2, 0, 0), pad_edge=False, header_style="bold")
+        for heading in ("trial", "runs for", "last metric"):
+            trials.add_column(heading, no_wrap=True)
+        trials.add_column("parameters")  # the one that gives way
+        for trial in seen.trials:
+            row = map(Text, (trial.id, length(round(trial.seconds)), trial.last or "–"))
+            trials.add_row(*row, Text(trial.parameters, no_wrap=True, overflow="ellipsis"))
+        parts += [Text(""), trials]
+    if lines:
+        tail = Table.grid(padding=(0, 2))
+        tail.add_column(no_wrap=True)
+        tail.add_column()
+        for who, text in lines:
+            tail.add_row(Text(who, style="dim"), Text(text, no_wrap=True, overflow="ellipsis"))
+        parts += [Text(""), tail]
+    if trouble:
+        parts += [Text(""), Text(trouble, style="yellow")]
+    return Group(*parts)

@@ -25,9 +25,9 @@ from vertexrig.package import builder
 from vertexrig.project import runs
 from vertexrig.project.config import STATE_FOLDER
 from vertexrig.spec.states import SUCCEEDED
-from vertexrig.submit.history import History, Record
+from vertexrig.studies.history import History, Record
+from vertexrig.studies.trials import table
 from vertexrig.submit.reconcile import RUN_LABEL
-from vertexrig.submit.trials import table
 
 
 @dataclass(frozen=True)
@@ -61,7 +61,7 @@ class Rehearsal:
         traceback: The end of its output.
         hint: What that usually means.
         stand_ins: A sentence for each substitute for a part of the cloud.
-        trials: A sweep's trials as rows, the best first (`vertexrig.submit.trials.table`).
+        trials: A sweep's trials as rows, the best first (`vertexrig.studies.trials.table`).
     """
 
     name: str

@@ -1,4 +1,4 @@
-"""From a request to exactly one job on Vertex AI, and what the job and its study report afterwards.
+"""From a request to exactly one job on Vertex AI.
 
-In: a project, a name, overrides and a request id. Out: a created job, its claim and budget entry; trials and reports.
+In: a project, a name, overrides and a request id. Out: a created job, its claim and budget entry.
 """

@@ -9,14 +9,22 @@ from typing import Any
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.spec.states import short
-from vertexrig.submit import trials
-from vertexrig.submit.history import Record
+from vertexrig.studies import trials
+from vertexrig.studies.history import Record
 from vertexrig.text import clean, shown
 
 POLL_S = 5.0
 
 
-def follow(vertex: Vertex, name: str, *, poll_s: float = POLL_S, patience_s: float = 600.0) -> Iterator[RemoteJob]:
+def follow(
+    vertex: Vertex,
+    name: str,
+    *,
+    poll_s: float = POLL_S,
+    patience_s: float = 600.0,
+    every: bool = False,
+    lost: Callable[[RestError | None], None] | None = None,
+) -> Iterator[RemoteJob]:
     """A job each time its state or its trials change, until it has ended.
 
     A failing service is asked again, for `patience_s` at most: the job goes on without us (tfx issue 5870).
@@ -26,6 +34,8 @@ def follow(vertex: Vertex, name: str, *, poll_s: float = POLL_S, patience_s: flo
         name: Its resource name.
         poll_s: Seconds between questions.
         patience_s: Seconds of failures after which to give up.
+        every: Give the job after each question, also when nothing changed.
+        lost: Called with the error when a question fails, and with None when one succeeds again.
 
     Raises:
         RestError: The service failed for too long.
@@ -35,15 +45,19 @@ def follow(vertex: Vertex, name: str, *, poll_s: float = POLL_S, patience_s: flo
     while True:
         try:
             job = vertex.get(name)
+            if failing_since is not None and lost is not None:
+                lost(None)
             failing_since = None
         except RestError as error:
             failing_since = failing_since or time.monotonic()
             if not error.retryable or time.monotonic() - failing_since > patience_s:
                 raise
+            if lost is not None:
+                lost(error)
             job = None
         if job is not None:
             now = (job.state, progress(job))
-            if now != before:
+            if every or now != before:
                 before = now
                 yield job
             if job.ended:

@@ -67,11 +67,16 @@ def best(job: Mapping[str, Any]) -> tuple[TrialResult, ...]:
 
     The goals decide what is better, safety metrics must keep their thresholds, and of equal trials the first counts.
     """
-    ranked = _ranked(job)
-    if not ranked or len(ranked[0][0]) == 1:
-        return tuple(trial for _, trial in ranked[:1])
-    front = [(value, trial) for value, trial in ranked if not any(_dominates(other, value) for other, _ in ranked)]
+    in_order = _ranked(job)
+    if not in_order or len(in_order[0][0]) == 1:
+        return tuple(trial for _, trial in in_order[:1])
+    front = [(value, trial) for value, trial in in_order if not any(_dominates(other, value) for other, _ in in_order)]
     return tuple(trial for _, trial in front)
+
+
+def ranked(job: Mapping[str, Any]) -> tuple[TrialResult, ...]:
+    """Every trial that counts, the best first by the first goal."""
+    return tuple(trial for _, trial in _ranked(job))
 
 
 def table(job: Mapping[str, Any]) -> list[dict[str, Any]]:
@@ -84,8 +89,8 @@ def table(job: Mapping[str, Any]) -> list[dict[str, Any]]:
     parameters = list(dict.fromkeys(dimension.id for dimension in Space(spec["parameters"]).everywhere()))
     metrics = [metric.id for metric in Objective(spec).metrics]
     winners = {trial.id for trial in best(job)}
-    ranked = [trial for _, trial in _ranked(job)]
-    counted = {trial.id for trial in ranked}
+    in_order = ranked(job)
+    counted = {trial.id for trial in in_order}
     rest = [trial for trial in results(job) if trial.id not in counted]
     return [
         {
@@ -96,7 +101,7 @@ def table(job: Mapping[str, Any]) -> list[dict[str, Any]]:
             "seconds": trial.seconds,
             "note": "best" if trial.id in winners else trial.reason,
         }
-        for trial in [*ranked, *rest]
+        for trial in [*in_order, *rest]
     ]
 
 

@@ -1,0 +1,85 @@
+"""The last lines that the replicas of jobs printed, from Cloud Logging.
+
+Source of the fields: LogEntry in the Logging API v2, and `gcloud ai custom-jobs stream-logs` of gcloud 528, which filters by
+`resource.labels.job_id` and names a replica by `resource.labels.task_name` (read 2026-11-21).
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from vertexrig.cloud.rest import Rest
+from vertexrig.cloud.vertex import ENDPOINT_VARIABLE, UNIVERSE_VARIABLE, quoted
+
+LOGGING_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING"
+"""gcloud's own variable for another server; `vertexrig local env` sets it."""
+
+
+@dataclass(frozen=True)
+class LogLine:
+    """A line of a replica.
+
+    Args:
+        job: Number of its job.
+        replica: Its name, such as workerpool0-0; "service" for the service's own lines.
+        text: The line.
+    """
+
+    job: str
+    replica: str
+    text: str
+
+
+class JobLogs:
+    """The logs of one project's jobs.
+
+    Args:
+        project: Google Cloud project id.
+    """
+
+    def __init__(self, project: str) -> None:
+        universe = os.environ.get(UNIVERSE_VARIABLE) or "googleapis.com"
+        url = os.environ.get(LOGGING_VARIABLE) or f"https://logging.{universe}"
+        self.project = project
+        self.rest = Rest(f"{url.rstrip('/')}/v2", "Cloud Logging", attempts=1)
+
+    @staticmethod
+    def reachable() -> bool:
+        """False where jobs are on another server and nothing says where its logs are."""
+        return bool(os.environ.get(LOGGING_VARIABLE)) or not os.environ.get(ENDPOINT_VARIABLE)
+
+    def tail(self, jobs: Sequence[str], since: str, lines: int = 100) -> list[LogLine]:
+        """The last lines of some jobs, the oldest first.
+
+        Args:
+            jobs: Numbers of custom jobs.
+            since: RFC 3339; nothing older is looked at.
+            lines: How many at most, over all of them.
+
+        Raises:
+            RestError: The logs cannot be read.
+        """
+        if not jobs:
+            return []
+        wanted = " OR ".join(f"resource.labels.job_id={quoted(job)}" for job in jobs)
+        body = {
+            "resourceNames": [f"projects/{self.project}"],
+            "filter": f"({wanted}) AND timestamp>={quoted(since)}",
+            "orderBy": "timestamp desc",
+            "pageSize": lines,
+        }
+        answer = self.rest.call("POST", "/entries:list", json=body, repeat=True)
+        entries = (answer.data.get("entries") or []) if answer is not None else []
+        return [line for entry in reversed(entries) if (line := _line(entry)) is not None]
+
+
+def _line(entry: Mapping[str, Any]) -> LogLine | None:
+    labels = (entry.get("resource") or {}).get("labels") or {}
+    payload = entry.get("jsonPayload")
+    text = entry.get("textPayload") or (payload.get("message") if isinstance(payload, Mapping) else "") or ""
+    if not str(text).strip():
+        return None
+    return LogLine(str(labels.get("job_id", "")), str(labels.get("task_name") or "service"), str(text).rstrip("\n"))

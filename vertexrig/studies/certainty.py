@@ -1,0 +1,86 @@
+"""How sure it is that the best trial is the best: its lead over the next, and how much equal trials differ."""
+
+from __future__ import annotations
+
+import math
+from collections import defaultdict
+from dataclasses import dataclass
+
+from vertexrig.studies.study import StudyRecord
+from vertexrig.studies.trials import TrialResult
+from vertexrig.text import shown
+
+SIGMAS = 2.0
+"""A lead over the next trial counts as noise below so many standard deviations of the difference of two trials."""
+
+
+@dataclass(frozen=True)
+class Certainty:
+    """How far the best trial of a study with one goal is ahead.
+
+    Args:
+        metric: The goal.
+        next_trial: The best trial with other parameters, "" if there is none.
+        lead: How much better the best is than that one, in the metric's unit.
+        noise: Standard deviation among trials with equal parameters; None if no parameters were tried twice.
+        repeats: Trials beyond the first of equal parameters, over all groups: the degrees of freedom of `noise`.
+        same: Trials with the best one's parameters, itself included.
+        trials: Trials that count.
+    """
+
+    metric: str
+    next_trial: str
+    lead: float | None
+    noise: float | None
+    repeats: int
+    same: int
+    trials: int
+
+    @property
+    def within_noise(self) -> bool | None:
+        """Whether the lead is no larger than what chance makes; None if the noise is not known."""
+        if self.lead is None or self.noise is None:
+            return None
+        return self.lead < SIGMAS * math.sqrt(2) * self.noise
+
+    def text(self) -> str:
+        """In one or two sentences."""
+        if self.lead is None:
+            return "It is the only combination of parameters that counts, so there is nothing to compare it with."
+        ahead = f"It leads the next best, trial {self.next_trial}, by {shown(self.lead, 3)} in {self.metric}."
+        if self.noise is None:
+            return f"{ahead} No parameters were tried twice, so the noise is not known."
+        times = "1 repeat" if self.repeats == 1 else f"{self.repeats} repeats"
+        differ = f"Trials with equal parameters differ by a standard deviation of {shown(self.noise, 3)} ({times})"
+        verdict = "within the noise" if self.within_noise else "larger than the noise"
+        return f"{ahead} {differ}: the lead is {verdict}."
+
+
+def certainty(study: StudyRecord) -> Certainty | None:
+    """How sure the best trial of a study is; None with several goals, or if no trial counts."""
+    if len(study.goals) != 1 or not study.ranked:
+        return None
+    best = study.ranked[0]
+    other = next((trial for trial in study.ranked if _place(trial) != _place(best)), None)
+    groups: dict[tuple[tuple[str, object], ...], list[float]] = defaultdict(list)
+    for trial in study.ranked:
+        groups[_place(trial)].append(study.value(trial))
+    freedom = sum(len(values) - 1 for values in groups.values())
+    squares = sum(sum((value - _mean(values)) ** 2 for value in values) for values in groups.values())
+    return Certainty(
+        metric=study.goals[0].id,
+        next_trial=other.id if other is not None else "",
+        lead=abs(study.value(best) - study.value(other)) if other is not None else None,
+        noise=math.sqrt(squares / freedom) if freedom else None,
+        repeats=freedom,
+        same=len(groups[_place(best)]),
+        trials=len(study.ranked),
+    )
+
+
+def _place(trial: TrialResult) -> tuple[tuple[str, object], ...]:
+    return tuple(sorted(trial.parameters.items()))
+
+
+def _mean(values: list[float]) -> float:
+    return math.fsum(values) / len(values)

@@ -1,0 +1,238 @@
+"""The rows behind the charts of a study. Numbers have six digits: a chart shows no more, and the page stays small."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from vertexrig.spec.domain import LOG, REVERSE_LOG, Domain, Value
+from vertexrig.studies.importance import Importance
+from vertexrig.studies.study import StudyRecord
+from vertexrig.studies.timeline import Timeline
+from vertexrig.studies.timeline import running as running_at
+from vertexrig.text import clean, shown
+
+MOST_POINTS = 20_000
+"""Points of all learning curves together."""
+NOT_SET = -0.12
+"""Where the line of a trial without a parameter crosses its axis."""
+
+Rows = list[dict[str, Any]]
+
+
+def key(study: StudyRecord, name: str) -> int:
+    """The number of a parameter in the columns."""
+    return list(study.parameters).index(name)
+
+
+def is_choice(study: StudyRecord, name: str) -> bool:
+    """Whether its values are names, or few numbers, rather than a range."""
+    return study.parameters[name].kind == "CATEGORICAL" or any(
+        isinstance(trial.parameters.get(name), str) for trial in study.trials
+    )
+
+
+def trials(study: StudyRecord) -> Rows:
+    """One row per trial: `id`, `n` (its place in time), `state`, `ok` (it counts), `best`, `share` (percent of the trials
+    that count down to it), `pI` a parameter, `uI` its place from 0 to 1, `mI` a goal, `bI` the best so far, `v` the place
+    of the first goal from 0 to 1.
+    """
+    rank = {trial.id: place for place, trial in enumerate(study.ranked, 1)}
+    winners = {trial.id for trial in study.best}
+    places = {name: _places(study, name) for name in study.parameters}
+    so_far: dict[int, float] = {}
+    low, high = ends(study)
+    rows = []
+    for n, trial in enumerate(study.trials, 1):
+        ok = trial.id in rank
+        row: dict[str, Any] = {
+            "id": clean(trial.id), "n": n, "state": trial.state.lower(), "ok": ok, "best": trial.id in winners,
+            "ended": trial.state in ("SUCCEEDED", "INFEASIBLE"),
+        }  # fmt: skip
+        for i, name in enumerate(study.parameters):
+            value = trial.parameters.get(name)
+            if value is not None:
+                row[f"p{i}"] = _shown(value) if not is_choice(study, name) else clean(str(value))
+            row[f"u{i}"] = NOT_SET if value is None else places[name](value)
+        for i, goal in enumerate(study.goals):
+            if ok:
+                value = study.value(trial, goal)
+                so_far[i] = max(so_far.get(i, value), value, key=lambda own, sign=goal.sign: sign * own)  # type: ignore[misc]
+                row[f"m{i}"] = _six(value)
+            if i in so_far:
+                row[f"b{i}"] = _six(so_far[i])
+        if ok:
+            row["share"] = round(100 * rank[trial.id] / len(rank), 2)
+            row["v"] = _six((study.value(trial) - low) / (high - low) if high > low else 0.5)
+        rows.append(row)
+    return rows
+
+
+def axes(study: StudyRecord) -> list[tuple[str, str]]:
+    """Column and title of each axis of the parallel coordinates: the parameters, then the first goal."""
+    return [*((f"u{i}", clean(name)) for i, name in enumerate(study.parameters)), ("v", clean(study.goals[0].id))]
+
+
+def ticks(study: StudyRecord) -> Rows:
+    """The labels along the axes of the parallel coordinates: axis `a`, place `y`, text `label`."""
+    if not study.ranked:
+        return []
+    rows: Rows = []
+    for i, name in enumerate(study.parameters):
+        rows += [{"a": f"u{i}", "y": place, "label": label} for place, label in _labels(study, name)]
+        if any(name not in trial.parameters for trial in study.ranked):
+            rows.append({"a": f"u{i}", "y": NOT_SET, "label": "not set"})
+    low, high = ends(study)
+    if high > low:
+        return [
+            *rows,
+            *({"a": "v", "y": at, "label": shown(low + at * (high - low), 4)} for at in (0, 0.25, 0.5, 0.75, 1)),
+        ]
+    return [
+        *rows,
+        {"a": "v", "y": 0, "label": ""},
+        {"a": "v", "y": 0.5, "label": shown(low, 4)},
+        {"a": "v", "y": 1, "label": ""},
+    ]
+
+
+def importance(found: Importance) -> Rows:
+    """One row per parameter: `name`, `share`, `low`, `high`."""
+    return [
+        {"name": clean(one.parameter), "share": _six(one.share), "low": _six(one.low), "high": _six(one.high)}
+        for one in found.weights
+    ]
+
+
+def curves(study: StudyRecord) -> tuple[Rows, int]:
+    """One row per point of a learning curve of the first goal, and how many points a trial has at most; 0 for all of them.
+
+    Trials with one point only have no curve. Keys: `id`, `x` (step or seconds), `y`, `best`, `share`, `v` (final value).
+    """
+    goal = study.goals[0].id
+    rank = {trial.id: place for place, trial in enumerate(study.ranked, 1)}
+    final = {trial.id: study.value(trial) for trial in study.ranked}
+    winners = {trial.id for trial in study.best}
+    stepped = any(one.step for own in study.courses.values() for one in own.curve)
+    points = {
+        name: [(one.step if stepped else one.seconds, one.metrics[goal]) for one in own.curve if goal in one.metrics]
+        for name, own in study.courses.items()
+    }
+    points = {name: own for name, own in points.items() if len(own) > 1}
+    most = max(2, MOST_POINTS // max(1, len(points)))
+    thinned = any(len(own) > most for own in points.values())
+    rows = []
+    for name, own in points.items():
+        step = (len(own) - 1) / (most - 1) if len(own) > most else 1
+        for x, y in (own[round(i * step)] for i in range(min(most, len(own)))):
+            row = {"id": clean(name), "x": _six(x), "y": _six(y), "best": name in winners, "share": 100}
+            if name in rank:
+                row |= {"share": round(100 * rank[name] / len(rank), 2), "v": _six(final[name])}
+            rows.append(row)
+    return rows, most if thinned else 0
+
+
+def unit(timeline: Timeline) -> tuple[float, str]:
+    """Seconds of the unit that a time axis has, and its name."""
+    return (
+        (1.0, "seconds")
+        if timeline.wall < 300
+        else (60.0, "minutes")
+        if timeline.wall < 6 * 3600
+        else (3600.0, "hours")
+    )
+
+
+def spans(study: StudyRecord, timeline: Timeline) -> Rows:
+    """One row per trial that ran: `id`, `s` and `e` in the unit of the axis, `slot`, `state`, `length` and `gap` as text."""
+    each, _ = unit(timeline)
+    states = {trial.id: trial.state for trial in study.trials}
+    winners = {trial.id for trial in study.best}
+    rows = []
+    for span in timeline.spans:
+        state = "running" if span.running else states.get(span.trial, "").lower()
+        rows.append(
+            {
+                "id": clean(span.trial), "s": _six(span.start / each), "e": _six(span.end / each), "slot": span.slot,
+                "state": "best" if span.trial in winners else state, "length": length(span.end - span.start),
+                "gap": "" if span.gap is None else length(span.gap),
+            }
+        )  # fmt: skip
+    return rows
+
+
+def running(timeline: Timeline) -> Rows:
+    """How many trials ran: `t` in the unit of the axis, `n`."""
+    each, _ = unit(timeline)
+    return [{"t": _six(moment / each), "n": many} for moment, many in running_at(timeline.spans)]
+
+
+def length(seconds: float) -> str:
+    """A length of time: `42 s`, `3 min 20 s`, `2 h 5 min`."""
+    if seconds < 60:
+        return f"{seconds:.3g} s" if seconds >= 1 or not seconds else f"{seconds:.1g} s"
+    minutes, rest = divmod(round(seconds), 60)
+    if minutes < 60:
+        return f"{minutes} min {rest} s" if rest else f"{minutes} min"
+    hours, minutes = divmod(minutes, 60)
+    return f"{hours} h {minutes} min" if minutes else f"{hours} h"
+
+
+def ends(study: StudyRecord) -> tuple[float, float]:
+    """The least and the greatest value of the first goal."""
+    values = [study.value(trial) for trial in study.ranked]
+    return (min(values), max(values)) if values else (0.0, 0.0)
+
+
+def _domain(study: StudyRecord, name: str) -> Domain:
+    """The range of a parameter, wide enough for values that are outside the study's own."""
+    own = study.parameters[name]
+    values = [float(v) for t in study.trials if isinstance(v := t.parameters.get(name), (int, float))]
+    if own.kind == "DISCRETE":
+        values += [float(value) for value in own.values]
+        return Domain("DOUBLE", "", min(values), max(values))
+    low, high = min([own.low, *values]), max([own.high, *values])
+    scale = own.scale if own.scale not in (LOG, REVERSE_LOG) or low > 0 else ""
+    return Domain("DOUBLE", scale, low, high)
+
+
+def _choices(study: StudyRecord, name: str) -> list[str]:
+    known = [str(value) for value in study.parameters[name].values]
+    return list(dict.fromkeys([*known, *(str(t.parameters[name]) for t in study.trials if name in t.parameters)]))
+
+
+def _places(study: StudyRecord, name: str) -> Any:
+    """A function from a value to its place from 0 to 1."""
+    if is_choice(study, name):
+        known = _choices(study, name)
+        return lambda value: _six(known.index(str(value)) / max(1, len(known) - 1))
+    domain = _domain(study, name)
+    return lambda value: _six(domain.to_unit(float(value)))
+
+
+def _labels(study: StudyRecord, name: str) -> list[tuple[float, str]]:
+    if is_choice(study, name):
+        known = _choices(study, name)
+        step = max(1, math.ceil(len(known) / 12))
+        return [(_six(i / max(1, len(known) - 1)), clean(value)) for i, value in list(enumerate(known))[::step]]
+    domain = _domain(study, name)
+    if domain.low == domain.high:
+        return [(0.0, shown(domain.low, 4)), (1.0, "")]
+    dimension = study.parameters[name]
+    if dimension.kind == "DISCRETE" and len(dimension.values) <= 8:
+        return [(_six(domain.to_unit(float(value))), shown(float(value), 4)) for value in sorted(dimension.values)]
+    whole = dimension.kind == "INTEGER"
+    found: dict[str, float] = {}
+    for at in (0, 0.25, 0.5, 0.75, 1):
+        value = domain.from_unit(at)
+        value = round(value) if whole else value
+        found.setdefault(str(value) if whole else shown(float(value), 3), _six(domain.to_unit(float(value))))
+    return [(place, label) for label, place in found.items()]
+
+
+def _shown(value: Value) -> Value:
+    return _six(value) if isinstance(value, float) else value
+
+
+def _six(value: float) -> float:
+    return float(f"{value:.6g}")

@@ -1,0 +1,430 @@
+"""The charts of a study as Vega-Lite specifications: plain data, drawn by the page in a browser or by vl-convert as PNG.
+
+Columns have names of their own (`p0`, `m0`, `u0`), and real names stand in titles only, so that a parameter may be called
+anything. A chart names its data set; `Charts.data` holds each set once for all charts.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Any
+
+from vertexrig.spec.domain import LOG
+from vertexrig.spec.objective import Metric
+from vertexrig.spec.space import Dimension
+from vertexrig.studies import chart_data
+from vertexrig.studies.importance import Importance
+from vertexrig.studies.study import StudyRecord
+from vertexrig.studies.timeline import Timeline
+
+SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
+BEST, PLAIN, BAD = "#e8590c", "#4c7fd0", "#c2255c"
+"""The best trial, the others, and the infeasible ones: readable on light and on dark."""
+_STATES = {"succeeded": PLAIN, "best": BEST, "infeasible": BAD, "running": "#2f9e44"}
+PAIRED = 3
+"""The parameters, the most important first, that are shown in pairs."""
+CROWD = 200
+"""From so many trials on, the charts with a line per trial begin with the best quarter."""
+
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart.
+
+    Args:
+        id: Unique in the page, and the PNG's name: letters, digits and dashes.
+        title: What it shows, for its heading or its alternative text.
+        spec: In Vega-Lite, without its data.
+        note: What a reader should know, "" if nothing.
+        least_width: Pixels below which it scrolls sideways.
+    """
+
+    id: str
+    title: str
+    spec: Spec
+    note: str = ""
+    least_width: int = 0
+
+    @property
+    def data(self) -> list[str]:
+        """The data sets that it names."""
+        parts = (self.spec, *self.spec.get("layer", ()))
+        return sorted({part["data"]["name"] for part in parts if "name" in part.get("data", {})})
+
+
+@dataclass(frozen=True)
+class Charts:
+    """The charts of a study by section, and their data.
+
+    Args:
+        sections: Section id to its charts.
+        data: Data sets by the names that the charts use.
+    """
+
+    sections: Mapping[str, Sequence[Chart]]
+    data: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def all(self) -> list[Chart]:
+        return [chart for charts in self.sections.values() for chart in charts]
+
+
+def charts(study: StudyRecord, importance: Importance, timeline: Timeline) -> Charts:
+    """The charts of a study; a section without anything to show is left out."""
+    weights = [weight.parameter for weight in importance.weights]
+    names = [*weights, *(name for name in study.parameters if name not in weights)]
+    curves, thinned = chart_data.curves(study)
+    spans = chart_data.spans(study, timeline)
+    sections = {
+        "history": [history(study, at) for at in range(len(study.goals))] if study.ranked else [],
+        "pareto": [pareto(study)] if len(study.goals) > 1 and study.ranked else [],
+        "parallel": [parallel(study)] if study.ranked else [],
+        "importance": [_importance(importance)] if importance.weights else [],
+        "slices": [_slice(study, name) for name in names] if study.ranked else [],
+        "pairs": _pairs(study, names) if study.ranked else [],
+        "curves": [_curves(study, thinned)] if curves else [],
+        "timeline": [_running(study, timeline), _spans(timeline, spans)] if timeline.spans else [],
+    }
+    data = {
+        "trials": chart_data.trials(study),
+        "ticks": chart_data.ticks(study),
+        "importance": chart_data.importance(importance),
+        "curves": curves,
+        "spans": spans,
+        "running": chart_data.running(timeline),
+    }
+    return Charts({name: own for name, own in sections.items() if own}, data)
+
+
+def history(study: StudyRecord, at: int) -> Chart:
+    """Every trial's value in the order of the trials, the best so far as a line, infeasible trials on the axis."""
+    goal = study.goals[at]
+    x = {
+        "field": "n", "type": "quantitative", "title": "trial", "axis": {"tickMinStep": 1, "grid": False, "tickCount": 12},
+        "scale": {"domain": [0, len(study.trials) + 1], "nice": False},
+    }  # fmt: skip
+    y = _value(study, at)
+    point = {
+        "transform": [{"filter": f"isValid(datum.m{at})"}],
+        "mark": {"type": "point", "filled": True, "size": 40, "opacity": 0.75},
+        "encoding": {"x": x, "y": y, "color": _best_color(), "size": _best_size(), "tooltip": _tooltip(study)},
+    }
+    line = {
+        "transform": [{"filter": f"isValid(datum.b{at})"}],
+        "mark": {"type": "line", "interpolate": "step-after", "color": BEST, "strokeWidth": 2},
+        "encoding": {"x": x, "y": {**y, "field": f"b{at}"}},
+    }
+    failed = {
+        "transform": [{"filter": "!datum.ok && datum.ended"}],
+        "mark": {"type": "point", "shape": "cross", "filled": True, "color": BAD, "size": 45},
+        "encoding": {"x": x, "y": {"value": {"expr": "height - 5"}}, "tooltip": _tooltip(study)},
+    }
+    note = f"Line: the best so far ({_goal(goal)}). Crosses at the bottom: trials that do not count."
+    return Chart(f"history-{at}", f"{goal.id} by trial", _layered("trials", [line, point, failed]), note)
+
+
+def pareto(study: StudyRecord) -> Chart:
+    """The first two goals against each other, with the trials that no other beats."""
+    x, y = _value(study, 0), _value(study, 1)
+    point = {
+        "transform": [{"filter": "datum.ok"}],
+        "mark": {"type": "point", "filled": True, "size": 45, "opacity": 0.75},
+        "encoding": {"x": x, "y": y, "color": _best_color(), "size": _best_size(), "tooltip": _tooltip(study)},
+    }
+    line = {
+        "transform": [{"filter": "datum.best"}],
+        "mark": {"type": "line", "interpolate": "step-after", "color": BEST, "strokeWidth": 1.5},
+        "encoding": {"x": x, "y": y, "order": {"field": "m0", "type": "quantitative"}},
+    }
+    title = f"{study.goals[0].id} against {study.goals[1].id}"
+    return Chart(
+        "pareto", title, _layered("trials", [line, point]), "Orange: no other trial is better in every metric."
+    )
+
+
+def parallel(study: StudyRecord) -> Chart:
+    """A line per trial through its parameters and its value, each axis on the parameter's own scale."""
+    axes = chart_data.axes(study)
+    titles = dict(axes)
+    x = {
+        "field": "a", "type": "ordinal", "sort": [key for key, _ in axes], "title": None,
+        "axis": {"labelExpr": f"{_json(titles)}[datum.value]", "labelAngle": -20, "labelLimit": 150, "domain": False,
+                 "ticks": False, "labelPadding": 8, "labelOverlap": False},
+        "scale": {"padding": 0.35},
+    }  # fmt: skip
+    y = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [-0.12, 1], "nice": False}}
+    many = len(study.trials) > CROWD
+    lines = {
+        "data": {"name": "trials"},
+        "transform": [
+            {"filter": "datum.ok && datum.share <= share"},
+            {"fold": [key for key, _ in axes], "as": ["a", "y"]},
+        ],
+        "params": [_hover()],
+        "mark": {"type": "line"},
+        "encoding": {
+            "x": x, "y": y, "detail": {"field": "id", "type": "nominal"},
+            "color": _ramp(study), "tooltip": _tooltip(study),
+            "opacity": {"condition": {"param": "hover", "empty": False, "value": 1}, "value": 0.3 if many else 0.55},
+            "strokeWidth": {"condition": [{"param": "hover", "empty": False, "value": 4},
+                                          {"test": "datum.best", "value": 3}], "value": 1.2},
+        },
+    }  # fmt: skip
+    best = {
+        "data": {"name": "trials"},
+        "transform": [{"filter": "datum.best"}, {"fold": [key for key, _ in axes], "as": ["a", "y"]}],
+        "mark": {"type": "line", "color": BEST, "strokeWidth": 3},
+        "encoding": {"x": x, "y": y, "detail": {"field": "id", "type": "nominal"}, "tooltip": _tooltip(study)},
+    }
+    rules = {
+        "data": {"name": "ticks"},
+        "mark": {"type": "rule", "opacity": 0.35},
+        "encoding": {"x": x, "y": {**y, "aggregate": "min"}, "y2": {"field": "y", "aggregate": "max"}},
+    }
+    labels: Spec = {
+        "data": {"name": "ticks"},
+        "mark": {"type": "text", "align": "left", "dx": 5, "fontSize": 10, "limit": 90},
+        "encoding": {"x": x, "y": y, "text": {"field": "label"}},
+    }
+    halo = {**labels, "mark": {**labels["mark"], "style": "halo"}}
+    spec = _base({"layer": [rules, lines, best, halo, labels], "params": [_share(many)], "height": 340})
+    note = "Each line is a trial, the best in orange; a slider below the chart leaves the worse trials out."
+    if study.conditional:
+        note += " A line at “not set” means that the trial does not have that parameter."
+    return Chart("parallel", "Parameters and result of every trial", spec, note, 90 * len(axes))
+
+
+def _importance(importance: Importance) -> Chart:
+    y = {"field": "name", "type": "nominal", "sort": None, "title": None, "axis": {"labelLimit": 160}}
+    x = {"type": "quantitative", "title": "share of the importance", "axis": {"format": "%", "tickCount": 6}}
+    tooltip = [
+        {"field": "name", "title": "parameter"},
+        {"field": "share", "title": "importance", "format": ".1%"},
+        {"field": "low", "title": "from", "format": ".1%"},
+        {"field": "high", "title": "to", "format": ".1%"},
+    ]
+    bar = {
+        "mark": {"type": "bar", "color": PLAIN, "opacity": 0.85},
+        "encoding": {"y": y, "x": {**x, "field": "share"}, "tooltip": tooltip},
+    }
+    line = {
+        "mark": {"type": "rule", "strokeWidth": 2},
+        "encoding": {"y": y, "x": {**x, "field": "low"}, "x2": {"field": "high"}, "tooltip": tooltip},
+    }
+    spec = _layered("importance", [bar, line])
+    spec["height"] = 28 * len(importance.weights)
+    note = (
+        "How much each parameter alone decides whether a trial is among the best tenth (PED-ANOVA, by Optuna). The line "
+        f"holds the middle 80 % of {importance.resamples} resamples of the trials: long lines mean few trials, not much."
+    )
+    return Chart("importance", "Importance of the parameters", spec, note)
+
+
+def _slice(study: StudyRecord, name: str) -> Chart:
+    key = chart_data.key(study, name)
+    point = {
+        "transform": [{"filter": f"datum.ok && isValid(datum.p{key})"}],
+        "mark": {"type": "point", "filled": True, "size": 36, "opacity": 0.65},
+        "encoding": {
+            "x": _parameter(study, name), "y": _value(study, 0), "color": _best_color(), "size": _best_size(),
+            "tooltip": _tooltip(study),
+        },
+    }  # fmt: skip
+    return Chart(f"slice-{key}", name, {**_layered("trials", [point]), "height": 200})
+
+
+def _pairs(study: StudyRecord, names: Sequence[str]) -> list[Chart]:
+    chosen = names[:PAIRED]
+    found = []
+    for i, first in enumerate(chosen):
+        for second in chosen[i + 1 :]:
+            keys = chart_data.key(study, first), chart_data.key(study, second)
+            x, y = _parameter(study, first), _parameter(study, second)
+            both = f"datum.ok && isValid(datum.p{keys[0]}) && isValid(datum.p{keys[1]})"
+            point = {
+                "transform": [{"filter": both}],
+                "mark": {"type": "point", "filled": True, "size": 55, "opacity": 0.9},
+                "encoding": {"x": x, "y": y, "color": _ramp(study), "tooltip": _tooltip(study)},
+            }
+            ring = {
+                "transform": [{"filter": f"datum.best && {both}"}],
+                "mark": {"type": "point", "color": BEST, "size": 170, "strokeWidth": 2.5},
+                "encoding": {"x": x, "y": y, "tooltip": _tooltip(study)},
+            }
+            spec = {**_layered("trials", [point, ring]), "height": 240}
+            found.append(Chart(f"pair-{keys[0]}-{keys[1]}", f"{first} and {second}", spec))
+    return found
+
+
+def _curves(study: StudyRecord, thinned: int) -> Chart:
+    goal = study.goals[0]
+    stepped = any(one.step for own in study.courses.values() for one in own.curve)
+    many = len(study.trials) > CROWD
+    x: Spec = {"field": "x", "type": "quantitative", "title": "step" if stepped else "seconds since the trial's start"}
+    x["axis"] = {"tickMinStep": 1, "grid": False, "tickCount": 10}
+    y = {**_value(study, 0), "field": "y"}
+    tooltip = [
+        {"field": "id", "title": "trial"},
+        {"field": "x", "title": x["title"]},
+        {"field": "y", "title": goal.id, "format": ".6~g"},
+        {"field": "v", "title": "final", "format": ".6~g"},
+    ]
+    line = {
+        "transform": [{"filter": "datum.share <= share"}],
+        "params": [_hover()],
+        "mark": {"type": "line", "point": False if many else {"size": 14}},
+        "encoding": {
+            "x": x, "y": y, "detail": {"field": "id", "type": "nominal"}, "tooltip": tooltip,
+            "color": {"condition": {"test": "datum.best", "value": BEST}, "value": PLAIN},
+            "opacity": {"condition": [{"param": "hover", "empty": False, "value": 1}, {"test": "datum.best", "value": 1}],
+                        "value": 0.12 if many else 0.45},
+            "strokeWidth": {"condition": [{"param": "hover", "empty": False, "value": 3.5}, {"test": "datum.best", "value": 3}],
+                            "value": 1.2},
+        },
+    }  # fmt: skip
+    spec = _layered("curves", [line])
+    spec |= {"height": 300, "params": [_share(many)]}
+    note = "One line per trial, the best in orange."
+    if thinned:
+        note += f" At most {thinned} points of each trial are drawn, spread evenly."
+    return Chart("curves", f"{goal.id} while the trials ran", spec, note)
+
+
+def _running(study: StudyRecord, timeline: Timeline) -> Chart:
+    area = {
+        "mark": {"type": "area", "interpolate": "step-after", "color": PLAIN, "opacity": 0.5, "line": {"color": PLAIN}},
+        "encoding": {
+            "x": {"field": "t", "type": "quantitative", "title": chart_data.unit(timeline)[1], "axis": {"grid": False}},
+            "y": {
+                "field": "n", "type": "quantitative", "title": "trials", "stack": None,
+                "axis": {"tickMinStep": 1, "tickCount": 4},
+            },
+        },
+    }  # fmt: skip
+    asked = {
+        "data": {"values": [{"n": study.parallel}]},
+        "mark": {"type": "rule", "strokeDash": [5, 4], "color": BEST},
+        "encoding": {"y": {"field": "n", "type": "quantitative"}},
+    }
+    spec = {**_layered("running", [area, asked]), "height": 110}
+    return Chart(
+        "running", "Trials that ran at one time", spec, "Dashed: parallelTrialCount, the most that was asked for."
+    )
+
+
+def _spans(timeline: Timeline, rows: Sequence[Mapping[str, Any]]) -> Chart:
+    there = {row["state"] for row in rows}
+    states = {state: color for state, color in _STATES.items() if state in there}
+    bar = {
+        "mark": {"type": "bar", "cornerRadius": 2, "height": {"band": 0.8}},
+        "encoding": {
+            "x": {"field": "s", "type": "quantitative", "title": chart_data.unit(timeline)[1], "axis": {"grid": False}},
+            "x2": {"field": "e"},
+            "y": {"field": "slot", "type": "ordinal", "title": None, "axis": {"labels": False, "ticks": False}},
+            "color": {
+                "field": "state", "type": "nominal", "title": None,
+                "scale": {"domain": list(states), "range": list(states.values())},
+                "legend": {"orient": "top"},
+            },
+            "tooltip": [
+                {"field": "id", "title": "trial"}, {"field": "state", "title": "state"},
+                {"field": "length", "title": "ran for"}, {"field": "gap", "title": "after a gap of"},
+            ],
+        },
+    }  # fmt: skip
+    step = max(4, min(24, 480 // timeline.most))
+    spec = {**_layered("spans", [bar]), "height": step * timeline.most}
+    note = "A row is a place where one trial at a time ran; the space between two bars is tear-down and start-up."
+    return Chart("spans", "When each trial ran", spec, note)
+
+
+def _base(spec: Spec) -> Spec:
+    return {"$schema": SCHEMA, "width": "container", "autosize": {"type": "fit-x", "contains": "padding"}, **spec}
+
+
+def _layered(data: str, layers: Sequence[Spec]) -> Spec:
+    return _base({"data": {"name": data}, "height": 280, "layer": list(layers)})
+
+
+def _value(study: StudyRecord, at: int) -> Spec:
+    """The axis of a goal: logarithmic where its values are positive and spread over more than two decades."""
+    values = [study.value(trial, study.goals[at]) for trial in study.ranked]
+    wide = bool(values) and min(values) > 0 and max(values) / min(values) > 100
+    scale = {"type": "log"} if wide else {"zero": False}
+    return {"field": f"m{at}", "type": "quantitative", "title": study.goals[at].id, "scale": scale}
+
+
+def _parameter(study: StudyRecord, name: str) -> Spec:
+    dimension, field_ = study.parameters[name], f"p{chart_data.key(study, name)}"
+    if chart_data.is_choice(study, name):
+        order = [str(value) for value in dimension.values]
+        return {
+            "field": field_,
+            "type": "nominal",
+            "title": name,
+            "sort": order,
+            "axis": {"labelLimit": 110, "labelAngle": 0, "labelOverlap": True},
+        }
+    scale: Spec = {"type": "log"} if _log(study, name, dimension) else {"zero": False}
+    axis: Spec = {"labelOverlap": True, "grid": False, "tickCount": 5}
+    if dimension.kind == "DISCRETE" and len(dimension.values) <= 8:
+        axis["values"] = list(dimension.values)
+    return {"field": field_, "type": "quantitative", "title": name, "scale": scale, "axis": axis}
+
+
+def _log(study: StudyRecord, name: str, dimension: Dimension) -> bool:
+    given = [trial.parameters[name] for trial in study.ranked if name in trial.parameters]
+    return dimension.scale == LOG and all(isinstance(value, (int, float)) and value > 0 for value in given)
+
+
+def _goal(goal: Metric) -> str:
+    return "more is better" if goal.sign > 0 else "less is better"
+
+
+def _best_size() -> Spec:
+    return {"condition": {"test": "datum.best", "value": 110}, "value": 36}
+
+
+def _best_color() -> Spec:
+    return {
+        "field": "best", "type": "nominal", "title": None, "legend": None,
+        "scale": {"domain": [False, True], "range": [PLAIN, BEST]},
+    }  # fmt: skip
+
+
+def _ramp(study: StudyRecord) -> Spec:
+    """The value as a colour: the better, the more it differs from the background."""
+    goal = study.goals[0]
+    low, high = chart_data.ends(study)
+    return {
+        "field": "m0", "type": "quantitative", "title": goal.id,
+        "scale": {"range": "ramp", "reverse": goal.sign < 0, "domain": [low, high]},
+        "legend": {"orient": "top", "gradientLength": 160, "values": [low, high], "format": ".3~g"},
+    }  # fmt: skip
+
+
+def _tooltip(study: StudyRecord) -> list[Spec]:
+    rows: list[Spec] = [{"field": "id", "title": "trial"}]
+    rows += [{"field": f"m{i}", "title": goal.id, "format": ".6~g"} for i, goal in enumerate(study.goals)]
+    rows += [{"field": f"p{i}", "title": name} for i, name in enumerate(study.parameters)]
+    return [*rows, {"field": "state", "title": "state"}]
+
+
+def _hover() -> Spec:
+    return {
+        "name": "hover",
+        "select": {"type": "point", "fields": ["id"], "on": "pointerover", "clear": "pointerout", "nearest": False},
+    }
+
+
+def _share(many: bool) -> Spec:
+    bind = {"input": "range", "min": 1, "max": 100, "step": 1, "name": "Best trials shown, in % "}
+    return {"name": "share", "value": 25 if many else 100, "bind": bind}
+
+
+def _json(value: object) -> str:
+    import json
+
+    return json.dumps(value)

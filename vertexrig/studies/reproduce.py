@@ -1,0 +1,61 @@
+"""The commands that make a finished job again: the YAML it was created from, and the gcloud command that takes it."""
+
+from __future__ import annotations
+
+import shlex
+from dataclasses import dataclass
+
+import yaml
+
+from vertexrig.cloud.vertex import TUNING, RemoteJob
+from vertexrig.studies.cost import document
+from vertexrig.studies.trials import TrialResult
+
+_END = "END_OF_JOB"
+
+
+@dataclass(frozen=True)
+class Reproduction:
+    """How to make a job again.
+
+    Args:
+        yaml: What gcloud takes with `--config`.
+        create: The gcloud command, which reads `file`.
+        file: The name of the YAML's file in that command.
+        vertexrig: The command of this program that runs the same from the project file.
+    """
+
+    yaml: str
+    create: str
+    file: str
+    vertexrig: str
+
+    @property
+    def script(self) -> str:
+        """Both in one piece for a POSIX shell."""
+        return f"cat > {self.file} <<'{_END}'\n{self.yaml}{_END}\n{self.create}\n"
+
+
+def reproduction(job: RemoteJob, *, again: str) -> Reproduction:
+    """How to make a job again.
+
+    The package, the arguments and the search space are those of the job; what the project file says today may differ.
+
+    Args:
+        job: The job.
+        again: The command of this program that runs the same from the project file.
+    """
+    read = document(job)
+    sweep = job.collection == TUNING
+    file = f"{job.id or 'job'}.yaml"
+    parts = job.name.split("/")
+    place = [f"--project={parts[1]}", f"--region={parts[3]}"] if len(parts) > 3 else []
+    words = ["gcloud", "ai", "hp-tuning-jobs" if sweep else "custom-jobs", "create", *place]
+    words += [f"--display-name={job.display_name}", f"--config={file}"]
+    text = yaml.safe_dump(read.data, sort_keys=False, allow_unicode=True, width=10_000)
+    return Reproduction(text, shlex.join(words), file, again)
+
+
+def flags(trial: TrialResult) -> str:
+    """A trial's parameters as arguments of the trainer, quoted for a shell."""
+    return shlex.join(f"--{name}={value}" for name, value in trial.parameters.items())

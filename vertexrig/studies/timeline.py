@@ -1,0 +1,131 @@
+"""How parallel a study really was, and what starting its trials cost."""
+
+from __future__ import annotations
+
+import heapq
+import statistics
+from collections.abc import Sequence
+from dataclasses import dataclass
+
+from vertexrig.studies.study import StudyRecord, instant
+
+
+@dataclass(frozen=True)
+class Span:
+    """A trial that ran.
+
+    Args:
+        trial: Its id.
+        start: Seconds since the study was created (or since its first trial started).
+        end: The same; for a trial that runs, the latest moment that is known.
+        slot: The place it ran at, counted from 0: as many places as ran at one time.
+        gap: Seconds since the trial before it at that place ended; None for the first.
+        running: It has not ended.
+    """
+
+    trial: str
+    start: float
+    end: float
+    slot: int
+    gap: float | None
+    running: bool
+
+
+@dataclass(frozen=True)
+class Timeline:
+    """When the trials of a study ran.
+
+    Args:
+        spans: By start.
+        wait: Seconds from the study's creation to its first trial; None if one of them is not known.
+        wall: Seconds from the start of the first trial to the end of the last.
+        busy: Seconds of all trials.
+        most: Trials at one time at most.
+        gap: Median seconds between the end of a trial and the start of the next at its place; None without any.
+    """
+
+    spans: tuple[Span, ...]
+    wait: float | None
+    wall: float
+    busy: float
+    most: int
+    gap: float | None
+
+    @property
+    def mean_parallel(self) -> float:
+        """Trials at one time on average."""
+        return self.busy / self.wall if self.wall > 0 else float(bool(self.spans))
+
+    @property
+    def idle(self) -> float:
+        """Seconds that places waited between two trials."""
+        return sum(span.gap or 0.0 for span in self.spans)
+
+
+def timeline(study: StudyRecord, now: float | None = None) -> Timeline:
+    """When the trials of a study ran.
+
+    Args:
+        study: The study.
+        now: Seconds since 1970, where trials that run are cut off; by default the latest time that the study names.
+    """
+    ran = sorted(
+        ((own.start, own.end, name) for name, own in study.courses.items() if own.start is not None),
+        key=lambda row: (row[0], row[2]),
+    )
+    if not ran:
+        return Timeline((), None, 0.0, 0.0, 0, None)
+    known = [moment for start, end, _ in ran for moment in (start, end) if moment is not None]
+    latest = max([*known, *([now] if now is not None else [])])
+    created = instant(study.job.data.get("createTime"))
+    zero = created if created is not None and created <= ran[0][0] else ran[0][0]
+    spans = _placed([(start - zero, (latest if end is None else max(start, end)) - zero, name, end is None)
+                     for start, end, name in ran])  # fmt: skip
+    gaps = [span.gap for span in spans if span.gap is not None]
+    return Timeline(
+        spans=spans,
+        wait=ran[0][0] - created if created is not None and created <= ran[0][0] else None,
+        wall=max(span.end for span in spans) - spans[0].start,
+        busy=sum(span.end - span.start for span in spans),
+        most=max(span.slot for span in spans) + 1,
+        gap=statistics.median(gaps) if gaps else None,
+    )
+
+
+def pauses(rows: Sequence[tuple[float, float]]) -> list[float]:
+    """The pauses between two trials at one place, in seconds.
+
+    Args:
+        rows: Start and end of each trial.
+    """
+    spans = _placed([(start, end, "", False) for start, end in sorted(rows)])
+    return [span.gap for span in spans if span.gap is not None]
+
+
+def running(spans: Sequence[Span]) -> list[tuple[float, int]]:
+    """How many trials ran from each moment on: (seconds, trials)."""
+    changes: dict[float, int] = {}
+    for span in spans:
+        changes[span.start] = changes.get(span.start, 0) + 1
+        changes[span.end] = changes.get(span.end, 0) - 1
+    found, many = [], 0
+    for moment, change in sorted(changes.items()):
+        many += change
+        found.append((moment, many))
+    return found
+
+
+def _placed(rows: Sequence[tuple[float, float, str, bool]]) -> tuple[Span, ...]:
+    """Each trial at the place that has been free for longest, or at a new one if none is free."""
+    free: list[tuple[float, int]] = []
+    spans = []
+    places = 0
+    for start, end, name, still in rows:
+        if free and free[0][0] <= start:
+            before, slot = heapq.heappop(free)
+            gap: float | None = start - before
+        else:
+            slot, gap, places = places, None, places + 1
+        spans.append(Span(name, start, end, slot, gap, still))
+        heapq.heappush(free, (end, slot))
+    return tuple(spans)
