@@ -26,6 +26,7 @@ LAYERS: tuple[tuple[str, ...], ...] = (
     ("checks",),
     ("explain",),
     ("submit",),
+    ("studies",),
     ("local",),
     ("trigger",),
     ("cli",),

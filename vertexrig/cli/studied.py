@@ -1,0 +1,88 @@
+"""Finding a study of the project: a started sweep, a rehearsal, or a file that describes one."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from vertexrig.cli import options, remote, targets
+from vertexrig.cloud.vertex import TUNING
+from vertexrig.errors import UsageError, did_you_mean
+from vertexrig.project import config
+
+
+@dataclass(frozen=True)
+class Studied:
+    """A study and the sweep of the project that it ran.
+
+    Args:
+        loaded: The project.
+        sweep: The sweep's name in it.
+        job: The HyperparameterTuningJob as the service describes it.
+        found: How it was found; None for a file.
+    """
+
+    loaded: config.Loaded
+    sweep: str
+    job: Mapping[str, Any]
+    found: remote.FoundJob | None = None
+
+    @property
+    def rehearsed(self) -> bool:
+        """Whether it ran on this machine."""
+        return self.found is not None and self.found.record is not None
+
+
+def study(file: Path | None, name: str, *, local: bool, sweep: str | None = None) -> Studied:
+    """A study by a sweep's name, a display name, a number, a rehearsal's run, or a file with its description.
+
+    Args:
+        file: The project file.
+        name: What the user wrote.
+        local: Look among rehearsals only.
+        sweep: The project's sweep that it ran, where its display name does not say so.
+
+    Raises:
+        UsageError: There is no such study, or it is of no sweep of the project.
+    """
+    loaded = config.load(file)
+    if targets.is_file(name):
+        from vertexrig.studies import pull
+
+        job = pull.resource(options.text(name), name)
+        return Studied(loaded, _sweep_of(loaded, job, sweep, name), job)
+    found = _find(loaded, file, name, local)
+    if found.job.collection != TUNING:
+        raise UsageError(f"{name} is a custom job; it has no trials")
+    known = found.record.name if found.record is not None else None
+    job = dict(found.job.data)
+    return Studied(loaded, sweep or (known if known in loaded.project.sweeps else _sweep_of(loaded, job, None, name)), job, found)
+
+
+def _find(loaded: config.Loaded, file: Path | None, name: str, local: bool) -> remote.FoundJob:
+    own = loaded.project.sweeps.get(name)
+    try:
+        return remote.find(file, name, local=local)
+    except UsageError:
+        if own is None or not own.display_name or local:
+            raise
+    return remote.find(file, own.display_name, local=local)
+
+
+def _sweep_of(loaded: config.Loaded, job: Mapping[str, Any], given: str | None, name: str) -> str:
+    """The sweep of the project that a study ran, by its display name."""
+    sweeps = loaded.project.sweeps
+    if given is not None:
+        if given not in sweeps:
+            raise UsageError(f"{loaded.file} has no sweep {given!r}. {did_you_mean(given, sweeps, most=30)}")
+        return given
+    shown = str(job.get("displayName", ""))
+    for key, one in sweeps.items():
+        if shown in (key, one.display_name):
+            return key
+    raise UsageError(
+        f"{name} (display name {shown!r}) is of no sweep of {loaded.file}: name the sweep that it ran with --sweep, or add it: "
+        f"vertexrig pull {name} --into {loaded.file}"
+    )
