@@ -116,11 +116,6 @@ def write(path: Path, text: str) -> None:
         raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
 
 
-def block(data: Mapping[str, Any], comments: Mapping[Path_, Sequence[str]], indent: int = 0) -> list[str]:
-    """Plain data as block YAML with comments; small lists and mappings stay on one line."""
-    return list(_block(data, comments, (), indent))
-
-
 def flow(value: Any) -> str:
     """Plain data on one line; texts that every reader of YAML takes for texts have no quotes."""
     if isinstance(value, Mapping):
@@ -145,8 +140,12 @@ def data_of(text: str, file: str) -> dict[str, Any]:
 
 
 def _lines(entry: Entry, indent: int) -> list[str]:
-    own = {(entry.name, *path): lines for path, lines in entry.comments.items()}
-    return block({entry.name: entry.data}, own, indent)
+    margin = " " * indent
+    above = [f"{margin}# {clean(line)}".rstrip() for line in entry.comments.get((), ())]
+    inner = {path: lines for path, lines in entry.comments.items() if path}
+    if not entry.data:
+        return [*above, f"{margin}{flow(entry.name)}: {{}}"]
+    return [*above, f"{margin}{flow(entry.name)}:", *_block(entry.data, inner, (), indent + 2)]
 
 
 def _block(data: Mapping[str, Any], comments: Mapping[Path_, Sequence[str]], at: Path_, indent: int) -> Iterator[str]:
@@ -217,7 +216,16 @@ def _insert(text: str, entry: Entry) -> str | None:
             return None
         head = text[:start].rstrip(" ")
         return _at_line(head + text[stop:], len(head), _lines(entry, key.start_mark.column + 2), end)
-    return _after(text, group, shift, _lines(entry, group.value[0][0].start_mark.column), end)
+    lines = _lines(entry, group.value[0][0].start_mark.column)
+    return _after(text, group, shift, [*_gap(text, group, shift), *lines], end)
+
+
+def _gap(text: str, group: yaml.MappingNode, shift: int) -> list[str]:
+    """A blank line, if the entries of a group have one between them."""
+    above = text[: group.value[-1][0].start_mark.index + shift].splitlines()[:-1]
+    while above and above[-1].lstrip().startswith("#"):
+        above.pop()
+    return [""] if len(group.value) > 1 and above and not above[-1].strip() else []
 
 
 def _whole(entry: Entry) -> list[str]:

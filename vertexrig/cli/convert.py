@@ -1,0 +1,31 @@
+"""`vertexrig convert`: a YAML file for gcloud, or for AI Platform, as entries of a project file."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import click
+
+from vertexrig.cli import options
+from vertexrig.cli.pull import as_option, into_option, project_text, show
+
+
+@click.command("convert")
+@click.argument("source", metavar="FILE")
+@into_option
+@as_option
+@click.option("--machine-type", help="In place of AI Platform's own machine types, such as standard_gpu, and scale tiers.")
+@options.format_option("text", "json")
+def command(source: str, into: Path | None, name: str | None, machine_type: str | None, format_: str) -> None:
+    """Turn FILE into entries of a project file that render to the same job.
+
+    FILE is what `gcloud ai custom-jobs create --config` or `gcloud ai hp-tuning-jobs create --config` takes, or a
+    `trainingInput` of AI Platform Training, which is retired. - is stdin.
+    """
+    from vertexrig import catalog
+    from vertexrig.studies import convert, pull
+
+    made = convert.convert(options.text(source), source, catalog.load(), machine_type=machine_type)
+    stem = "" if source == "-" else Path(source).stem
+    name = options.entry_name(name) or pull.entry_name(made.job.display_name or stem)
+    show(pull.pulled(made.job, name, project_text(into), into or Path("vertexrig.yaml"), made.absent), into, format_)
