@@ -14,7 +14,9 @@ from vertexrig.cli.pull import as_option, into_option, project_text, show
 @click.argument("source", metavar="FILE")
 @into_option
 @as_option
-@click.option("--machine-type", help="In place of AI Platform's own machine types, such as standard_gpu, and scale tiers.")
+@click.option(
+    "--machine-type", help="In place of AI Platform's own machine types, such as standard_gpu, and scale tiers."
+)
 @options.format_option("text", "json")
 def command(source: str, into: Path | None, name: str | None, machine_type: str | None, format_: str) -> None:
     """Turn FILE into entries of a project file that render to the same job.

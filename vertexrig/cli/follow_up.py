@@ -54,7 +54,8 @@ def command(
     ended = outcome(sweep, found.job)
     made = follow_up.follow_up(ended, edit.data_of(text, str(loaded.file)), found.sweep, name, grid=grid, trials=trials)
     first = edit.added(text, made.entry, str(loaded.file))
-    estimate = _estimate(first, loaded.file, name)
+    prepared = studied.rendered(first, loaded.file, name, found.sweep)
+    estimate = follow_up.price(prepared, prepared.workspace.catalog) if prepared is not None else None
     entry = made.priced(estimate, None if found.rehearsed else ended.seconds)
     new = edit.added(text, entry, str(loaded.file))
     diff = edit.difference(text, new, str(loaded.file))
@@ -63,26 +64,15 @@ def command(
     _report(format_, found, made, diff, estimate, written=not dry_run, file=file)
 
 
-def _estimate(text: str, file: Path, name: str) -> Estimate | None:
-    """The price of the new sweep, rendered from the new text; None if the trainer cannot be packaged yet."""
-    from vertexrig.checks.workspace import Workspace
-    from vertexrig.errors import ConfigError, PackageError, VertexrigError
-    from vertexrig.project import config
-    from vertexrig.studies import follow_up
-
-    workspace = Workspace(config.loads(text.removeprefix("\ufeff"), file=file), program=steps.program())
-    try:
-        prepared = workspace.prepare(name, check=False)
-    except (ConfigError, PackageError) as error:
-        options.note(f"note: {error}")
-        return None
-    except VertexrigError:
-        return None
-    return follow_up.price(prepared, workspace.catalog)
-
-
 def _report(
-    format_: str, found: studied.Studied, made: Any, diff: str, estimate: Estimate | None, *, written: bool, file: Path | None
+    format_: str,
+    found: studied.Studied,
+    made: Any,
+    diff: str,
+    estimate: Estimate | None,
+    *,
+    written: bool,
+    file: Path | None,
 ) -> None:
     data = {
         "name": made.name,

@@ -17,7 +17,9 @@ if TYPE_CHECKING:
     from vertexrig.studies.pull import Pulled
 
 into_option = click.option(
-    "--into", type=click.Path(path_type=Path), help="Project file to add it to, or to make; by default a new one is printed."
+    "--into",
+    type=click.Path(path_type=Path),
+    help="Project file to add it to, or to make; by default a new one is printed.",
 )
 as_option = click.option("--as", "name", help="Name in the project file; by default the display name's.")
 

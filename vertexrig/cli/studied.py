@@ -7,9 +7,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from vertexrig.cli import options, remote, targets
+from vertexrig.checks.workspace import Prepared, Workspace
+from vertexrig.cli import options, remote, steps, targets
 from vertexrig.cloud.vertex import TUNING
-from vertexrig.errors import UsageError, did_you_mean
+from vertexrig.errors import UsageError, VertexrigError, did_you_mean
 from vertexrig.project import config
 
 
@@ -53,15 +54,17 @@ def study(file: Path | None, name: str, *, local: bool, sweep: str | None = None
 
         job = pull.resource(options.text(name), name)
         return Studied(loaded, _sweep_of(loaded, job, sweep, name), job)
-    found = _find(loaded, file, name, local)
+    found = find(loaded, file, name, local)
     if found.job.collection != TUNING:
         raise UsageError(f"{name} is a custom job; it has no trials")
-    known = found.record.name if found.record is not None else None
     job = dict(found.job.data)
-    return Studied(loaded, sweep or (known if known in loaded.project.sweeps else _sweep_of(loaded, job, None, name)), job, found)
+    known = found.record.name if found.record is not None else ""
+    ran = sweep or (known if known in loaded.project.sweeps else _sweep_of(loaded, job, None, name))
+    return Studied(loaded, ran, job, found)
 
 
-def _find(loaded: config.Loaded, file: Path | None, name: str, local: bool) -> remote.FoundJob:
+def find(loaded: config.Loaded, file: Path | None, name: str, local: bool) -> remote.FoundJob:
+    """A job or sweep of the project by its name, or as `remote.find` finds it; a sweep may have another display name."""
     own = loaded.project.sweeps.get(name)
     try:
         return remote.find(file, name, local=local)
@@ -69,6 +72,40 @@ def _find(loaded: config.Loaded, file: Path | None, name: str, local: bool) -> r
         if own is None or not own.display_name or local:
             raise
     return remote.find(file, own.display_name, local=local)
+
+
+def has_files(where: Studied, uri: str) -> bool:
+    """Whether anything lies below a gs:// folder: of a rehearsal on this machine, otherwise in Cloud Storage."""
+    if where.rehearsed:
+        folder = where.loaded.path(config.STATE_FOLDER) / "gs" / uri.removeprefix("gs://")
+        return any(path.is_file() for path in folder.rglob("*"))
+    from vertexrig.cloud.storage import Storage
+
+    return any(True for _ in Storage(uri).list(""))
+
+
+def rendered(text: str, file: Path, name: str, before: str) -> Prepared | None:
+    """A new entry of a project file, rendered before it is written; None where nothing of the project can be rendered yet.
+
+    Args:
+        text: The project file with the entry.
+        file: Its path.
+        name: The entry.
+        before: A job or sweep that was there: if it cannot be rendered either, the entry is not at fault.
+
+    Raises:
+        VertexrigError: The entry is wrong.
+    """
+    workspace = Workspace(config.loads(text.removeprefix("\ufeff"), file=file), program=steps.program())
+    try:
+        return workspace.prepare(name)
+    except VertexrigError as error:
+        try:
+            workspace.prepare(before, check=False)
+        except VertexrigError:
+            options.note(f"note: {error}")
+            return None
+        raise
 
 
 def _sweep_of(loaded: config.Loaded, job: Mapping[str, Any], given: str | None, name: str) -> str:

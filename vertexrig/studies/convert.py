@@ -103,7 +103,19 @@ def convert(text: str, file: str, catalog: Catalog, *, machine_type: str | None 
 def _gcloud(document: Document, file: str) -> Converted:
     """A file for gcloud's --config: the spec, and for a sweep what the API keeps beside it."""
     tuning = document.kind == "HyperparameterTuningJob"
-    outside = ("displayName", "labels", "encryptionSpec", "name", "state", "createTime", "startTime", "endTime", "updateTime", "trials", "error")
+    outside = (
+        "displayName",
+        "labels",
+        "encryptionSpec",
+        "name",
+        "state",
+        "createTime",
+        "startTime",
+        "endTime",
+        "updateTime",
+        "trials",
+        "error",
+    )
     inner = {key: value for key, value in document.data.items() if not tuning or key not in outside}
     name = str(document.data.get("displayName", "")) if tuning else ""
     labels = document.data.get("labels") or {} if tuning else {}
@@ -143,10 +155,14 @@ def _legacy(data: Mapping[str, Any], reading: _Reading) -> Converted:
     job |= {key: given[key] for key in ("network", "serviceAccount") if given.get(key)}
     study = given.get("hyperparameters")
     body = {**_study(study, reading), "trialJobSpec": job} if isinstance(study, Mapping) else job
-    document = spec.from_data(body, kind="HyperparameterTuningJob" if "trialJobSpec" in body else "CustomJobSpec", file=reading.file)
+    document = spec.from_data(
+        body, kind="HyperparameterTuningJob" if "trialJobSpec" in body else "CustomJobSpec", file=reading.file
+    )
     notes = (*reading.notes, *refused(document))
     key = str((given.get("encryptionConfig") or {}).get("kmsKeyName", ""))
-    wanted = Wanted(document, "", {}, key, region=str(given.get("region", "")), source=Path(reading.file).name, notes=notes)
+    wanted = Wanted(
+        document, "", {}, key, region=str(given.get("region", "")), source=Path(reading.file).name, notes=notes
+    )
     return Converted(wanted, tuple(reading.absent))
 
 
@@ -159,7 +175,9 @@ def _program(given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
     version = str(given.get("runtimeVersion") or "")
     image = reading.catalog.find_short(f"tf-{version}", "cpu") if version else None
     if version and image is None:
-        reading.notes.append(f"runtimeVersion {version}: Vertex AI has no TensorFlow image of that version; the project's image is used")
+        reading.notes.append(
+            f"runtimeVersion {version}: Vertex AI has no TensorFlow image of that version; the project's image is used"
+        )
     program["executorImageUri"] = image.uri(reading.catalog.host_for_region("us-central1")) if image else None
     if not (given.get("masterConfig") or {}).get("imageUri"):
         missing = [key for key in _STAND_IN if not program[key]]
@@ -183,21 +201,31 @@ def _pools(given: Mapping[str, Any], program: Mapping[str, Any], reading: _Readi
     if tier == "BASIC_TPU" or given.get("workerType") == "cloud_tpu" or kind == "cloud_tpu":
         source = given.get("workerConfig") if given.get("workerType") == "cloud_tpu" else master
         chip = (source or {}).get("acceleratorConfig") or {"type": "TPU_V2", "count": 8}
-        reading.notes.append("a TPU job has one pool on Vertex AI, the TPU with its host; the master's machine is left out")
-        machine = {"machineType": "cloud-tpu", "acceleratorType": str(chip.get("type")), "acceleratorCount": int(chip.get("count", 8))}
+        reading.notes.append(
+            "a TPU job has one pool on Vertex AI, the TPU with its host; the master's machine is left out"
+        )
+        machine = {
+            "machineType": "cloud-tpu",
+            "acceleratorType": str(chip.get("type")),
+            "acceleratorCount": int(chip.get("count", 8)),
+        }
         return [{"machineSpec": machine, "replicaCount": 1, **_runs(source or {}, program)}]
     if tier == "BASIC_GPU":
         master = {"acceleratorConfig": {"type": "NVIDIA_TESLA_K80", "count": 1}, **master}
     if tier != "CUSTOM":
         kind = tier
-    pools = [{"machineSpec": _machine(kind, master, "masterType", reading), "replicaCount": 1, **_runs(master, program)}]
+    pools = [
+        {"machineSpec": _machine(kind, master, "masterType", reading), "replicaCount": 1, **_runs(master, program)}
+    ]
     for words, type_key, count_key, config_key in _POOLS:
         count, config = int(given.get(count_key) or 0), dict(given.get(config_key) or {})
         if not count:
             pools.append({})
             continue
         if not given.get(type_key):
-            raise UsageError(f"{reading.file}: {count_key} is {count}, and {type_key} does not say on which machines the {words}s run")
+            raise UsageError(
+                f"{reading.file}: {count_key} is {count}, and {type_key} does not say on which machines the {words}s run"
+            )
         machine = _machine(str(given[type_key]), config, type_key, reading)
         pools.append({"machineSpec": machine, "replicaCount": count, **_runs({**master, **config}, program)})
     while not pools[-1]:
@@ -217,7 +245,9 @@ def _machine(kind: str, config: Mapping[str, Any], key: str, reading: _Reading) 
         )
     gpus = _gpus_of(kind) if legacy and not chip else chip
     if gpus.get("type") == "NVIDIA_TESLA_K80":
-        reading.notes.append(f"{kind} has NVIDIA_TESLA_K80, which Vertex AI no longer offers: choose another accelerator_type")
+        reading.notes.append(
+            f"{kind} has NVIDIA_TESLA_K80, which Vertex AI no longer offers: choose another accelerator_type"
+        )
     machine: dict[str, Any] = {"machineType": str(reading.machine_type if legacy else kind)}
     if gpus:
         machine |= {"acceleratorType": str(gpus.get("type")), "acceleratorCount": int(gpus.get("count") or 1)}
@@ -236,14 +266,25 @@ def _runs(config: Mapping[str, Any], program: Mapping[str, Any]) -> dict[str, An
     """What a pool runs: an image of its own, or the package."""
     if not config.get("imageUri"):
         return {"pythonPackageSpec": dict(program)}
-    words = {key: [str(word) for word in value] for key, value in (("command", config.get("containerCommand")), ("args", config.get("containerArgs") or program.get("args"))) if value}
+    words = {
+        key: [str(word) for word in value]
+        for key, value in (
+            ("command", config.get("containerCommand")),
+            ("args", config.get("containerArgs") or program.get("args")),
+        )
+        if value
+    }
     return {"containerSpec": {"imageUri": str(config["imageUri"]), **words}}
 
 
 def _study(given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
     """HyperparameterSpec as the API of today writes it."""
     for key in given.keys() - _OF_A_STUDY:
-        why = "a study cannot be resumed; `vertexrig follow-up` makes the next one" if key == "resumePreviousJobId" else "Vertex AI has nothing like it"
+        why = (
+            "a study cannot be resumed; `vertexrig follow-up` makes the next one"
+            if key == "resumePreviousJobId"
+            else "Vertex AI has nothing like it"
+        )
         reading.notes.append(f"left out: hyperparameters.{key}: {why}")
     metric = str(given.get("hyperparameterMetricTag") or "training/hptuning/metric")
     study: dict[str, Any] = {
@@ -254,7 +295,9 @@ def _study(given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
         study["algorithm"] = str(given["algorithm"])
     if given.get("enableTrialEarlyStopping"):
         study["medianAutomatedStoppingSpec"] = {"useElapsedDuration": False}
-        reading.notes.append("enableTrialEarlyStopping is written as median_automated_stopping_spec, the nearest of today's rules")
+        reading.notes.append(
+            "enableTrialEarlyStopping is written as median_automated_stopping_spec, the nearest of today's rules"
+        )
     body: dict[str, Any] = {"studySpec": study, "maxTrialCount": int(given.get("maxTrials") or 1)}
     body["parallelTrialCount"] = int(given.get("maxParallelTrials") or 1)
     if given.get("maxFailedTrials"):
@@ -264,7 +307,9 @@ def _study(given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
 
 def _parameter(row: Any, reading: _Reading) -> dict[str, Any]:
     if not isinstance(row, Mapping):
-        raise UsageError(f"{reading.file}: hyperparameters.params has {row!r}, which is no mapping with parameterName and type")
+        raise UsageError(
+            f"{reading.file}: hyperparameters.params has {row!r}, which is no mapping with parameterName and type"
+        )
     name, kind = str(row.get("parameterName", "")), str(row.get("type", ""))
     found: dict[str, Any] = {"parameterId": name}
     if kind in ("DOUBLE", "INTEGER"):
@@ -279,6 +324,8 @@ def _parameter(row: Any, reading: _Reading) -> dict[str, Any]:
     elif kind == "DISCRETE":
         found["discreteValueSpec"] = {"values": list(row.get("discreteValues") or ())}
     else:
-        raise UsageError(f"{reading.file}: parameter {name!r} has the type {kind!r}; choices: DOUBLE, INTEGER, CATEGORICAL, DISCRETE")
+        raise UsageError(
+            f"{reading.file}: parameter {name!r} has the type {kind!r}; choices: DOUBLE, INTEGER, CATEGORICAL, DISCRETE"
+        )
     scale = str(row.get("scaleType") or "NONE")
     return found if scale == "NONE" or kind == "CATEGORICAL" else {**found, "scaleType": scale}

@@ -163,7 +163,9 @@ def _listed(decision: Decision) -> Decision:
     if set(tried) <= set(dimension.values):
         return replace(decision, values=tried)
     beside = [shown(value) for value in tried if value != best]
-    return replace(decision, values=tried, reason=f"{decision.reason}; the grid tries {' and '.join(beside)} beside {shown(best)}")
+    return replace(
+        decision, values=tried, reason=f"{decision.reason}; the grid tries {' and '.join(beside)} beside {shown(best)}"
+    )
 
 
 def _between(best: float, other: float) -> float:
@@ -221,7 +223,7 @@ def _neighbour(dimension: Dimension, value: float, side: int) -> float | None:
     inner = numbers[1] if side < 0 else numbers[-2]
     steps = [after - before for before, after in pairwise(numbers)]
     even = all(math.isclose(step, steps[0], rel_tol=1e-6) for step in steps)
-    if len(numbers) > 2 and even or value <= 0 or inner <= 0:
+    if (len(numbers) > 2 and even) or value <= 0 or inner <= 0:
         found = value + (value - inner)
     else:
         found = value * value / inner
@@ -236,9 +238,11 @@ def _range(dimension: Dimension, best: float, top: Sequence[float]) -> Decision:
     units = [dimension.to_unit(value) for value in top]
     at, low, high = dimension.to_unit(best), min(units), max(units)
     first, last = _natural(dimension)
-    if first and high <= 2 * EDGE or last and low >= 1 - 2 * EDGE:
+    if (first and high <= 2 * EDGE) or (last and low >= 1 - 2 * EDGE):
         bound, word, other = (
-            (dimension.low, "at most", max(top)) if first and high <= 2 * EDGE else (dimension.high, "at least", min(top))
+            (dimension.low, "at most", max(top))
+            if first and high <= 2 * EDGE
+            else (dimension.high, "at least", min(top))
         )
         reason = f"the {len(top)} best trials have {word} {shown(other)}, next to the bound, and nothing lies beyond it"
         return Decision(dimension, "freeze", reason, tidy(bound))
@@ -249,7 +253,9 @@ def _range(dimension: Dimension, best: float, top: Sequence[float]) -> Decision:
     span = f"{shown(min(top))} to {shown(max(top))}"
     if up or down:
         side = "upper" if up else "lower"
-        reason = f"the best trial has {shown(best)}, at the {side} bound {shown(dimension.high if up else dimension.low)}"
+        reason = (
+            f"the best trial has {shown(best)}, at the {side} bound {shown(dimension.high if up else dimension.low)}"
+        )
         if dimension.low < best < dimension.high and not (at >= 1 - EDGE or at <= EDGE):
             reason = f"the {len(top)} best trials have {span} and reach the {side} bound"
         return _bounded(dimension, "widen", reason, best, ends)

@@ -61,7 +61,13 @@ class FollowUp:
 
 
 def follow_up(
-    outcome: Outcome, written: Mapping[str, Any], after: str, name: str, *, grid: int | None = None, trials: int | None = None
+    outcome: Outcome,
+    written: Mapping[str, Any],
+    after: str,
+    name: str,
+    *,
+    grid: int | None = None,
+    trials: int | None = None,
 ) -> FollowUp:
     """The sweep that follows a study.
 
@@ -82,7 +88,9 @@ def follow_up(
     open_ = [one for one in decisions if one.action != "freeze"]
     if not open_ and not kept:
         values = ", ".join(f"{one.name} {shown(one.value)}" for one in decisions)
-        raise UsageError(f"{after} is settled: nothing is left to search ({values}); train it with: vertexrig promote {after}")
+        raise UsageError(
+            f"{after} is settled: nothing is left to search ({values}); train it with: vertexrig promote {after}"
+        )
     combinations = math.prod(len(one.values) for one in open_)
     most = combinations if grid is not None else trials or int(outcome.job.get("maxTrialCount") or outcome.total)
     former: Mapping[str, Any] = written["sweeps"][after] or {}
@@ -95,9 +103,13 @@ def follow_up(
             if one.action == "freeze" and isinstance(args, Mapping):
                 comments[("args", one.name)] = [f"frozen: {one.reason}"]
     if not isinstance(args, Mapping):
-        comments[()] += [f"{one.name} frozen at {shown(one.value)}: {one.reason}" for one in decisions if one.action == "freeze"]
+        comments[()] += [
+            f"{one.name} frozen at {shown(one.value)}: {one.reason}" for one in decisions if one.action == "freeze"
+        ]
     data["max_trial_count"] = most
-    data |= {key: former[key] for key in ("parallel_trial_count", "max_failed_trial_count") if former.get(key) is not None}
+    data |= {
+        key: former[key] for key in ("parallel_trial_count", "max_failed_trial_count") if former.get(key) is not None
+    }
     if grid is not None:
         comments[("max_trial_count",)] = [f"every combination once: {_product(open_)}"]
     _study(outcome, data, comments, open_, kept, grid=grid is not None)
@@ -130,7 +142,9 @@ def cost(price: Estimate | None, seconds: float | None) -> str:
 def free_name(loaded: Loaded, after: str) -> str:
     """A name for the sweep that follows one: `NAME-2`, or the next number that is free."""
     base, _, number = after.rpartition("-")
-    start, stem = (int(number) + 1, base) if base and number.isascii() and number.isdigit() and len(number) < 6 else (2, after)
+    start, stem = (
+        (int(number) + 1, base) if base and number.isascii() and number.isdigit() and len(number) < 6 else (2, after)
+    )
     taken = {*loaded.project.jobs, *loaded.project.sweeps}
     while f"{stem[:55]}-{start}" in taken:
         start += 1
@@ -206,7 +220,11 @@ def _study(
         settings = {"goal": "MAXIMIZE", **snake_keys({key: value for key, value in row.items() if key != "metricId"})}
         metrics[str(row["metricId"])] = settings["goal"] if len(settings) == 1 else settings
     if grid and all(isinstance(one, str) for one in metrics.values()):
-        data |= {"topology": "grid", "metrics": metrics, "over": {one.name: [tidy(v) for v in one.values] for one in open_}}
+        data |= {
+            "topology": "grid",
+            "metrics": metrics,
+            "over": {one.name: [tidy(v) for v in one.values] for one in open_},
+        }
         comments |= {("over", one.name): [_what(one)] for one in open_}
         return
     study: dict[str, Any] = {"metrics": metrics, "parameters": {}}
@@ -217,14 +235,14 @@ def _study(
             settings = {field: {"values": list(one.values)}}
         study["parameters"][one.name] = literal(_tidied(settings))
         comments[("study", "parameters", one.name)] = [_what(one)]
-    for name, settings in kept.items():
-        study["parameters"][name] = literal(_tidied(settings))
+    for name, written in kept.items():
+        study["parameters"][name] = literal(_tidied(written))
         comments[("study", "parameters", name)] = ["kept with its conditional parameters: the best trials differ in it"]
     algorithm = "GRID_SEARCH" if grid else outcome.spec.get("algorithm")
     if grid or algorithm == "RANDOM_SEARCH":
         study["algorithm"] = algorithm
-    settings = snake_keys(outcome.spec)
-    study |= {key: settings[key] for key in _SETTINGS if key in settings and not grid}
+    others = snake_keys(outcome.spec)
+    study |= {key: others[key] for key in _SETTINGS if key in others and not grid}
     data["study"] = study
 
 
@@ -236,5 +254,5 @@ def _what(one: Decision) -> str:
 
 def _tidied(value: Any) -> Any:
     if isinstance(value, Mapping):
-        return {key: _tidied(item) for key, item in value.items()}
+        return {key: _tidied(item) for key, item in value.items() if not str(item).endswith("_UNSPECIFIED")}
     return [_tidied(item) for item in value] if isinstance(value, (list, tuple)) else tidy(value)

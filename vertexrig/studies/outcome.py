@@ -87,7 +87,9 @@ class Outcome:
         results = _ranks([trial.metrics[metric] for trial in rows])
         values = [trial.parameters[dimension.id] for trial in rows]
         if dimension.kind == "CATEGORICAL":
-            groups = [[rank for rank, value in zip(results, values, strict=True) if value == one] for one in set(values)]
+            groups = [
+                [rank for rank, value in zip(results, values, strict=True) if value == one] for one in set(values)
+            ]
             means = [sum(group) / len(group) for group in groups for _ in group]
             return _spread(means) / (_spread(results) or 1.0)
         return abs(_correlation(_ranks([float(value) for value in values]), results))
@@ -105,16 +107,22 @@ def outcome(name: str, job: Mapping[str, Any], *, least: int = FEWEST) -> Outcom
     if not listed:
         raise UsageError(f"{name} has no trials yet: its state is {states.short(state)}")
     if state not in states.ENDED:
-        raise UsageError(f"{name} has not ended: its state is {states.short(state)}; follow it with: vertexrig watch {name}")
+        raise UsageError(
+            f"{name} has not ended: its state is {states.short(state)}; follow it with: vertexrig watch {name}"
+        )
     objective = Objective(spec)
     ranked = []
     for trial in listed:
         values = objective.values(Measurement(0, 0.0, trial.metrics)) if trial.state == "SUCCEEDED" else None
         if values is not None:
-            ranked.append((tuple(goal.sign * value for goal, value in zip(objective.goals, values, strict=True)), trial))
+            ranked.append(
+                (tuple(goal.sign * value for goal, value in zip(objective.goals, values, strict=True)), trial)
+            )
     ranked.sort(key=lambda row: row[0], reverse=True)
     front = {trial.id for trial in trials.best(job)}
-    counted = [trial for _, trial in ranked if trial.id in front] + [trial for _, trial in ranked if trial.id not in front]
+    counted = [trial for _, trial in ranked if trial.id in front] + [
+        trial for _, trial in ranked if trial.id not in front
+    ]
     if len(counted) < least:
         raise UsageError(_too_few(name, listed, objective, len(counted), least))
     return Outcome(name, job, tuple(counted), len(listed), max(1, len(front)))

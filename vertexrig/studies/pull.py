@@ -13,10 +13,10 @@ from pathlib import Path
 from typing import Any
 
 from vertexrig import spec
+from vertexrig.catalog.typed import hints
 from vertexrig.checks.workspace import Workspace
 from vertexrig.errors import UsageError
 from vertexrig.finding import Severity
-from vertexrig.catalog.typed import hints
 from vertexrig.project import config
 from vertexrig.project.model import BUCKET, Study
 from vertexrig.project.resolve import scalar_text
@@ -137,7 +137,8 @@ def refused(document: Document) -> tuple[str, ...]:
     wrong = [finding for finding in document.findings if finding.severity is Severity.ERROR]
     kept = "placeholder"  # its text stays in the job
     return tuple(
-        f"{'' if finding.id == kept else 'left out: '}{finding.path or 'the file'}: {finding.message}" for finding in wrong
+        f"{'' if finding.id == kept else 'left out: '}{finding.path or 'the file'}: {finding.message}"
+        for finding in wrong
     )
 
 
@@ -161,14 +162,16 @@ def pulled(job: Wanted, name: str, text: str, file: Path, absent: Sequence[str] 
         UsageError: The name is taken, or the job has something that no entry can express.
     """
     if not job.document.pools:
-        notes = "; ".join(job.notes)
-        raise UsageError(f"{job.source} has no workerPoolSpecs, so there is no job to write{f' ({notes})' if notes else ''}")
+        why = "; ".join(job.notes)
+        raise UsageError(
+            f"{job.source} has no workerPoolSpecs, so there is no job to write{f' ({why})' if why else ''}"
+        )
     before = text or _head(job)
     jobs, sweep = _job(job, name), None
     if job.document.study is not None:
         trial = f"{name}-trial"
         sweep, jobs = _sweep(job, name, trial), replace(jobs, name=trial)
-    entries = (jobs,) if sweep is None else (jobs, sweep)
+    entries: tuple[Entry, ...] = (jobs,) if sweep is None else (jobs, sweep)
     rendered = _rendered(before, entries, file, name)
     extra = _differences(rendered, job)
     if extra:
@@ -188,7 +191,9 @@ def _without(entry: Entry, keys: Sequence[str]) -> Entry:
     if entry.group != "jobs" or not keys:
         return entry
     data = {key: value for key, value in entry.data.items() if key not in keys}
-    roles = {role: {key: value for key, value in data[role].items() if key not in keys} for role in _ROLES if role in data}
+    roles = {
+        role: {key: value for key, value in data[role].items() if key not in keys} for role in _ROLES if role in data
+    }
     return replace(entry, data={**data, **roles})
 
 
@@ -197,7 +202,9 @@ def _head(job: Wanted) -> str:
     output = job.document.output
     lines = [f"project: {scalar_or_variable(job.project)}", f"region: {edit.flow(job.region or 'us-central1')}"]
     bucket = "/".join(output.split("/")[:3])
-    if re.fullmatch(BUCKET[0], bucket):  # without one the job writes to no output folder, and a bucket here would give it one
+    if re.fullmatch(
+        BUCKET[0], bucket
+    ):  # without one the job writes to no output folder, and a bucket here would give it one
         lines.append(f"bucket: {edit.flow(bucket)}")
     return "\n".join(lines) + "\n"
 
@@ -217,7 +224,7 @@ def _job(job: Wanted, name: str) -> Entry:
         data |= {key: value for key, value in (("module", first.module), ("package_uris", first.package_uris)) if value}
     for role, pool in _roles(document.pools, others):
         data[role] = _pool(pool, role=role)
-    own = snake_keys({key: value for key, value in document.job.items() if key != "workerPoolSpecs"})
+    own = snake_keys(_specified({key: value for key, value in document.job.items() if key != "workerPoolSpecs"}))
     data |= {key: own["scheduling"][key] for key in _SCHEDULING if key in own.get("scheduling", {})}
     data |= {key: own[key] for key in _OF_A_JOB if own.get(key) not in (None, "", [], {})}
     if document.output:
@@ -234,9 +241,16 @@ def _outside(job: Wanted, name: str) -> dict[str, Any]:
     return found | ({"kms_key_name": job.kms_key_name} if job.kms_key_name else {})
 
 
+def _specified(data: Any) -> Any:
+    """Plain data without the enum values that only say that nothing is said; the project file has no such values."""
+    if isinstance(data, Mapping):
+        return {key: _specified(value) for key, value in data.items() if not str(value).endswith("_UNSPECIFIED")}
+    return [_specified(value) for value in data] if isinstance(data, list) else data
+
+
 def _sweep(job: Wanted, name: str, trial: str) -> Entry:
     document = job.document
-    study = dict(document.study or {})
+    study = _specified(dict(document.study or {}))
     metrics = {}
     for row in study.get("metrics", ()):
         settings = {"goal": "MAXIMIZE", **snake_keys({key: value for key, value in row.items() if key != "metricId"})}
@@ -246,12 +260,16 @@ def _sweep(job: Wanted, name: str, trial: str) -> Entry:
         settings = snake_keys(row)
         parameters[str(settings.pop("parameter_id", ""))] = settings
     known = hints(Study)
-    others = {key: value for key, value in snake_keys(study).items() if key in known and key not in ("metrics", "parameters")}
+    others = {
+        key: value for key, value in snake_keys(study).items() if key in known and key not in ("metrics", "parameters")
+    }
     data: dict[str, Any] = {"job": trial}
     outer = snake_keys({key: value for key, value in document.data.items() if key not in ("studySpec", "trialJobSpec")})
     data |= {key: outer[key] for key in _OF_A_SWEEP if key in outer}
     data["study"] = {"metrics": metrics, "parameters": parameters, **others}
-    return Entry("sweeps", name, literal({**data, **_outside(job, name)}), {(): [f"from {job.source}"]} if job.source else {})
+    return Entry(
+        "sweeps", name, literal({**data, **_outside(job, name)}), {(): [f"from {job.source}"]} if job.source else {}
+    )
 
 
 def _topology(pools: Sequence[Pool]) -> str:
@@ -277,7 +295,7 @@ def _roles(pools: Sequence[Pool], others: Sequence[Pool]) -> list[tuple[str, Poo
 
 def _pool(pool: Pool, role: str = "") -> dict[str, Any]:
     """A pool's keys: its machine and its program."""
-    machine, disk = snake_keys(pool.data.get("machineSpec") or {}), pool.data.get("diskSpec") or {}
+    machine, disk = snake_keys(_specified(pool.data.get("machineSpec") or {})), pool.data.get("diskSpec") or {}
     found: dict[str, Any] = {key: machine[key] for key in _MACHINE if machine.get(key) not in (None, "", 0)}
     if role:
         found["replica_count"] = pool.replica_count
@@ -341,9 +359,9 @@ def _overlay(base: Any, want: Any) -> Any:
     if isinstance(base, Mapping) and isinstance(want, Mapping):
         changed = {key: _overlay(base.get(key), value) for key, value in want.items() if base.get(key) != value}
         return {**changed, **{key: None for key in base if key not in want}}
-    if isinstance(base, list) and isinstance(want, list) and len(base) <= len(want):
-        if all(isinstance(item, Mapping) for item in [*base, *want]):
-            return [_overlay(base[i], item) if i < len(base) else item for i, item in enumerate(want)]
+    lists = isinstance(base, list) and isinstance(want, list) and len(base) <= len(want)
+    if lists and all(isinstance(item, Mapping) for item in [*base, *want]):
+        return [_overlay(base[i], item) if i < len(base) else item for i, item in enumerate(want)]
     return want
 
 
@@ -371,7 +389,9 @@ def _must_be_equal(rendered: Rendered, job: Wanted) -> None:
     if (view.kms_key_name or "") != job.kms_key_name:
         found.append(KEY)
     if found:
-        raise UsageError(f"{job.source}: the project file has no way to write {', '.join(found[:5])} as this job has it")
+        raise UsageError(
+            f"{job.source}: the project file has no way to write {', '.join(found[:5])} as this job has it"
+        )
 
 
 def _paths(one: Any, other: Any, path: str) -> list[str]:
@@ -380,5 +400,7 @@ def _paths(one: Any, other: Any, path: str) -> list[str]:
         keys = [*one, *(key for key in other if key not in one)]
         return [place for key in keys for place in _paths(one.get(key), other.get(key), f"{path}.{key}".lstrip("."))]
     if isinstance(one, list) and isinstance(other, list) and len(one) == len(other):
-        return [place for i, (a, b) in enumerate(zip(one, other, strict=True)) for place in _paths(a, b, f"{path}[{i}]")]
-    return [] if one == other and type(one) is type(other) or (one == other and not isinstance(one, bool)) else [path]
+        return [
+            place for i, (a, b) in enumerate(zip(one, other, strict=True)) for place in _paths(a, b, f"{path}[{i}]")
+        ]
+    return [] if (one == other and type(one) is type(other)) or (one == other and not isinstance(one, bool)) else [path]
