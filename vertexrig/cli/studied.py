@@ -74,6 +74,15 @@ def find(loaded: config.Loaded, file: Path | None, name: str, local: bool) -> re
     return remote.find(file, own.display_name, local=local)
 
 
+def chain(file: Path | None, name: str, *, local: bool) -> dict[str, Any]:
+    """A study with those that it follows, as one: each the newest run of its sweep."""
+    from vertexrig.studies import chain as chains
+
+    last = study(file, name, local=local)
+    before = chains.names(last.loaded, last.sweep)[:-1]
+    return chains.joined([*(study(file, one, local=local).job for one in before), last.job])
+
+
 def has_files(where: Studied, uri: str) -> bool:
     """Whether anything lies below a gs:// folder: of a rehearsal on this machine, otherwise in Cloud Storage."""
     if where.rehearsed:
