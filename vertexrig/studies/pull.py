@@ -6,7 +6,10 @@ what differs is added under `spec:`; what cannot be expressed is an error, never
 
 from __future__ import annotations
 
+import dataclasses
 import re
+import types
+import typing
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -18,7 +21,7 @@ from vertexrig.checks.workspace import Workspace
 from vertexrig.errors import UsageError
 from vertexrig.finding import Severity
 from vertexrig.project import config
-from vertexrig.project.model import BUCKET, Study
+from vertexrig.project.model import BUCKET, Job, Sweep
 from vertexrig.project.resolve import scalar_text
 from vertexrig.render.renderer import Rendered
 from vertexrig.spec.document import Document, Pool
@@ -231,7 +234,7 @@ def _job(job: Wanted, name: str) -> Entry:
         data["base_output_directory"] = document.job["baseOutputDirectory"]["outputUriPrefix"]
     if document.study is None:
         data |= _outside(job, name)
-    return Entry("jobs", name, literal(data), {(): [f"from {job.source}"]} if job.source else {})
+    return Entry("jobs", name, literal(_known(Job, data)), {(): [f"from {job.source}"]} if job.source else {})
 
 
 def _outside(job: Wanted, name: str) -> dict[str, Any]:
@@ -239,6 +242,33 @@ def _outside(job: Wanted, name: str) -> dict[str, Any]:
     found: dict[str, Any] = {"display_name": job.display_name} if job.display_name not in ("", name) else {}
     found |= {"labels": dict(job.labels)} if job.labels else {}
     return found | ({"kms_key_name": job.kms_key_name} if job.kms_key_name else {})
+
+
+_UNKNOWN = object()
+
+
+def _known(hint: Any, value: Any) -> Any:
+    """What of a value the project file has keys and values for, by the type of its field; the rest is laid over later."""
+    if typing.get_origin(hint) in (typing.Union, types.UnionType):
+        kinds = [
+            one
+            for one in typing.get_args(hint)
+            if dataclasses.is_dataclass(one) or typing.get_origin(one) is typing.Literal
+        ]
+        fitting = [one for one in kinds if dataclasses.is_dataclass(one) == isinstance(value, Mapping)]
+        return _known(fitting[0], value) if fitting else value
+    if dataclasses.is_dataclass(hint) and isinstance(value, Mapping):
+        fields = hints(typing.cast(type, hint))
+        found = {key: _known(fields[key], item) for key, item in value.items() if key in fields}
+        return {key: item for key, item in found.items() if item is not _UNKNOWN}
+    inner = typing.get_args(hint)
+    if typing.get_origin(hint) is typing.Literal:
+        return value if value in inner else _UNKNOWN
+    if isinstance(value, list) and inner:
+        return [item for one in value if (item := _known(inner[0], one)) is not _UNKNOWN]
+    if isinstance(value, Mapping) and len(inner) == 2 and dataclasses.is_dataclass(inner[1]):
+        return {key: _known(inner[1], item) for key, item in value.items()}
+    return value
 
 
 def _specified(data: Any) -> Any:
@@ -259,17 +289,13 @@ def _sweep(job: Wanted, name: str, trial: str) -> Entry:
     for row in study.get("parameters", ()):
         settings = snake_keys(row)
         parameters[str(settings.pop("parameter_id", ""))] = settings
-    known = hints(Study)
-    others = {
-        key: value for key, value in snake_keys(study).items() if key in known and key not in ("metrics", "parameters")
-    }
+    others = {key: value for key, value in snake_keys(study).items() if key not in ("metrics", "parameters")}
     data: dict[str, Any] = {"job": trial}
     outer = snake_keys({key: value for key, value in document.data.items() if key not in ("studySpec", "trialJobSpec")})
     data |= {key: outer[key] for key in _OF_A_SWEEP if key in outer}
     data["study"] = {"metrics": metrics, "parameters": parameters, **others}
-    return Entry(
-        "sweeps", name, literal({**data, **_outside(job, name)}), {(): [f"from {job.source}"]} if job.source else {}
-    )
+    data = _known(Sweep, {**data, **_outside(job, name)})
+    return Entry("sweeps", name, literal(data), {(): [f"from {job.source}"]} if job.source else {})
 
 
 def _topology(pools: Sequence[Pool]) -> str:
