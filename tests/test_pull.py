@@ -285,7 +285,7 @@ trainingInput:
     params:
     - {parameterName: batch_size, type: DISCRETE, discreteValues: [48, 64, 96]}
     - {parameterName: lr, type: DOUBLE, minValue: 0.001, maxValue: 0.1, scaleType: UNIT_LOG_SCALE}
-    - {parameterName: n, type: INTEGER, minValue: 1, maxValue: 9}
+    - {parameterName: num, type: INTEGER, minValue: 1, maxValue: 9}
     - {parameterName: kind, type: CATEGORICAL, categoricalValues: [a, b]}
 """
 
@@ -296,14 +296,15 @@ def test_a_training_input_becomes_a_sweep() -> None:
     assert made.absent == () and data["region"] == "europe-west4"
     pools = made.job.document.pools
     assert [pool.replica_count for pool in pools] == [1, 9, 3]
-    assert pools[0].image.endswith("tf-cpu.2-11.py310:latest") and pools[0].args == [
+    assert pools[0].image.endswith("tf-gpu.2-11.py310:latest") and pools[2].image.endswith("tf-cpu.2-11.py310:latest")
+    assert pools[0].args == [
         "--epochs",
         "3",
         "--job-dir=gs://b/out",
     ]
     assert data["jobs"]["x-trial"]["timeout"] == "7200s" and data["jobs"]["x-trial"]["topology"] == "parameter-server"
     study = data["sweeps"]["x"]["study"]
-    assert study["metrics"] == {"loss": "MINIMIZE"} and list(study["parameters"]) == ["batch_size", "lr", "n", "kind"]
+    assert study["metrics"] == {"loss": "MINIMIZE"} and list(study["parameters"]) == ["batch_size", "lr", "num", "kind"]
     assert study["parameters"]["lr"]["scale_type"] == "UNIT_LOG_SCALE" and "median_automated_stopping_spec" in study
     assert data["sweeps"]["x"]["max_trial_count"] == 45
     said = "\n".join(found.notes)

@@ -178,7 +178,7 @@ TEXT = dimension(categoricalValueSpec={"values": ["adam", "sgd", "rmsprop"]})
         (DOUBLE, [0.1, 0.01, 0.19], "keep", {"min_value": 0, "max_value": 0.2}),
         (LOG, [0.0001, 0.0002, 0.0004], "widen", {"min_value": 3.1e-06, "max_value": 0.00057}),
         (LOG, [0.01, 0.005, 0.02], "narrow", {"min_value": 0.0035, "max_value": 0.029}),
-        (INTEGER, [100, 97, 80], "widen", {"min_value": 74, "max_value": 150}),
+        (INTEGER, [100, 97, 80], "widen", {"min_value": 75, "max_value": 150}),
         (INTEGER, [40, 50, 60], "narrow", {"min_value": 35, "max_value": 65}),
         (LISTED, [64, 64, 64], "widen", {"values": [32, 64, 128]}),
         (LISTED, [16, 32, 16], "widen", {"values": [8, 16, 32]}),
@@ -222,7 +222,7 @@ def test_the_best_value_is_always_inside_the_new_range(low: float, width: float,
 # ---- the sweep that follows
 
 
-def flowers(seed: int = 3) -> dict[str, Any]:
+def flowers(seed: int = 27) -> dict[str, Any]:
     """FlowersHpTuningJob as it may have ended: l2 does harm, larger batches and layers help, crops of three quarters are best."""
     document = Workspace(config.load(S5)).prepare("flowers-hp", check=False).document
     draw, rows = random.Random(seed), []
@@ -239,7 +239,7 @@ def flowers(seed: int = 3) -> dict[str, Any]:
             + 0.03 * math.log2(batch / 16)
             + 0.002 * hidden
             - 0.1 * (distort == "true")
-            - 0.2 * abs(crop - 0.75)
+            - 0.9 * abs(crop - 0.74)
         )
         values = {
             "l2": l2,
@@ -289,7 +289,7 @@ def test_without_a_grid_ranges_follow_the_best_trials() -> None:
     text, _ = follow(flowers(), S5, "flowers-hp", trials=20)
     data = yamltext.read(text).data["sweeps"]["flowers-hp-2"]
     parameters = data["study"]["parameters"]
-    assert parameters["batch_size"] == {"discrete_value_spec": {"values": [32, 64, 128]}}
+    assert parameters["batch_size"] == {"discrete_value_spec": {"values": [16, 32, 64, 128]}}
     assert parameters["crop_ratio"]["double_value_spec"]["min_value"] > 0.6
     assert data["args"] == {"l2": 0, "with_color_distort": "false"} and data["max_trial_count"] == 20
     assert "median_automated_stopping_spec" in data["study"] and data["labels"] == {"follows": "flowers-hp"}
@@ -346,7 +346,7 @@ def test_conditional_parameters_go_with_their_parent(project: Path) -> None:
         "optimizer": "freeze",
         "momentum": "narrow",
     }
-    mixed = [*sgd[:1], trial(2, 0.895, lr=0.01, optimizer="adam"), *sgd[2:], *adam]
+    mixed = [*sgd[:1], trial(2, 0.885, lr=0.01, optimizer="adam"), *sgd[2:], *adam]
     text, found = follow(study([LR, OPTIMIZER], mixed), project, "tune")
     kept = yamltext.read(text).data["sweeps"]["tune-2"]["study"]["parameters"]["optimizer"]
     assert (

@@ -6,14 +6,13 @@ from pathlib import Path
 
 import click
 
-from vertexrig.cli import options
-from vertexrig.cli.pull import as_option, into_option, project_text, show
+from vertexrig.cli import entries, options
 
 
 @click.command("convert")
 @click.argument("source", metavar="FILE")
-@into_option
-@as_option
+@entries.into_option
+@entries.as_option
 @click.option(
     "--machine-type", help="In place of AI Platform's own machine types, such as standard_gpu, and scale tiers."
 )
@@ -30,4 +29,8 @@ def command(source: str, into: Path | None, name: str | None, machine_type: str 
     made = convert.convert(options.text(source), source, catalog.load(), machine_type=machine_type)
     stem = "" if source == "-" else Path(source).stem
     name = options.entry_name(name) or pull.entry_name(made.job.display_name or stem)
-    show(pull.pulled(made.job, name, project_text(into), into or Path("vertexrig.yaml"), made.absent), into, format_)
+    entries.show(
+        pull.pulled(made.job, name, entries.project_text(into), into or Path("vertexrig.yaml"), made.absent),
+        into,
+        format_,
+    )

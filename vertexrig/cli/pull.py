@@ -2,34 +2,23 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import click
 
-from vertexrig.cli import options, remote, steps, targets
-from vertexrig.cli.output import result
+from vertexrig.cli import entries, options, targets
 from vertexrig.errors import UsageError
-from vertexrig.files import typed
-
-if TYPE_CHECKING:
-    from vertexrig.studies.pull import Pulled
-
-into_option = click.option(
-    "--into",
-    type=click.Path(path_type=Path),
-    help="Project file to add it to, or to make; by default a new one is printed.",
-)
-as_option = click.option("--as", "name", help="Name in the project file; by default the display name's.")
 
 
 @click.command("pull")
 @click.argument("job")
 @options.file_option
 @options.local_option
-@into_option
-@as_option
+@entries.into_option
+@entries.as_option
 @options.format_option("text", "json")
 def command(job: str, file: Path | None, local: bool, into: Path | None, name: str | None, format_: str) -> None:
     """Turn JOB into entries of a project file that render to the same job.
@@ -47,20 +36,23 @@ def command(job: str, file: Path | None, local: bool, into: Path | None, name: s
         source = str(data.get("name") or job)
     wanted = pull.wanted(data, source)
     name = options.entry_name(name) or pull.entry_name(wanted.display_name or Path(source).stem)
-    made = pull.pulled(wanted, name, project_text(into), into or Path("vertexrig.yaml"))
-    show(made, into, format_)
+    made = pull.pulled(wanted, name, entries.project_text(into), into or Path("vertexrig.yaml"))
+    entries.show(made, into, format_)
 
 
-def _resource_name(job: str) -> Any:
-    from vertexrig.cloud.vertex import NAME
+_NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/(customJobs|hyperparameterTuningJobs)/([0-9]+)")
 
-    return NAME.fullmatch(job)
+
+def _resource_name(job: str) -> re.Match[str] | None:
+    return _NAME.fullmatch(job)
 
 
 def _started(job: str, file: Path | None, local: bool) -> Mapping[str, Any]:
     """A job by its name; a resource name needs no project file."""
     match = _resource_name(job)
     if match is None or local:
+        from vertexrig.cli import remote
+
         return remote.find(file, job, local=local).job.data
     from vertexrig.cloud.vertex import Vertex
 
@@ -68,31 +60,3 @@ def _started(job: str, file: Path | None, local: bool) -> Mapping[str, Any]:
     if found is None:
         raise UsageError(f"there is no job {job}")
     return found.data
-
-
-def project_text(into: Path | None) -> str:
-    """The project file to add to; empty for a new one."""
-    from vertexrig.studies import edit
-
-    return edit.read(into) if into is not None and into.exists() else ""
-
-
-def show(made: Pulled, into: Path | None, format_: str) -> None:
-    """Write or print the project file, and say what to type next."""
-    from vertexrig.studies import edit
-
-    if into is not None:
-        edit.write(into, made.text)
-    data = {
-        "name": made.name,
-        "into": str(into) if into is not None else None,
-        "entries": [{"group": one.group, "name": one.name, "keys": dict(one.data)} for one in made.entries],
-        "notes": list(made.notes),
-        "text": made.text,
-    }
-    result(format_, data, "" if into is not None else made.text.rstrip("\n"))
-    for line in made.notes:
-        options.note(f"note: {line}")
-    if into is not None:
-        options.note(f"added {' and '.join(one.name for one in made.entries)} to {into}; next:")
-        options.note(steps.line("check", made.name, "--file", typed(into)))

@@ -145,7 +145,7 @@ def _legacy(data: Mapping[str, Any], reading: _Reading) -> Converted:
     for key in given.keys() - _READ:
         reading.notes.append(f"left out: {key}: {_DROPPED.get(key, 'Vertex AI has nothing like it')}")
     program = _program(given, reading)
-    pools = _pools(given, program, reading)
+    pools = [_with_image(pool, given, reading) for pool in _pools(given, program, reading)]
     job: dict[str, Any] = {"workerPoolSpecs": pools}
     limits = given.get("scheduling") or {}
     if limits.get("maxRunningTime"):
@@ -164,6 +164,16 @@ def _legacy(data: Mapping[str, Any], reading: _Reading) -> Converted:
         document, "", {}, key, region=str(given.get("region", "")), source=Path(reading.file).name, notes=notes
     )
     return Converted(wanted, tuple(reading.absent))
+
+
+def _with_image(pool: dict[str, Any], given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
+    """The pool with the image for GPUs, if it has some and its image follows from the runtime version."""
+    kind = "gpu" if str((pool.get("machineSpec") or {}).get("acceleratorType", "")).startswith("NVIDIA") else "cpu"
+    found = reading.catalog.find_short(f"tf-{given.get('runtimeVersion')}", kind)
+    if kind == "cpu" or found is None or "pythonPackageSpec" not in pool:
+        return pool
+    image = found.uri(reading.catalog.host_for_region("us-central1"))
+    return {**pool, "pythonPackageSpec": {**pool["pythonPackageSpec"], "executorImageUri": image}}
 
 
 def _program(given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:

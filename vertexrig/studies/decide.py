@@ -28,7 +28,7 @@ REACH = 0.5
 """How far a range is widened beyond a bound, as a part of it on its scale."""
 LEAST = 3
 """Values that a grid tries of a continuous parameter, at least."""
-_NICE = (1.0, 2.0, 2.5, 5.0, 10.0)
+_NICE = (1.0, 2.0, 2.5, 5.0)
 _SPEC_OF = {kind: name for name, kind in VALUE_SPECS.items()}
 
 
@@ -312,13 +312,11 @@ def _spread(decision: Decision, count: int) -> tuple[Value, ...]:
         start -= max(0, start + count - 1 - math.floor(math.log(ceiling / best) / math.log(factor) + 1e-9))
         values = {_digits(best * factor ** (start + n)) for n in range(count)}
     else:
-        step = _nice((high - low) / (count - 1))
-        step = max(1.0, round(step)) if dimension.kind == "INTEGER" else step
         floor, ceiling = _limits(decision)
-        start = round(best / step) - count // 2
-        start += max(0, math.ceil(floor / step - 1e-9) - start)
-        start -= max(0, start + count - 1 - math.floor(ceiling / step + 1e-9))
-        values = {_digits((start + n) * step, digits=6) for n in range(count) if (start + n) * step >= floor - 1e-12}
+        step = _step((high - low) / (count - 1), floor, ceiling, count, whole=dimension.kind == "INTEGER")
+        first, last = math.ceil(floor / step - 1e-9), math.floor(ceiling / step + 1e-9)
+        start = max(first, min(round(best / step) - count // 2, last - count + 1))
+        values = {_digits(n * step, digits=6) for n in range(start, min(start + count - 1, last) + 1)}
     return tuple(_typed(dimension, value) for value in sorted(values))
 
 
@@ -332,10 +330,15 @@ def _typed(dimension: Dimension, value: float) -> Value:
     return round(value) if dimension.kind == "INTEGER" else value
 
 
-def _nice(step: float) -> float:
-    """The round number nearest to a step: 1, 2, 2.5 or 5 times a power of ten."""
-    power = 10.0 ** math.floor(math.log10(step))
-    return min((one * power for one in _NICE), key=lambda one: abs(math.log(one / step)))
+def _step(step: float, low: float, high: float, count: int, *, whole: bool) -> float:
+    """The round number nearest to a step, or the next smaller one of which so many steps fit between two bounds."""
+    power = math.floor(math.log10(step))
+    rounds = sorted({one * 10.0**exponent for exponent in range(power - 3, power + 2) for one in _NICE}, reverse=True)
+    nearest = min(rounds, key=lambda one: abs(math.log(one / step)))
+    for one in (max(1.0, round(one)) if whole else one for one in rounds if one <= nearest):
+        if math.floor(high / one + 1e-9) - math.ceil(low / one - 1e-9) + 1 >= count:
+            return one
+    return max(1.0, round(nearest)) if whole else nearest
 
 
 def _digits(value: float, rounded: Any = round, digits: int = 2) -> float:
