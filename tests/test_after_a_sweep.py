@@ -33,7 +33,7 @@ parser.add_argument("--data", default="")
 parser.add_argument("--warm_start_from", default="")
 args = parser.parse_args()
 if args.warm_start_from:
-    assert args.warm_start_from.startswith("gs://"), args
+    assert os.path.isfile(os.path.join(args.warm_start_from, "saved_model.pb")), args
 accuracy = 1 - abs(args.lr - 0.4) + 0.001 * args.units + 0.01 * args.epochs
 folder = os.environ["AIP_MODEL_DIR"]
 os.makedirs(folder, exist_ok=True)

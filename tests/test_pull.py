@@ -238,7 +238,7 @@ def test_any_text_survives(args: list[str], env: list[dict[str, str]], name: str
         ("jobSpec: {}\n", "has no workerPoolSpecs, so there is no job to write"),
         (
             "jobSpec: {workerPoolSpecs: [{}, {machineSpec: {machineType: n1-standard-4}}]}\n",
-            "machine_type|containerSpec|no way",
+            "worker pool 0 has no pythonPackageSpec or containerSpec",
         ),
     ],
 )

@@ -169,6 +169,11 @@ def pulled(job: Wanted, name: str, text: str, file: Path, absent: Sequence[str] 
         raise UsageError(
             f"{job.source} has no workerPoolSpecs, so there is no job to write{f' ({why})' if why else ''}"
         )
+    for pool in job.document.pools:
+        if not pool.program and (pool.index == 0 or not pool.empty):
+            raise UsageError(
+                f"{job.source}: worker pool {pool.index} has no pythonPackageSpec or containerSpec, so it runs nothing"
+            )
     before = text or _head(job)
     jobs, sweep = _job(job, name), None
     if job.document.study is not None:
