@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import math
 import random
+from datetime import date
 from pathlib import Path
 from typing import Any
 
@@ -14,13 +15,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tools import REPOSITORY
-from vertexrig import yamltext
+from vertexrig import catalog, yamltext
 from vertexrig.checks.workspace import Workspace
 from vertexrig.errors import UsageError
+from vertexrig.package.source.model import Flag
 from vertexrig.project import config
 from vertexrig.spec.parameters import top
 from vertexrig.spec.space import Space
-from vertexrig.studies import edit, follow_up, promote
+from vertexrig.studies import edit, follow_up, promote, register
 from vertexrig.studies.chain import joined
 from vertexrig.studies.decide import decide
 from vertexrig.studies.outcome import outcome
@@ -462,3 +464,93 @@ def test_the_best_trial_becomes_a_job(project: Path) -> None:
 def test_json_of_decisions_is_plain() -> None:
     """Each row of the decisions can be written as JSON."""
     json.dumps([one.row() for one in follow(flowers(), S5, "flowers-hp", grid=45)[1].decisions])
+
+
+def flag(*names: str) -> Flag:
+    return Flag(names, names[0].lstrip("-"))
+
+
+def test_the_flag_for_a_model_to_start_from_is_found_by_its_name() -> None:
+    """Usual names are known; another one is named by hand, and must be one of the trainer's."""
+    for name in ("warm_start_from", "init-model", "pretrained", "initial_weights", "load_model"):
+        assert promote.warm_start_flag([flag("--epochs"), flag(f"--{name}")], None, "t") == name
+    assert promote.warm_start_flag([flag("--base")], "base", "t") == "base"
+    with pytest.raises(
+        UsageError, match="t has no flag that names a model to start from; name it: --warm-start-flag NAME"
+    ):
+        promote.warm_start_flag([flag("--epochs"), flag("--restart")], None, "t")
+    with pytest.raises(UsageError, match="t has no flag --bse. Did you mean 'base'"):
+        promote.warm_start_flag([flag("--base")], "bse", "t")
+
+
+# ---- the registered model
+
+
+def trained(**more: Any) -> register.Trained:
+    return register.Trained(
+        **{"uri": "gs://b/m", "metric": "accuracy", "value": 0.9, "goal": "MAXIMIZE", "job": "j", **more}
+    )
+
+
+@pytest.mark.parametrize(
+    ("image", "expected", "said"),
+    [
+        ("us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-14.py310:latest", "tf2-cpu.2-14", "support ended 2026-01-14"),
+        ("us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-15.py310:latest", "tf2-cpu.2-15", "available until 2027-01-14"),
+        (
+            "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-12.py310:latest",
+            "tf2-cpu.2-14",
+            "the model was saved by 2.12",
+        ),
+        (
+            "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest",
+            "tf2-cpu.2-15",
+            "the model was saved by 2.17",
+        ),
+        ("us-docker.pkg.dev/p/r/own:1", "tf2-cpu.2-15", "does not say its version"),
+    ],
+)
+def test_the_serving_image_follows_the_training_image(image: str, expected: str, said: str) -> None:
+    """The same version of TensorFlow, otherwise the nearest newer, otherwise the newest, with its dates and what to check."""
+    found = register.serving(trained(image=image), catalog.load(), "europe-west4", None, date(2026, 11, 21))
+    assert found.uri == f"europe-docker.pkg.dev/vertex-ai/prediction/{expected}:latest" and said in found.text
+    assert register.serving(trained(), catalog.load(), "us-central1", "own:1", date(2026, 11, 21)).uri == "own:1"
+
+
+@pytest.mark.parametrize(
+    ("goal", "there", "least", "better", "said"),
+    [
+        ("MAXIMIZE", None, 0.5, True, "there is no such model yet"),
+        ("MAXIMIZE", 0.8, 0.05, True, "0.9 against 0.8 of version 3: better by 0.1"),
+        ("MAXIMIZE", 0.8, 0.2, False, "at least 0.2 is asked for"),
+        ("MAXIMIZE", 0.9, 0.0, False, "equal; any gain is enough"),
+        ("MINIMIZE", 0.8, 0.0, False, "worse by 0.1"),
+        ("MINIMIZE", 1.5, 0.0, True, "better by 0.6"),
+    ],
+)
+def test_a_model_has_to_beat_the_one_that_is_there(
+    goal: str, there: float | None, least: float, better: bool, said: str
+) -> None:
+    """By the same metric, in the direction of its goal, by the least gain."""
+    labels = {"metric": "accuracy", "metric_value": register.number_label(there or 0)}
+    present = None if there is None else {"versionId": "3", "labels": labels}
+    found = register.compare(trained(goal=goal), present, least)
+    assert found.better is better and said in found.text
+
+
+def test_what_cannot_be_compared_is_not_better() -> None:
+    """A version without labels, or with another metric, keeps its place unless --force is given."""
+    for labels, said in (
+        ({}, "no label says its metric"),
+        ({"metric": "f1", "metric_value": "0_5"}, "its metric is f1"),
+    ):
+        found = register.compare(trained(), {"versionId": "1", "labels": labels}, 0)
+        assert not found.better and said in found.text and "--force" in found.text
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_number_survives_as_a_label(value: float) -> None:
+    """Every finite number is a label's value of at most 63 characters that the API takes, and the same number again."""
+    text = register.number_label(value)
+    assert register.label_number(text) == value and len(text) <= 63 and set(text) <= set("0123456789_-e")
+    assert register.label(text) == text

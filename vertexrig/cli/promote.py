@@ -69,8 +69,7 @@ def command(
     chosen = promote.chosen(ended, trial)
     args: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
     if warm_start or warm_start_flag:
-        flag, uri = _warm_start(found, chosen, warm_start_flag)
-        args[flag] = uri
+        args |= _warm_start(found, chosen, warm_start_flag)
     entry = promote.promoted(
         ended, chosen, edit.data_of(text, str(loaded.file)), found.sweep, name,
         args=args, topology=topology, machine_type=machine_type, changes=changes,
@@ -89,7 +88,7 @@ def command(
     _go_on(name, file, where, format_, rehearsed=found.rehearsed)
 
 
-def _warm_start(found: studied.Studied, chosen: TrialResult, given: str | None) -> tuple[str, str]:
+def _warm_start(found: studied.Studied, chosen: TrialResult, given: str | None) -> dict[str, str]:
     """The trainer's flag and the model of a trial."""
     from vertexrig.checks.workspace import Workspace
     from vertexrig.studies import promote
@@ -103,7 +102,7 @@ def _warm_start(found: studied.Studied, chosen: TrialResult, given: str | None) 
     module = project.jobs[project.sweeps[found.sweep].job].module or project.trainer.module
     source = Workspace(found.loaded).trainer(module)
     flags = source.flags if source is not None else ()
-    return promote.warm_start_flag(flags, given, project.trainer.path), uri
+    return {promote.warm_start_flag(flags, given, project.trainer.path): uri}
 
 
 def _go_on(name: str, file: Path | None, where: str | None, format_: str, *, rehearsed: bool) -> None:

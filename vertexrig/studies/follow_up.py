@@ -96,16 +96,7 @@ def follow_up(
     former: Mapping[str, Any] = written["sweeps"][after] or {}
     data: dict[str, Any] = {"job": former["job"]}
     comments: dict[Path_, list[str]] = {(): [_about(outcome, after)]}
-    args = _args(written["jobs"][former["job"]] or {}, former, [one for one in decisions if one.action == "freeze"])
-    if args is not None:
-        data["args"] = args
-        for one in decisions:
-            if one.action == "freeze" and isinstance(args, Mapping):
-                comments[("args", one.name)] = [f"frozen: {one.reason}"]
-    if not isinstance(args, Mapping):
-        comments[()] += [
-            f"{one.name} frozen at {shown(one.value)}: {one.reason}" for one in decisions if one.action == "freeze"
-        ]
+    _freeze(data, comments, written["jobs"][former["job"]] or {}, former, decisions)
     data["max_trial_count"] = most
     data |= {
         key: former[key] for key in ("parallel_trial_count", "max_failed_trial_count") if former.get(key) is not None
@@ -190,6 +181,22 @@ def _about(outcome: Outcome, after: str) -> str:
 
 def _product(open_: list[Decision]) -> str:
     return f"{' x '.join(str(len(one.values)) for one in open_)} = {math.prod(len(one.values) for one in open_)}"
+
+
+def _freeze(
+    data: dict[str, Any], comments: dict[Path_, list[str]], job: Mapping[str, Any], former: Mapping[str, Any],
+    decisions: list[Decision],
+) -> None:  # fmt: skip
+    """The arguments of the new sweep, with what is frozen and why; a list of arguments has no place for a reason beside each."""
+    settled = [one for one in decisions if one.action == "freeze"]
+    args = _args(job, former, settled)
+    if args is not None:
+        data["args"] = args
+    for one in settled:
+        if isinstance(args, Mapping):
+            comments[("args", one.name)] = [f"frozen: {one.reason}"]
+        else:
+            comments[()].append(f"{one.name} frozen at {shown(one.value)}: {one.reason}")
 
 
 def _args(job: Mapping[str, Any], former: Mapping[str, Any], settled: list[Decision]) -> Any:
