@@ -93,7 +93,10 @@ def test_flags_become_args_and_the_metric_a_sweep(tmp_path: Path) -> None:
     study = project.sweeps["sweep"].study
     assert study is not None and dict(study.metrics) == {"val_loss": "MINIMIZE"}
     assert list(study.parameters) == ["lr", "hidden-units", "optimizer"]
-    assert begun.notes == ("left to the trainer's own defaults: model_dir, verbose",)
+    assert begun.notes == (
+        "the sweep searches by val_loss; the trainer also reports loss",
+        "left to the trainer's own defaults: model_dir, verbose",
+    )
 
 
 @pytest.mark.parametrize(

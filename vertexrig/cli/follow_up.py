@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, steps, studied
+from vertexrig.cli import options, remote, steps, studied
 from vertexrig.cli.options import Integer
 from vertexrig.cli.output import result
 
@@ -47,12 +47,14 @@ def command(
 
     if grid is not None and trials is not None:
         raise click.UsageError("--grid tries every combination; --trials is for a study that is not a grid")
-    found = studied.study(file, sweep, local=local, sweep=ran)
+    found = studied.study(remote.find, file, sweep, local=local, sweep=ran)
     loaded = found.loaded
     text = edit.read(loaded.file)
     name = options.entry_name(name) or follow_up.free_name(loaded, found.sweep)
     ended = outcome(sweep, found.job)
     made = follow_up.follow_up(ended, edit.data_of(text, str(loaded.file)), found.sweep, name, grid=grid, trials=trials)
+    if studied.has_changed(found):
+        options.note(f"note: {found.sweep} has other parameters in {loaded.file} than the study; the study's count")
     first = edit.added(text, made.entry, str(loaded.file))
     prepared = studied.rendered(first, loaded.file, name, found.sweep)
     estimate = follow_up.price(prepared, prepared.workspace.catalog) if prepared is not None else None

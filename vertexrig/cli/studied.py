@@ -2,16 +2,28 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, Protocol, TypeVar
 
 from vertexrig.checks.workspace import Prepared, Workspace
-from vertexrig.cli import options, remote, steps, targets
-from vertexrig.cloud.vertex import TUNING
+from vertexrig.cli import options, steps, targets
+from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.errors import UsageError, VertexrigError, did_you_mean
 from vertexrig.project import config
+
+
+class Found(Protocol):
+    """A started job or a rehearsal, as `vertexrig.cli.remote` finds it."""
+
+    @property
+    def job(self) -> RemoteJob: ...
+    @property
+    def record(self) -> Any: ...
+
+
+F = TypeVar("F", bound=Found)
 
 
 @dataclass(frozen=True)
@@ -28,7 +40,7 @@ class Studied:
     loaded: config.Loaded
     sweep: str
     job: Mapping[str, Any]
-    found: remote.FoundJob | None = None
+    found: Found | None = None
 
     @property
     def rehearsed(self) -> bool:
@@ -36,10 +48,13 @@ class Studied:
         return self.found is not None and self.found.record is not None
 
 
-def study(file: Path | None, name: str, *, local: bool, sweep: str | None = None) -> Studied:
+def study(
+    finder: Callable[..., Found], file: Path | None, name: str, *, local: bool, sweep: str | None = None
+) -> Studied:
     """A study by a sweep's name, a display name, a number, a rehearsal's run, or a file with its description.
 
     Args:
+        finder: `vertexrig.cli.remote.find`.
         file: The project file.
         name: What the user wrote.
         local: Look among rehearsals only.
@@ -54,7 +69,7 @@ def study(file: Path | None, name: str, *, local: bool, sweep: str | None = None
 
         job = pull.resource(options.text(name), name)
         return Studied(loaded, _sweep_of(loaded, job, sweep, name), job)
-    found = find(loaded, file, name, local)
+    found = find(finder, loaded, file, name, local)
     if found.job.collection != TUNING:
         raise UsageError(f"{name} is a custom job; it has no trials")
     job = dict(found.job.data)
@@ -63,24 +78,24 @@ def study(file: Path | None, name: str, *, local: bool, sweep: str | None = None
     return Studied(loaded, ran, job, found)
 
 
-def find(loaded: config.Loaded, file: Path | None, name: str, local: bool) -> remote.FoundJob:
-    """A job or sweep of the project by its name, or as `remote.find` finds it; a sweep may have another display name."""
+def find(finder: Callable[..., F], loaded: config.Loaded, file: Path | None, name: str, local: bool) -> F:
+    """A job or sweep of the project by its name, or as `finder` finds it; a sweep may have another display name."""
     own = loaded.project.sweeps.get(name)
     try:
-        return remote.find(file, name, local=local)
+        return finder(file, name, local=local)
     except UsageError:
         if own is None or not own.display_name or local:
             raise
-    return remote.find(file, own.display_name, local=local)
+    return finder(file, own.display_name, local=local)
 
 
-def chain(file: Path | None, name: str, *, local: bool) -> dict[str, Any]:
+def chain(finder: Callable[..., Found], file: Path | None, name: str, *, local: bool) -> dict[str, Any]:
     """A study with those that it follows, as one: each the newest run of its sweep."""
     from vertexrig.studies import chain as chains
 
-    last = study(file, name, local=local)
+    last = study(finder, file, name, local=local)
     before = chains.names(last.loaded, last.sweep)[:-1]
-    return chains.joined([*(study(file, one, local=local).job for one in before), last.job])
+    return chains.joined([*(study(finder, file, one, local=local).job for one in before), last.job])
 
 
 def has_files(where: Studied, uri: str) -> bool:
@@ -91,6 +106,17 @@ def has_files(where: Studied, uri: str) -> bool:
     from vertexrig.cloud.storage import Storage
 
     return any(True for _ in Storage(uri).list(""))
+
+
+def has_changed(where: Studied) -> bool:
+    """Whether the project's sweep has other parameters now than the study that ran."""
+    from vertexrig.submit import trials
+
+    try:
+        now = Workspace(where.loaded).prepare(where.sweep, check=False).document.study or {}
+    except VertexrigError:
+        return False
+    return bool(now.get("parameters") != trials.study_spec(where.job).get("parameters"))
 
 
 def rendered(text: str, file: Path, name: str, before: str) -> Prepared | None:

@@ -22,7 +22,7 @@ def command(sweep: str, file: Path | None, local: bool, chain: bool, format_: st
     from vertexrig.submit import report, trials
 
     rows = trials.table(
-        studied.chain(file, sweep, local=local) if chain else remote.sweep(file, sweep, local=local).data
+        studied.chain(remote.find, file, sweep, local=local) if chain else remote.sweep(file, sweep, local=local).data
     )
     if format_ == "markdown" or not rows:
         result(format_, {"trials": rows}, "\n".join(report.markdown(rows)))

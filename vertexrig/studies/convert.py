@@ -1,7 +1,7 @@
 """Files that describe jobs in other ways, read as the job they mean: YAML for gcloud's `--config`, and AI Platform's `trainingInput`.
 
 Source of the legacy fields: TrainingInput and HyperparameterSpec of the AI Platform Training API (ml.googleapis.com, v1), and
-configuration files that people published, read 2026-11-21. The Compute Engine equals of its own machine types have no source at hand, so that they
+configuration files that people published, read 2026-11-21. The Compute Engine equals of AI Platform's machine types have no source at hand, so that they
 are asked for.
 """
 
@@ -43,7 +43,7 @@ _OF_A_STUDY = {
     "goal", "params", "maxTrials", "maxParallelTrials", "maxFailedTrials", "hyperparameterMetricTag", "algorithm",
     "enableTrialEarlyStopping",
 }  # fmt: skip
-_STAND_IN = {
+_PLACEHOLDER = {
     "executorImageUri": "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest",
     "packageUris": ["gs://bucket/package.tar.gz"],
     "pythonModule": "trainer.task",
@@ -56,8 +56,8 @@ class Converted:
     """A file as the job it means.
 
     Args:
-        job: The job; what the file does not say of its program is filled in with stand-ins.
-        absent: Keys of a job that hold stand-ins: the project's trainer says them.
+        job: The job; what the file does not say of its program is filled in with placeholders.
+        absent: Keys of a job that hold placeholders: the project's trainer says them.
     """
 
     job: Wanted
@@ -126,7 +126,7 @@ def _gcloud(document: Document, file: str) -> Converted:
     pools = [dict(pool) for pool in job.get("workerPoolSpecs") or ()]
     for pool in pools:
         if pool.get("machineSpec") and not pool.get("pythonPackageSpec") and not pool.get("containerSpec"):
-            pool["pythonPackageSpec"] = dict(_STAND_IN)
+            pool["pythonPackageSpec"] = dict(_PLACEHOLDER)
             absent = list(_KEY_OF.values())
     job["workerPoolSpecs"] = pools
     notes = list(refused(document))
@@ -190,12 +190,12 @@ def _program(given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
         )
     program["executorImageUri"] = image.uri(reading.catalog.host_for_region("us-central1")) if image else None
     if not (given.get("masterConfig") or {}).get("imageUri"):
-        missing = [key for key in _STAND_IN if not program[key]]
+        missing = [key for key in _PLACEHOLDER if not program[key]]
         reading.absent += [_KEY_OF[key] for key in missing]
         if missing:
             words = {"image": "no usable runtimeVersion", "package_uris": "no packageUris", "module": "no pythonModule"}
             reading.notes.append(_TRAINER.format(", ".join(words[_KEY_OF[key]] for key in missing)))
-    filled = {key: program[key] or stand_in for key, stand_in in _STAND_IN.items()}
+    filled = {key: program[key] or filler for key, filler in _PLACEHOLDER.items()}
     return {**filled, "args": args} if args else filled
 
 
@@ -273,7 +273,7 @@ def _gpus_of(kind: str) -> dict[str, Any]:
 
 
 def _runs(config: Mapping[str, Any], program: Mapping[str, Any]) -> dict[str, Any]:
-    """What a pool runs: an image of its own, or the package."""
+    """What a pool runs: its image, or the package."""
     if not config.get("imageUri"):
         return {"pythonPackageSpec": dict(program)}
     words = {
@@ -318,7 +318,7 @@ def _study(given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
 def _parameter(row: Any, reading: _Reading) -> dict[str, Any]:
     if not isinstance(row, Mapping):
         raise UsageError(
-            f"{reading.file}: hyperparameters.params has {row!r}, which is no mapping with parameterName and type"
+            f"{reading.file}: hyperparameters.params has {row!r}, which lacks the mapping with parameterName and type"
         )
     name, kind = str(row.get("parameterName", "")), str(row.get("type", ""))
     found: dict[str, Any] = {"parameterId": name}

@@ -200,7 +200,7 @@ def _freeze(
 
 
 def _args(job: Mapping[str, Any], former: Mapping[str, Any], settled: list[Decision]) -> Any:
-    """The new sweep's arguments: the former's, and what is frozen; None if it needs none of its own."""
+    """The new sweep's arguments: the former's, and what is frozen; None if it needs none."""
     values = {one.name: literal(tidy(one.value)) for one in settled}
     own, inherited = former.get("args") or {}, job.get("args") or {}
     if isinstance(former.get("args"), list):

@@ -99,7 +99,7 @@ def outcome(name: str, job: Mapping[str, Any], *, least: int = FEWEST) -> Outcom
     """A study that has ended, with at least so many trials that count.
 
     Raises:
-        UsageError: It is no study, has not begun, still runs, or too few trials count; the message says which.
+        UsageError: It describes something else, has not begun, still runs, or too few trials count; the message says which.
     """
     spec = trials.study_spec(job)
     listed = trials.results(job)

@@ -92,7 +92,7 @@ def resource(text: str, file: str) -> dict[str, Any]:
     """A CustomJob or HyperparameterTuningJob from a description: YAML or JSON as gcloud and the API print it, or the SDK's.
 
     Raises:
-        UsageError: It is no such description.
+        UsageError: It describes something else.
     """
     data = edit.data_of(text, file)
     for wrapper in _WRAPPERS:
@@ -159,7 +159,7 @@ def pulled(job: Wanted, name: str, text: str, file: Path, absent: Sequence[str] 
         name: What it is called there.
         text: The project file; empty for a new one.
         file: Its path, which relative paths in it start from.
-        absent: Keys of the job that hold stand-ins, and are left to the project's trainer.
+        absent: Keys of the job that hold placeholders, and are left to the project's trainer.
 
     Raises:
         UsageError: The name is taken, or the job has something that no entry can express.
