@@ -112,6 +112,11 @@ def workspace(
     return Workspace(loaded, templates=templates, program=steps.program())
 
 
+def is_file(target: str) -> bool:
+    """True for `-`, a path, a name with a dot, which no job has, and the name of a file that exists."""
+    return target == "-" or any(char in target for char in "/\\.") or Path(target).is_file()
+
+
 def text(path: str) -> str:
     """The text of a file that a command's argument names; `-` is stdin."""
     return files.read_text(path)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, Protocol, TypeVar
 
 from vertexrig.checks.workspace import Prepared, Workspace
-from vertexrig.cli import options, steps, targets
+from vertexrig.cli import options, steps
 from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.errors import UsageError, VertexrigError, did_you_mean
 from vertexrig.project import config
@@ -64,7 +64,7 @@ def study(
         UsageError: There is no such study, or it is of no sweep of the project.
     """
     loaded = config.load(file)
-    if targets.is_file(name):
+    if options.is_file(name):
         from vertexrig.studies import pull
 
         job = pull.resource(options.text(name), name)

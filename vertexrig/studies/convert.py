@@ -177,7 +177,7 @@ def _with_image(pool: dict[str, Any], given: Mapping[str, Any], reading: _Readin
 
 
 def _program(given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
-    """The Python package that all pools run, but for those with an image of their own."""
+    """The Python package that a pool without an image runs."""
     args = [str(word) for word in given.get("args") or ()]
     if given.get("jobDir"):
         args.append(f"--job-dir={given['jobDir']}")  # AI Platform passed it to the trainer

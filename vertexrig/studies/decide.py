@@ -307,14 +307,13 @@ def _spread(decision: Decision, count: int) -> tuple[Value, ...]:
         return (_typed(dimension, best),)
     if dimension.scale == LOG:
         factor, (floor, ceiling) = (high / low) ** (1 / (count - 1)), _limits(decision)
-        start = -(count // 2)
-        start += max(0, math.ceil(math.log(floor / best) / math.log(factor) - 1e-9) - start)
-        start -= max(0, start + count - 1 - math.floor(math.log(ceiling / best) / math.log(factor) + 1e-9))
-        values = {_digits(best * factor ** (start + n)) for n in range(count)}
+        lowest, highest = max(floor, low / factor), min(ceiling, high * factor)
+        first = math.ceil(math.log(lowest / best) / math.log(factor) - 1e-9)
+        last = math.floor(math.log(highest / best) / math.log(factor) + 1e-9)
+        start = max(first, min(-(count // 2), last - count + 1))
+        values = {_digits(best * factor**n) for n in range(start, min(start + count - 1, last) + 1)}
     else:
-        floor, ceiling = _limits(decision)
-        step = _step((high - low) / (count - 1), floor, ceiling, count, whole=dimension.kind == "INTEGER")
-        first, last = math.ceil(floor / step - 1e-9), math.floor(ceiling / step + 1e-9)
+        step, first, last = _step(decision, count)
         start = max(first, min(round(best / step) - count // 2, last - count + 1))
         values = {_digits(n * step, digits=6) for n in range(start, min(start + count - 1, last) + 1)}
     return tuple(_typed(dimension, value) for value in sorted(values))
@@ -330,15 +329,25 @@ def _typed(dimension: Dimension, value: float) -> Value:
     return round(value) if dimension.kind == "INTEGER" else value
 
 
-def _step(step: float, low: float, high: float, count: int, *, whole: bool) -> float:
-    """The round number nearest to a step, or the next smaller one of which so many steps fit between two bounds."""
-    power = math.floor(math.log10(step))
+def _step(decision: Decision, count: int) -> tuple[float, int, int]:
+    """The step of a grid, and the first and last multiple of it that the grid may have.
+
+    It is the round number nearest to an even step over the range, or the next smaller one of which so many values fit. A grid stays in the
+    range but for one step, and in the old range unless that is widened.
+    """
+    low, high, (floor, ceiling) = decision.low, decision.high, _limits(decision)
+    even, whole = (high - low) / (count - 1), decision.dimension.kind == "INTEGER"
+    power = math.floor(math.log10(even))
     rounds = sorted({one * 10.0**exponent for exponent in range(power - 3, power + 2) for one in _NICE}, reverse=True)
-    nearest = min(rounds, key=lambda one: abs(math.log(one / step)))
+    nearest = min(rounds, key=lambda one: abs(math.log(one / even)))
+    found = (nearest, 0, 0)
     for one in (max(1.0, round(one)) if whole else one for one in rounds if one <= nearest):
-        if math.floor(high / one + 1e-9) - math.ceil(low / one - 1e-9) + 1 >= count:
-            return one
-    return max(1.0, round(nearest)) if whole else nearest
+        first = math.ceil(max(floor, low - one) / one - 1e-9)
+        last = math.floor(min(ceiling, high + one) / one + 1e-9)
+        found = (one, first, last)
+        if last - first + 1 >= count:
+            break
+    return found
 
 
 def _digits(value: float, rounded: Any = round, digits: int = 2) -> float:
