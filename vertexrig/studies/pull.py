@@ -208,16 +208,15 @@ def _without(entry: Entry, keys: Sequence[str]) -> Entry:
 def _head(job: Wanted) -> str:
     """The top of a new project file."""
     output = job.document.output
-    lines = [f"project: {scalar_or_variable(job.project)}", f"region: {edit.flow(job.region or 'us-central1')}"]
+    lines = [f"project: {_project(job.project)}", f"region: {edit.flow(job.region or 'us-central1')}"]
     bucket = "/".join(output.split("/")[:3])
-    if re.fullmatch(
-        BUCKET[0], bucket
-    ):  # without one the job writes to no output folder, and a bucket here would give it one
+    # a job without an output folder gets no bucket, which would give it one
+    if re.fullmatch(BUCKET[0], bucket):
         lines.append(f"bucket: {edit.flow(bucket)}")
     return "\n".join(lines) + "\n"
 
 
-def scalar_or_variable(project: str) -> str:
+def _project(project: str) -> str:
     """A project id for the top of a project file; a variable where it is not known."""
     return f"${{PROJECT:-{project or 'my-project'}}}"
 
