@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from tests import clouds
+from tests.registry import registry
 from vertexrig import cli
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
@@ -29,13 +30,16 @@ from vertexrig.project.model import LocalImage
 
 IMAGE = "us-docker.pkg.dev/my-project/images/quick:1"
 PROGRAM = """
-import argparse, time
+import argparse, os, time
 import hypertune
 parser = argparse.ArgumentParser()
 parser.add_argument("--lr", type=float, default=0.5)
 parser.add_argument("--wait", type=float, default=0)
 args = parser.parse_args()
 time.sleep(args.wait)
+if "AIP_MODEL_DIR" in os.environ:
+    os.makedirs(os.environ["AIP_MODEL_DIR"], exist_ok=True)
+    open(os.path.join(os.environ["AIP_MODEL_DIR"], "saved_model.pb"), "w").close()
 hypertune.HyperTune().report_hyperparameter_tuning_metric("accuracy", 1 - args.lr, global_step=1)
 """
 QUICK = {"machine_type": "n1-standard-4", "timeout": "600s", "container": {"image_uri": IMAGE}}
@@ -53,8 +57,8 @@ PROJECT: dict[str, Any] = {
     "sweeps": {
         "tune": {
             "job": "quick",
-            "max_trial_count": 2,
-            "parallel_trial_count": 2,
+            "max_trial_count": 3,
+            "parallel_trial_count": 3,
             "study": {
                 "metrics": {"accuracy": "MAXIMIZE"},
                 "parameters": {"lr": {"double_value_spec": {"min_value": 0.1, "max_value": 0.9}}},
@@ -105,8 +109,13 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     (folder / "trainer/trainer/task.py").write_text("if __name__ == '__main__':\n    print('trained')\n")
     images = {"*quick*": LocalImage(folder / "image", (sys.executable, "main.py"))}
     settings = Settings(folder / "vertex", slots=8, run=RunOptions(grace=0.5, images=images))
-    with server.running(settings) as here, pytest.MonkeyPatch.context() as patch:
-        for name, value in {**server.env(here, project="my-project"), "NO_COLOR": "1"}.items():
+    with (
+        server.running(settings) as here,
+        registry(f"{here.url}{server.AIPLATFORM}") as (url, _),
+        pytest.MonkeyPatch.context() as patch,
+    ):
+        more = {"VERTEXRIG_AIPLATFORM": url, "NO_COLOR": "1"}
+        for name, value in {**server.env(here, project="my-project"), **more}.items():
             patch.setenv(name, value)
         patch.chdir(folder)
         (folder / "vertex/gs/my-bucket").mkdir(parents=True, exist_ok=True)
@@ -152,6 +161,13 @@ def _root(stage: Stage) -> tuple[str, ...]:
     return ("--root", str(stage.folder / "vertex"))
 
 
+def _config(stage: Stage) -> tuple[str, ...]:
+    """A file for gcloud's --config."""
+    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": IMAGE}}
+    (stage.folder / "config.yaml").write_text(json.dumps({"workerPoolSpecs": [pool]}))
+    return ("config.yaml",)
+
+
 NOWHERE = ("--root", "nowhere")
 NO_FILE = ("--file", "nope.yaml")
 ROWS: dict[str, Row | None] = {
@@ -193,6 +209,11 @@ ROWS: dict[str, Row | None] = {
     "trials": Row(("tune",), {"trials"}, ("quick",), "usage"),
     "best": Row(("tune",), {"best"}, ("quick",), "usage"),
     "report": Row(("tune",), {"job", "trials", "console"}, ("nothing",), "usage"),
+    "follow-up": Row(("tune", "--dry-run"), {"name", "decisions"}, ("quick",), "usage"),
+    "promote": Row(("tune", "--dry-run"), {"name", "trial", "keys"}, ("quick",), "usage"),
+    "register": Row(("tune", "--dry-run"), {"registered", "compared"}, ("nothing",), "usage"),
+    "pull": Row(("tune",), {"name", "text", "entries"}, ("nothing",), "usage"),
+    "convert": Row(_config, {"name", "text", "entries"}, ("nope.yaml",), "usage"),
     "schedule plan": Row((), {"steps"}, NO_FILE, "usage"),
     "schedule apply": Row((), {"steps"}, NO_FILE, "usage", slow=True),
     "schedule list": Row((), {"schedules"}, ("--next=-1",), "usage"),

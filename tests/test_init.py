@@ -93,7 +93,10 @@ def test_flags_become_args_and_the_metric_a_sweep(tmp_path: Path) -> None:
     study = project.sweeps["sweep"].study
     assert study is not None and dict(study.metrics) == {"val_loss": "MINIMIZE"}
     assert list(study.parameters) == ["lr", "hidden-units", "optimizer"]
-    assert begun.notes == ("left to the trainer's own defaults: model_dir, verbose",)
+    assert begun.notes == (
+        "the sweep searches by val_loss; the trainer also reports loss",
+        "left to the trainer's own defaults: model_dir, verbose",
+    )
 
 
 @pytest.mark.parametrize(
@@ -152,3 +155,17 @@ def test_a_folder_that_is_no_trainer_is_refused(tmp_path: Path) -> None:
     made(tmp_path, {"data/rows.csv": "1\n"})
     with pytest.raises(UsageError, match="is not a trainer"):
         trainer(tmp_path, tmp_path / "data")
+
+
+def test_each_range_has_its_reason_and_what_is_left_out_is_said(tmp_path: Path) -> None:
+    """Ranges follow the defaults, with the reason above them; other metrics and further flags that a sweep could vary are named."""
+    more = '"--momentum", type=float, default=0.9)\nparser.add_argument("--epochs"'
+    (tmp_path / "train.py").write_text(SCRIPT.replace('"--epochs"', more, 1))
+    made = starter.starter(trainer(tmp_path, tmp_path / "train.py"), load())
+    assert (
+        "      parameters:\n        lr:\n          # a tenth to ten times the default 1e-05, by factors\n" in made.text
+    )
+    assert "# half to twice the default 64\n" in made.text and "# a fraction below 1\n" in made.text
+    said = "\n".join(made.notes)
+    assert "searches by val_loss; the trainer also reports loss" in said
+    assert "not in the sweep, though it could search over them: optimizer" in said

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import re
 import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
@@ -13,7 +14,10 @@ import click
 from vertexrig import files
 from vertexrig.checks.workspace import Workspace
 from vertexrig.cli import steps
+from vertexrig.errors import UsageError
 from vertexrig.project import config
+from vertexrig.project.model import NAME
+from vertexrig.text import quoted
 
 F = TypeVar("F", bound=Callable[..., Any])
 
@@ -107,6 +111,23 @@ def workspace(
     """The project that a command's options name."""
     loaded = config.load(file, overrides=overrides, target=target)
     return Workspace(loaded, templates=templates, program=steps.program())
+
+
+def is_file(target: str) -> bool:
+    """True for `-`, a path, a name with a dot, which no job has, and the name of a file that exists."""
+    return target == "-" or any(char in target for char in "/\\.") or Path(target).is_file()
+
+
+def text(path: str) -> str:
+    """The text of a file that a command's argument names; `-` is stdin."""
+    return files.read_text(path)
+
+
+def entry_name(name: str | None) -> str | None:
+    """The name of a new job or sweep, as it was given; UsageError if it is not one."""
+    if name is not None and not re.fullmatch(NAME[0], name):
+        raise UsageError(f"--as {name}: {quoted(name)} is not {NAME[1]}")
+    return name
 
 
 def note(*words: object) -> None:

@@ -16,9 +16,7 @@ from vertexrig.spec.foreign import is_project
 KINDS = {"custom-job": "CustomJobSpec", "hp-tuning-job": "HyperparameterTuningJob"}
 
 
-def is_file(target: str) -> bool:
-    """True for `-`, a path, a name with a dot, which no job has, and the name of a file that exists."""
-    return target == "-" or any(char in target for char in "/\\.") or Path(target).is_file()
+is_file = options.is_file
 
 
 def kind(name: str | None) -> spec.Kind | None:

@@ -93,7 +93,10 @@ def rpc_server(app: Any) -> RpcServer | None:
     try:
         import grpc  # noqa: F401
     except ImportError:
-        print("warning: grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)", file=sys.stderr)
+        print(
+            "warning: grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)",
+            file=sys.stderr,
+        )
         return None
     from vertexrig.local.rpc.server import RpcServer
 

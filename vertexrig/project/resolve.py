@@ -29,6 +29,8 @@ _MACHINE_COMPANIONS = (
     "tpu_topology",
     "reservation_affinity",
 )
+_PREBUILT = ("/vertex-ai/training/", "/cloud-aiplatform/training/")
+"""Paths of Google's images that take a Python package; the second is their former place, in gcr.io."""
 _INHERITED = ("boot_disk_type", "boot_disk_size_gb", "image", "container")
 
 
@@ -297,7 +299,7 @@ class _Resolver:
         if "/" in name:
             known = self.catalog.image(name)
             version = known.version if known is not None and known.framework == "tf" else None
-            return known is not None or "/vertex-ai/training/" in name, name, version
+            return known is not None or any(part in name for part in _PREBUILT), name, version
         return self.short_image(role, machine, name)
 
     def short_image(self, role: str, machine: model.MachineSettings, name: str) -> tuple[bool, str, str | None]:

@@ -29,6 +29,14 @@ _SEARCHED: tuple[tuple[str, str, str], ...] = (
 )  # fmt: skip
 
 
+_REASONS = {
+    "log": "# a tenth to ten times the default {}, by factors",
+    "fraction": "# a fraction below 1",
+    "around": "# half to twice the default {}",
+}
+"""Why a parameter has its range, as the comment above it."""
+
+
 @dataclass(frozen=True)
 class Starter:
     """A project file.
@@ -62,13 +70,21 @@ def starter(found: FoundTrainer, catalog: Catalog) -> Starter:
     """The project file for a trainer."""
     source, notes = found.source, []
     metric = _metric(sorted(source.metric_ids))
-    parameters = _parameters(source.flags) if metric else {}
+    tunable = _parameters(source.flags) if metric else {}
+    parameters = dict(list(tunable.items())[:MOST_PARAMETERS])
     args = _args(source.flags, parameters)
     if metric is None:
         notes.append("no metric reported through hypertune was found, so there is no sweep")
     elif not parameters:
         notes.append(
             f"the trainer reports {metric}, but has no numeric flag or choice to search over: there is no sweep"
+        )
+    others = [name for name in sorted(source.metric_ids) if name != metric]
+    if parameters and others:
+        notes.append(f"the sweep searches by {metric}; the trainer also reports {', '.join(others)}")
+    if len(tunable) > len(parameters):
+        notes.append(
+            f"not in the sweep, though it could search over them: {', '.join(list(tunable)[MOST_PARAMETERS:])}"
         )
     notes += [f"{problem.file}:{problem.line}: {problem.message}" for problem in source.flags_unread]
     notes += [f"{problem.file or found.path}: {problem.message}" for problem in source.problems]
@@ -162,7 +178,7 @@ def _args(flags: Iterable[Flag], searched: Mapping[str, list[str]]) -> _Args:
 
 
 def _parameters(flags: Iterable[Flag]) -> dict[str, list[str]]:
-    """What a sweep searches over: at most three flags, by name as it would be `--NAME`, each with its spec's lines."""
+    """What a sweep may search over, the likeliest first: by name as it would be `--NAME`, each with its spec's lines."""
     flags = [flag for flag in flags if _key(flag) and flag.takes_value and flag.nargs is None]
     found: dict[str, list[str]] = {}
     for pattern, kind, scale in _SEARCHED:
@@ -171,12 +187,14 @@ def _parameters(flags: Iterable[Flag]) -> dict[str, list[str]]:
             if flag.type == kind and flag.choices is None and re.fullmatch(pattern, key, re.IGNORECASE):
                 spec = _range(flag.default, scale)
                 if spec:
-                    found.setdefault(key, spec)
+                    found.setdefault(key, [_REASONS[scale].format(flag.default), *spec])
     for flag in flags:
         if flag.choices and len(flag.choices) > 1 and flag.type == "str":
             values = ", ".join(scalar(choice) for choice in flag.choices)
-            found.setdefault(_key(flag) or "", [f"categorical_value_spec: {{values: [{values}]}}"])
-    return dict(list(found.items())[:MOST_PARAMETERS])
+            found.setdefault(
+                _key(flag) or "", ["# the flag's choices", f"categorical_value_spec: {{values: [{values}]}}"]
+            )
+    return found
 
 
 def _range(default: object, scale: str) -> list[str]:

@@ -34,6 +34,13 @@ def camel_keys(data: Any) -> Any:
     return [camel_keys(value) for value in data] if isinstance(data, (list, tuple)) else data
 
 
+def snake_keys(data: Any) -> Any:
+    """Plain data with every key of every mapping in snake_case, as the project file writes the API's fields."""
+    if isinstance(data, Mapping):
+        return {snake(str(key)): snake_keys(value) for key, value in data.items()}
+    return [snake_keys(value) for value in data] if isinstance(data, (list, tuple)) else data
+
+
 def location(project: str, region: str) -> str:
     """The parent of a region's resources, `projects/P/locations/R`.
 

@@ -159,7 +159,9 @@ class Models:
             versions = _versions(body, hidden)
             own = _found(versions, wanted, name)
             if "default" in own["versionAliases"]:
-                raise precondition(f"{name} is the default version and cannot be deleted. Give the alias default away first.")
+                raise precondition(
+                    f"{name} is the default version and cannot be deleted. Give the alias default away first."
+                )
             del versions[own["versionId"]]
             hidden["versions"] = versions
 

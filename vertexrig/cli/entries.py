@@ -1,0 +1,50 @@
+"""Entries of a project file that a verb makes of a job from elsewhere: where they go, and what is shown of them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import click
+
+from vertexrig.cli import options, steps
+from vertexrig.cli.output import result
+from vertexrig.files import typed
+
+if TYPE_CHECKING:
+    from vertexrig.studies.pull import Pulled
+
+into_option = click.option(
+    "--into",
+    type=click.Path(path_type=Path),
+    help="Project file to add it to, or to make; by default a new one is printed.",
+)
+as_option = click.option("--as", "name", help="Name in the project file; by default the display name's.")
+
+
+def project_text(into: Path | None) -> str:
+    """The project file to add to; empty for a new one."""
+    from vertexrig.studies import edit
+
+    return edit.read(into) if into is not None and into.exists() else ""
+
+
+def show(made: Pulled, into: Path | None, format_: str) -> None:
+    """Write or print the project file, and say what to type next."""
+    from vertexrig.studies import edit
+
+    if into is not None:
+        edit.write(into, made.text)
+    data = {
+        "name": made.name,
+        "into": str(into) if into is not None else None,
+        "entries": [{"group": one.group, "name": one.name, "keys": dict(one.data)} for one in made.entries],
+        "notes": list(made.notes),
+        "text": made.text,
+    }
+    result(format_, data, "" if into is not None else made.text.rstrip("\n"))
+    for line in made.notes:
+        options.note(f"note: {line}")
+    if into is not None:
+        options.note(f"added {' and '.join(one.name for one in made.entries)} to {into}; next:")
+        options.note(steps.line("check", made.name, "--file", typed(into)))

@@ -1,0 +1,96 @@
+"""`vertexrig follow-up`: the sweep that follows a finished one."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vertexrig.cli import options, remote, steps, studied
+from vertexrig.cli.options import Integer
+from vertexrig.cli.output import result
+
+if TYPE_CHECKING:
+    from vertexrig.explain.estimate import Estimate
+
+
+@click.command("follow-up")
+@click.argument("sweep")
+@options.file_option
+@options.local_option
+@click.option("--sweep", "ran", metavar="NAME", help="The project's sweep that it ran, if its display name is another.")
+@click.option("--grid", type=Integer(2), help="Make it a grid of at most so many combinations.")
+@click.option("--trials", type=Integer(1), help="Trials of the new sweep; by default as many as the former had.")
+@click.option("--as", "name", help="Name of the new sweep; by default NAME-2, NAME-3 and so on.")
+@click.option("--dry-run", is_flag=True, help="Show what would be added, and write nothing.")
+@options.format_option("text", "json")
+def command(
+    sweep: str,
+    file: Path | None,
+    local: bool,
+    ran: str | None,
+    grid: int | None,
+    trials: int | None,
+    name: str | None,
+    dry_run: bool,
+    format_: str,
+) -> None:
+    """Add the sweep that follows the finished study SWEEP (a sweep's name, number, display name, or a file from
+    `gcloud ai hp-tuning-jobs describe`) to the project file.
+
+    What is settled is frozen, ranges are narrowed around the best trials, and widened where the best one is on a bound. Each
+    decision has its reason in a comment. Everything else in the file stays byte for byte.
+    """
+    from vertexrig.studies import edit, follow_up
+    from vertexrig.studies.outcome import outcome
+
+    if grid is not None and trials is not None:
+        raise click.UsageError("--grid tries every combination; --trials is for a study that is not a grid")
+    found = studied.study(remote.find, file, sweep, local=local, sweep=ran)
+    loaded = found.loaded
+    text = edit.read(loaded.file)
+    name = options.entry_name(name) or follow_up.free_name(loaded, found.sweep)
+    ended = outcome(sweep, found.job)
+    made = follow_up.follow_up(ended, edit.data_of(text, str(loaded.file)), found.sweep, name, grid=grid, trials=trials)
+    if studied.has_changed(found):
+        options.note(f"note: {found.sweep} has other parameters in {loaded.file} than the study; the study's count")
+    first = edit.added(text, made.entry, str(loaded.file))
+    prepared = studied.rendered(first, loaded.file, name, found.sweep)
+    estimate = follow_up.price(prepared, prepared.workspace.catalog) if prepared is not None else None
+    entry = made.priced(estimate, None if found.rehearsed else ended.seconds)
+    new = edit.added(text, entry, str(loaded.file))
+    diff = edit.difference(text, new, str(loaded.file))
+    if not dry_run:
+        edit.write(loaded.file, new)
+    _report(format_, found, made, diff, estimate, written=not dry_run, file=file)
+
+
+def _report(
+    format_: str,
+    found: studied.Studied,
+    made: Any,
+    diff: str,
+    estimate: Estimate | None,
+    *,
+    written: bool,
+    file: Path | None,
+) -> None:
+    data = {
+        "name": made.name,
+        "follows": made.after,
+        "written": written,
+        "trials": made.trials,
+        "grid": made.grid,
+        "usd_at_most": round(estimate.usd_at_most, 2) if estimate is not None and estimate.complete else None,
+        "decisions": [one.row() for one in made.decisions]
+        + [{"parameter": name, "action": "keep", "reason": "it has conditional parameters"} for name in made.kept],
+        "diff": diff,
+    }
+    result(format_, data, diff)
+    if not written:
+        options.note(f"nothing was written to {found.loaded.file}; without --dry-run it is")
+        return
+    options.note(f"added sweep {made.name} to {found.loaded.file}; next:")
+    options.note(steps.line("check", made.name, *steps.named(file)))
+    options.note(steps.line("rehearse" if found.rehearsed else "submit", made.name, *steps.named(file)))

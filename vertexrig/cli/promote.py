@@ -1,0 +1,123 @@
+"""`vertexrig promote`: a full training job from a sweep's best trial."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vertexrig.cli import options, remote, steps, studied
+from vertexrig.cli.options import Integer
+from vertexrig.cli.output import result
+from vertexrig.errors import UsageError
+
+if TYPE_CHECKING:
+    from vertexrig.studies.trials import TrialResult
+
+
+@click.command("promote")
+@click.argument("sweep")
+@options.file_option
+@options.local_option
+@click.option("--sweep", "ran", metavar="NAME", help="The project's sweep that it ran, if its display name is another.")
+@click.option("--trial", help="Promote this trial in place of the best one.")
+@click.option("--as", "name", help="Name of the new job; by default NAME-best.")
+@click.option("--epochs", type=Integer(1), help="The same as --set args.epochs=N.")
+@click.option("--topology", help="Topology in place of the sweep's job's.")
+@click.option("--machine-type", help="Machine type in place of the sweep's job's.")
+@click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Another key of the new job.")
+@click.option("--warm-start", is_flag=True, help="Start from the model that the trial saved.")
+@click.option("--warm-start-flag", metavar="NAME", help="The trainer's flag for it, if its name does not say so.")
+@click.option(
+    "--run", "where", type=click.Choice(["local", "cloud"]), help="Run the new job at once: rehearse or submit it."
+)
+@click.option("--dry-run", is_flag=True, help="Show what would be added, and write nothing.")
+@options.format_option("text", "json")
+def command(
+    sweep: str,
+    file: Path | None,
+    local: bool,
+    ran: str | None,
+    trial: str | None,
+    name: str | None,
+    epochs: int | None,
+    topology: str | None,
+    machine_type: str | None,
+    changes: tuple[str, ...],
+    warm_start: bool,
+    warm_start_flag: str | None,
+    where: str | None,
+    dry_run: bool,
+    format_: str,
+) -> None:
+    """Add a training job with the best trial's parameters as arguments to the project file.
+
+    SWEEP is a study that has ended: a sweep's name, number, display name, or a file from `gcloud ai hp-tuning-jobs describe`. The
+    job is the sweep's own, with what the flags change.
+    """
+    from vertexrig.studies import edit, promote
+    from vertexrig.studies.outcome import outcome
+
+    if dry_run and where:
+        raise click.UsageError("--dry-run writes nothing, so there is nothing to --run")
+    found = studied.study(remote.find, file, sweep, local=local, sweep=ran)
+    loaded = found.loaded
+    text = edit.read(loaded.file)
+    name = options.entry_name(name) or promote.free_name(loaded, found.sweep)
+    ended = outcome(sweep, found.job, least=1)
+    chosen = promote.chosen(ended, trial)
+    args: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
+    if warm_start or warm_start_flag:
+        args |= _warm_start(found, chosen, warm_start_flag)
+    entry = promote.promoted(
+        ended, chosen, edit.data_of(text, str(loaded.file)), found.sweep, name,
+        args=args, topology=topology, machine_type=machine_type, changes=changes,
+    )  # fmt: skip
+    new = edit.added(text, entry, str(loaded.file))
+    studied.rendered(new, loaded.file, name, found.sweep)
+    diff = edit.difference(text, new, str(loaded.file))
+    if not dry_run:
+        edit.write(loaded.file, new)
+    data = {"name": name, "sweep": found.sweep, "trial": chosen.id, "metrics": chosen.metrics, "written": not dry_run}
+    result(format_, {**data, "keys": dict(entry.data), "diff": diff}, diff)
+    if dry_run:
+        options.note(f"nothing was written to {loaded.file}; without --dry-run it is")
+        return
+    options.note(f"added job {name} to {loaded.file}")
+    _go_on(name, file, where, format_, rehearsed=found.rehearsed)
+
+
+def _warm_start(found: studied.Studied, chosen: TrialResult, given: str | None) -> dict[str, str]:
+    """The trainer's flag and the model of a trial."""
+    from vertexrig.checks.workspace import Workspace
+    from vertexrig.studies import promote
+
+    folder = promote.trial_folder(found.job, chosen.id)
+    uri = f"{folder}/model"
+    if not folder or not studied.has_files(found, uri):
+        where = f"nothing is in {uri}" if folder else "the study has no output folder"
+        raise UsageError(f"trial {chosen.id} saved no model to start from: {where}; leave --warm-start out")
+    project = found.loaded.project
+    module = project.jobs[project.sweeps[found.sweep].job].module or project.trainer.module
+    source = Workspace(found.loaded).trainer(module)
+    flags = source.flags if source is not None else ()
+    return {promote.warm_start_flag(flags, given, project.trainer.path): uri}
+
+
+def _go_on(name: str, file: Path | None, where: str | None, format_: str, *, rehearsed: bool) -> None:
+    """Run the new job, or say how."""
+    if where is None:
+        options.note("next:")
+        options.note(steps.line("check", name, *steps.named(file)))
+        options.note(steps.line("rehearse" if rehearsed else "submit", name, *steps.named(file)))
+        return
+    context = click.get_current_context()
+    if where == "local":
+        from vertexrig.cli import rehearse
+
+        context.invoke(rehearse.command, name=name, file=file, format_=format_)
+    else:
+        from vertexrig.cli import submit
+
+        context.invoke(submit.command, name=name, file=file, format_=format_)

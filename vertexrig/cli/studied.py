@@ -1,0 +1,160 @@
+"""Finding a study of the project: a started sweep, a rehearsal, or a file that describes one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Protocol, TypeVar
+
+from vertexrig.checks.workspace import Prepared, Workspace
+from vertexrig.cli import options, steps
+from vertexrig.cloud.vertex import TUNING, RemoteJob
+from vertexrig.errors import UsageError, VertexrigError, did_you_mean
+from vertexrig.project import config
+
+
+class Found(Protocol):
+    """A started job or a rehearsal, as `vertexrig.cli.remote` finds it."""
+
+    @property
+    def job(self) -> RemoteJob: ...
+    @property
+    def record(self) -> Any: ...
+
+
+F = TypeVar("F", bound=Found)
+
+
+@dataclass(frozen=True)
+class Studied:
+    """A study and the sweep of the project that it ran.
+
+    Args:
+        loaded: The project.
+        sweep: The sweep's name in it.
+        job: The HyperparameterTuningJob as the service describes it.
+        found: How it was found; None for a file.
+    """
+
+    loaded: config.Loaded
+    sweep: str
+    job: Mapping[str, Any]
+    found: Found | None = None
+
+    @property
+    def rehearsed(self) -> bool:
+        """Whether it ran on this machine."""
+        return self.found is not None and self.found.record is not None
+
+
+def study(
+    finder: Callable[..., Found], file: Path | None, name: str, *, local: bool, sweep: str | None = None
+) -> Studied:
+    """A study by a sweep's name, a display name, a number, a rehearsal's run, or a file with its description.
+
+    Args:
+        finder: `vertexrig.cli.remote.find`.
+        file: The project file.
+        name: What the user wrote.
+        local: Look among rehearsals only.
+        sweep: The project's sweep that it ran, where its display name does not say so.
+
+    Raises:
+        UsageError: There is no such study, or it is of no sweep of the project.
+    """
+    loaded = config.load(file)
+    if options.is_file(name):
+        from vertexrig.studies import pull
+
+        job = pull.resource(options.text(name), name)
+        return Studied(loaded, _sweep_of(loaded, job, sweep, name), job)
+    found = find(finder, loaded, file, name, local)
+    if found.job.collection != TUNING:
+        raise UsageError(f"{name} is a custom job; it has no trials")
+    job = dict(found.job.data)
+    known = found.record.name if found.record is not None else ""
+    ran = sweep or (known if known in loaded.project.sweeps else _sweep_of(loaded, job, None, name))
+    return Studied(loaded, ran, job, found)
+
+
+def find(finder: Callable[..., F], loaded: config.Loaded, file: Path | None, name: str, local: bool) -> F:
+    """A job or sweep of the project by its name, or as `finder` finds it; a sweep may have another display name."""
+    own = loaded.project.sweeps.get(name)
+    try:
+        return finder(file, name, local=local)
+    except UsageError:
+        if own is None or not own.display_name or local:
+            raise
+    return finder(file, own.display_name, local=local)
+
+
+def chain(finder: Callable[..., Found], file: Path | None, name: str, *, local: bool) -> dict[str, Any]:
+    """A study with those that it follows, as one: each the newest run of its sweep."""
+    from vertexrig.studies import chain as chains
+
+    last = study(finder, file, name, local=local)
+    before = chains.names(last.loaded, last.sweep)[:-1]
+    return chains.joined([*(study(finder, file, one, local=local).job for one in before), last.job])
+
+
+def has_files(where: Studied, uri: str) -> bool:
+    """Whether anything lies below a gs:// folder: of a rehearsal on this machine, otherwise in Cloud Storage."""
+    if where.rehearsed:
+        folder = where.loaded.path(config.STATE_FOLDER) / "gs" / uri.removeprefix("gs://")
+        return any(path.is_file() for path in folder.rglob("*"))
+    from vertexrig.cloud.storage import Storage
+
+    return any(True for _ in Storage(uri).list(""))
+
+
+def has_changed(where: Studied) -> bool:
+    """Whether the project's sweep has other parameters now than the study that ran."""
+    from vertexrig.studies import trials
+
+    try:
+        now = Workspace(where.loaded).prepare(where.sweep, check=False).document.study or {}
+    except VertexrigError:
+        return False
+    return bool(now.get("parameters") != trials.study_spec(where.job).get("parameters"))
+
+
+def rendered(text: str, file: Path, name: str, before: str) -> Prepared | None:
+    """A new entry of a project file, rendered before it is written; None where nothing of the project can be rendered yet.
+
+    Args:
+        text: The project file with the entry.
+        file: Its path.
+        name: The entry.
+        before: A job or sweep that was there: if it cannot be rendered either, the entry is not at fault.
+
+    Raises:
+        VertexrigError: The entry is wrong.
+    """
+    workspace = Workspace(config.loads(text.removeprefix("\ufeff"), file=file), program=steps.program())
+    try:
+        return workspace.prepare(name)
+    except VertexrigError as error:
+        try:
+            workspace.prepare(before, check=False)
+        except VertexrigError:
+            options.note(f"note: {error}")
+            return None
+        raise
+
+
+def _sweep_of(loaded: config.Loaded, job: Mapping[str, Any], given: str | None, name: str) -> str:
+    """The sweep of the project that a study ran, by its display name."""
+    sweeps = loaded.project.sweeps
+    if given is not None:
+        if given not in sweeps:
+            raise UsageError(f"{loaded.file} has no sweep {given!r}. {did_you_mean(given, sweeps, most=30)}")
+        return given
+    shown = str(job.get("displayName", ""))
+    for key, one in sweeps.items():
+        if shown in (key, one.display_name):
+            return key
+    raise UsageError(
+        f"{name} (display name {shown!r}) is of no sweep of {loaded.file}: name the sweep that it ran with --sweep, or add it: "
+        f"vertexrig pull {name} --into {loaded.file}"
+    )

@@ -1,0 +1,101 @@
+"""The Model Registry over REST: find a model, read its versions, add one, move aliases.
+
+Source of paths and fields: REST reference projects.locations.models (get, list, listVersions, upload, mergeVersionAliases) and
+projects.locations.operations.get, v1 (copy of 2026-08-22).
+"""
+
+from __future__ import annotations
+
+import time
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.vertex import Vertex, quoted
+
+WAIT_S = 600.0
+"""Longest wait for an upload, seconds; the service copies nothing but checks the files."""
+POLL_S = 2.0
+
+
+class Models:
+    """The Model Registry of one project and region.
+
+    Args:
+        vertex: The API of that project and region.
+        pause: Waits between two looks at an operation.
+    """
+
+    def __init__(self, vertex: Vertex, pause: Callable[[float], object] = time.sleep) -> None:
+        self.rest, self.parent, self.pause = vertex.rest, vertex.parent, pause
+
+    def find(self, display_name: str) -> list[dict[str, Any]]:
+        """The models of exactly this display name, the newest first; each as its default version."""
+        params: dict[str, Any] = {"filter": f"display_name={quoted(display_name)}", "pageSize": 100}
+        rows = [row for row in self._pages(f"/{self.parent}/models", params) if row.get("displayName") == display_name]
+        return sorted(rows, key=lambda row: str(row.get("createTime", "")), reverse=True)
+
+    def version(self, name: str, version: str = "default") -> dict[str, Any] | None:
+        """A version of a model by its number or an alias; None if there is none.
+
+        Args:
+            name: Resource name without a version.
+            version: `3`, or an alias.
+        """
+        answer = self.rest.call("GET", f"/{plain(name)}@{version}", missing=True)
+        return None if answer is None else dict(answer.data)
+
+    def versions(self, name: str) -> list[dict[str, Any]]:
+        """Every version of a model."""
+        return list(self._pages(f"/{plain(name)}:listVersions", {"pageSize": 100}))
+
+    def upload(self, model: Mapping[str, Any], parent_model: str = "") -> dict[str, Any]:
+        """Add a model, or a version of one, and wait until it is there: `{"model": …, "modelVersionId": …}`.
+
+        It is tried once: a second try may add a second version.
+
+        Raises:
+            RestError: The service refused it, or (`outcome_unknown`) it may have been added.
+        """
+        body = {"model": dict(model), **({"parentModel": plain(parent_model)} if parent_model else {})}
+        answer = self.rest.call("POST", f"/{self.parent}/models:upload", json=body)
+        return self._finished(dict(answer.data) if answer is not None else {})
+
+    def merge_aliases(self, name: str, version: str, aliases: list[str]) -> dict[str, Any]:
+        """Give a version aliases (`-alias` takes one away); an alias that another version has moves here."""
+        path = f"/{plain(name)}@{version}:mergeVersionAliases"
+        answer = self.rest.call("POST", path, json={"versionAliases": aliases}, repeat=True)
+        return dict(answer.data) if answer is not None else {}
+
+    def _finished(self, operation: Mapping[str, Any]) -> dict[str, Any]:
+        waited = 0.0
+        while not operation.get("done"):
+            name = str(operation.get("name", ""))
+            if not name or waited > WAIT_S:
+                text = f"the upload {name or 'without an operation'} had not ended after {WAIT_S:g} s"
+                raise RestError(f"Vertex AI: {text}", outcome_unknown=True)
+            self.pause(POLL_S)
+            waited += POLL_S
+            answer = self.rest.call("GET", f"/{name}")
+            operation = answer.data if answer is not None else {}
+        if operation.get("error"):
+            error = operation["error"]
+            raise RestError(
+                f"Vertex AI: {' '.join(str(error.get('message', 'the upload failed')).split())}", status=400
+            )
+        return dict(operation.get("response") or {})
+
+    def _pages(self, path: str, params: dict[str, Any]) -> Iterator[dict[str, Any]]:
+        while True:
+            answer = self.rest.call("GET", path, params=params)
+            data = answer.data if answer is not None else {}
+            yield from data.get("models") or ()
+            token = data.get("nextPageToken")
+            if not token:
+                return
+            params = {**params, "pageToken": token}
+
+
+def plain(name: str) -> str:
+    """A model's resource name without its version."""
+    return name.partition("@")[0]

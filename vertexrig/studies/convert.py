@@ -1,0 +1,341 @@
+"""Files that describe jobs in other ways, read as the job they mean: YAML for gcloud's `--config`, and AI Platform's `trainingInput`.
+
+Source of the legacy fields: TrainingInput and HyperparameterSpec of the AI Platform Training API (ml.googleapis.com, v1), and
+configuration files that people published, read 2026-11-21. The Compute Engine equals of AI Platform's machine types have no source at hand, so that they
+are asked for.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Any
+
+from vertexrig import spec
+from vertexrig.catalog import Catalog
+from vertexrig.errors import UsageError
+from vertexrig.spec.document import Document
+from vertexrig.spec.names import camel
+from vertexrig.studies import edit
+from vertexrig.studies.pull import Wanted, refused
+
+LEGACY_TYPES = frozenset({
+    "standard", "large_model", "complex_model_s", "complex_model_m", "complex_model_l", "standard_gpu", "complex_model_m_gpu",
+    "complex_model_l_gpu", "standard_p100", "complex_model_m_p100", "standard_v100", "large_model_v100", "complex_model_m_v100",
+    "complex_model_l_v100",
+})  # fmt: skip
+"""AI Platform's own machine types (ExecutionTemplate.masterType of the Notebooks API, which lists them)."""
+_TIERS = {"CUSTOM", "BASIC", "BASIC_GPU", "BASIC_TPU"}
+_POOLS = (("worker", "workerType", "workerCount", "workerConfig"),
+          ("parameter server", "parameterServerType", "parameterServerCount", "parameterServerConfig"),
+          ("evaluator", "evaluatorType", "evaluatorCount", "evaluatorConfig"))  # fmt: skip
+_READ = {
+    "scaleTier", "masterType", "masterConfig", "packageUris", "pythonModule", "args", "hyperparameters", "region", "jobDir",
+    "runtimeVersion", "scheduling", "network", "serviceAccount", "encryptionConfig", *(key for row in _POOLS for key in row[1:]),
+}  # fmt: skip
+_DROPPED = {
+    "pythonVersion": "the image decides it",
+    "useChiefInTfConfig": "Vertex AI always names it chief",
+    "enableWebAccess": "write enable_web_access",
+}
+_OF_A_STUDY = {
+    "goal", "params", "maxTrials", "maxParallelTrials", "maxFailedTrials", "hyperparameterMetricTag", "algorithm",
+    "enableTrialEarlyStopping",
+}  # fmt: skip
+_PLACEHOLDER = {
+    "executorImageUri": "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest",
+    "packageUris": ["gs://bucket/package.tar.gz"],
+    "pythonModule": "trainer.task",
+}
+_KEY_OF = {"executorImageUri": "image", "packageUris": "package_uris", "pythonModule": "module"}
+
+
+@dataclass(frozen=True)
+class Converted:
+    """A file as the job it means.
+
+    Args:
+        job: The job; what the file does not say of its program is filled in with placeholders.
+        absent: Keys of a job that hold placeholders: the project's trainer says them.
+    """
+
+    job: Wanted
+    absent: tuple[str, ...] = ()
+
+
+@dataclass
+class _Reading:
+    """What is found on the way through a legacy file."""
+
+    file: str
+    catalog: Catalog
+    machine_type: str | None
+    notes: list[str] = field(default_factory=list)
+    absent: list[str] = field(default_factory=list)
+
+
+def convert(text: str, file: str, catalog: Catalog, *, machine_type: str | None = None) -> Converted:
+    """A file as the job it means.
+
+    Args:
+        text: YAML or JSON.
+        file: Its name.
+        catalog: For images by TensorFlow version.
+        machine_type: For AI Platform's own machine types and scale tiers.
+
+    Raises:
+        UsageError: It describes no job, or one that Vertex AI cannot have.
+    """
+    data = edit.data_of(text, file)
+    legacy = data.get("trainingInput") or data.get("training_input")
+    if isinstance(legacy, Mapping):
+        return _legacy(legacy, _Reading(file, catalog, machine_type))
+    if not data.keys().isdisjoint({"scaleTier", "masterType", "hyperparameters"}):
+        return _legacy(data, _Reading(file, catalog, machine_type))
+    document = spec.parse(text, file=file)
+    if any(finding.id == "not-vertex" for finding in document.findings) or not document.data:
+        why = next((finding.message for finding in document.findings), "it is empty")
+        raise UsageError(f"{file} describes no job: {why}")
+    return _gcloud(document, file)
+
+
+def _gcloud(document: Document, file: str) -> Converted:
+    """A file for gcloud's --config: the spec, and for a sweep what the API keeps beside it."""
+    tuning = document.kind == "HyperparameterTuningJob"
+    outside = (
+        "displayName",
+        "labels",
+        "encryptionSpec",
+        "name",
+        "state",
+        "createTime",
+        "startTime",
+        "endTime",
+        "updateTime",
+        "trials",
+        "error",
+    )
+    inner = {key: value for key, value in document.data.items() if not tuning or key not in outside}
+    name = str(document.data.get("displayName", "")) if tuning else ""
+    labels = document.data.get("labels") or {} if tuning else {}
+    key = str((document.data.get("encryptionSpec") or {}).get("kmsKeyName", "")) if tuning else ""
+    job, absent = inner, []
+    if tuning:
+        inner["trialJobSpec"] = job = dict(inner.get("trialJobSpec") or {})
+    pools = [dict(pool) for pool in job.get("workerPoolSpecs") or ()]
+    for pool in pools:
+        if pool.get("machineSpec") and not pool.get("pythonPackageSpec") and not pool.get("containerSpec"):
+            pool["pythonPackageSpec"] = dict(_PLACEHOLDER)
+            absent = list(_KEY_OF.values())
+    job["workerPoolSpecs"] = pools
+    notes = list(refused(document))
+    if absent:
+        notes.append(_TRAINER.format("no program"))
+    whole = replace(document, data=inner, findings=())
+    return Converted(Wanted(whole, name, labels, key, source=Path(file).name, notes=tuple(notes)), tuple(absent))
+
+
+_TRAINER = "the file names {}: the project's trainer is used"
+
+
+def _legacy(data: Mapping[str, Any], reading: _Reading) -> Converted:
+    """AI Platform's TrainingInput."""
+    given = {camel(str(key)): value for key, value in data.items()}
+    for key in given.keys() - _READ:
+        reading.notes.append(f"left out: {key}: {_DROPPED.get(key, 'Vertex AI has nothing like it')}")
+    program = _program(given, reading)
+    pools = [_with_image(pool, given, reading) for pool in _pools(given, program, reading)]
+    job: dict[str, Any] = {"workerPoolSpecs": pools}
+    limits = given.get("scheduling") or {}
+    if limits.get("maxRunningTime"):
+        job["scheduling"] = {"timeout": str(limits["maxRunningTime"])}
+    if limits.get("maxWaitTime"):
+        reading.notes.append("left out: scheduling.maxWaitTime: Vertex AI has it for FLEX_START only")
+    job |= {key: given[key] for key in ("network", "serviceAccount") if given.get(key)}
+    study = given.get("hyperparameters")
+    body = {**_study(study, reading), "trialJobSpec": job} if isinstance(study, Mapping) else job
+    document = spec.from_data(
+        body, kind="HyperparameterTuningJob" if "trialJobSpec" in body else "CustomJobSpec", file=reading.file
+    )
+    notes = (*reading.notes, *refused(document))
+    key = str((given.get("encryptionConfig") or {}).get("kmsKeyName", ""))
+    wanted = Wanted(
+        document, "", {}, key, region=str(given.get("region", "")), source=Path(reading.file).name, notes=notes
+    )
+    return Converted(wanted, tuple(reading.absent))
+
+
+def _with_image(pool: dict[str, Any], given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
+    """The pool with the image for GPUs, if it has some and its image follows from the runtime version."""
+    kind = "gpu" if str((pool.get("machineSpec") or {}).get("acceleratorType", "")).startswith("NVIDIA") else "cpu"
+    found = reading.catalog.find_short(f"tf-{given.get('runtimeVersion')}", kind)
+    if kind == "cpu" or found is None or "pythonPackageSpec" not in pool:
+        return pool
+    image = found.uri(reading.catalog.host_for_region("us-central1"))
+    return {**pool, "pythonPackageSpec": {**pool["pythonPackageSpec"], "executorImageUri": image}}
+
+
+def _program(given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
+    """The Python package that a pool without an image runs."""
+    args = [str(word) for word in given.get("args") or ()]
+    if given.get("jobDir"):
+        args.append(f"--job-dir={given['jobDir']}")  # AI Platform passed it to the trainer
+    program: dict[str, Any] = {"packageUris": given.get("packageUris"), "pythonModule": given.get("pythonModule")}
+    version = str(given.get("runtimeVersion") or "")
+    image = reading.catalog.find_short(f"tf-{version}", "cpu") if version else None
+    if version and image is None:
+        reading.notes.append(
+            f"runtimeVersion {version}: Vertex AI has no TensorFlow image of that version; the project's image is used"
+        )
+    program["executorImageUri"] = image.uri(reading.catalog.host_for_region("us-central1")) if image else None
+    if not (given.get("masterConfig") or {}).get("imageUri"):
+        missing = [key for key in _PLACEHOLDER if not program[key]]
+        reading.absent += [_KEY_OF[key] for key in missing]
+        if missing:
+            words = {"image": "no usable runtimeVersion", "package_uris": "no packageUris", "module": "no pythonModule"}
+            reading.notes.append(_TRAINER.format(", ".join(words[_KEY_OF[key]] for key in missing)))
+    filled = {key: program[key] or filler for key, filler in _PLACEHOLDER.items()}
+    return {**filled, "args": args} if args else filled
+
+
+def _pools(given: Mapping[str, Any], program: Mapping[str, Any], reading: _Reading) -> list[dict[str, Any]]:
+    tier = str(given.get("scaleTier") or "CUSTOM")
+    if tier not in _TIERS:
+        raise UsageError(
+            f"{reading.file}: scaleTier {tier} has no cluster of that name on Vertex AI; write scaleTier: CUSTOM with masterType, "
+            "workerType and workerCount, parameterServerType and parameterServerCount"
+        )
+    master = dict(given.get("masterConfig") or {})
+    kind = str(given.get("masterType") or "")
+    if tier == "BASIC_TPU" or given.get("workerType") == "cloud_tpu" or kind == "cloud_tpu":
+        source = given.get("workerConfig") if given.get("workerType") == "cloud_tpu" else master
+        chip = (source or {}).get("acceleratorConfig") or {"type": "TPU_V2", "count": 8}
+        reading.notes.append(
+            "a TPU job has one pool on Vertex AI, the TPU with its host; the master's machine is left out"
+        )
+        machine = {
+            "machineType": "cloud-tpu",
+            "acceleratorType": str(chip.get("type")),
+            "acceleratorCount": int(chip.get("count", 8)),
+        }
+        return [{"machineSpec": machine, "replicaCount": 1, **_runs(source or {}, program)}]
+    if tier == "BASIC_GPU":
+        master = {"acceleratorConfig": {"type": "NVIDIA_TESLA_K80", "count": 1}, **master}
+    if tier != "CUSTOM":
+        kind = tier
+    pools = [
+        {"machineSpec": _machine(kind, master, "masterType", reading), "replicaCount": 1, **_runs(master, program)}
+    ]
+    for words, type_key, count_key, config_key in _POOLS:
+        count, config = int(given.get(count_key) or 0), dict(given.get(config_key) or {})
+        if not count:
+            pools.append({})
+            continue
+        if not given.get(type_key):
+            raise UsageError(
+                f"{reading.file}: {count_key} is {count}, and {type_key} does not say on which machines the {words}s run"
+            )
+        machine = _machine(str(given[type_key]), config, type_key, reading)
+        pools.append({"machineSpec": machine, "replicaCount": count, **_runs({**master, **config}, program)})
+    while not pools[-1]:
+        pools.pop()
+    return pools
+
+
+def _machine(kind: str, config: Mapping[str, Any], key: str, reading: _Reading) -> dict[str, Any]:
+    if not kind:
+        raise UsageError(f"{reading.file}: {key} is missing; with scaleTier CUSTOM it names the machine")
+    chip = config.get("acceleratorConfig") or {}
+    legacy = kind in LEGACY_TYPES or kind in _TIERS
+    if legacy and reading.machine_type is None:
+        raise UsageError(
+            f"{reading.file}: {kind} is a machine of AI Platform only; name the Compute Engine machine that takes its place: "
+            "--machine-type n1-standard-8"
+        )
+    gpus = _gpus_of(kind) if legacy and not chip else chip
+    if gpus.get("type") == "NVIDIA_TESLA_K80":
+        reading.notes.append(
+            f"{kind} has NVIDIA_TESLA_K80, which Vertex AI no longer offers: choose another accelerator_type"
+        )
+    machine: dict[str, Any] = {"machineType": str(reading.machine_type if legacy else kind)}
+    if gpus:
+        machine |= {"acceleratorType": str(gpus.get("type")), "acceleratorCount": int(gpus.get("count") or 1)}
+    return machine
+
+
+def _gpus_of(kind: str) -> dict[str, Any]:
+    """The GPUs in a legacy machine type, by its name: API reference of TrainingInput.masterType."""
+    chips = {"gpu": "NVIDIA_TESLA_K80", "p100": "NVIDIA_TESLA_P100", "v100": "NVIDIA_TESLA_V100"}
+    size, _, last = kind.rpartition("_")
+    counts = {"standard": 1, "large_model": 1, "complex_model_m": 4, "complex_model_l": 8}
+    return {"type": chips[last], "count": counts[size]} if last in chips and size in counts else {}
+
+
+def _runs(config: Mapping[str, Any], program: Mapping[str, Any]) -> dict[str, Any]:
+    """What a pool runs: its image, or the package."""
+    if not config.get("imageUri"):
+        return {"pythonPackageSpec": dict(program)}
+    words = {
+        key: [str(word) for word in value]
+        for key, value in (
+            ("command", config.get("containerCommand")),
+            ("args", config.get("containerArgs") or program.get("args")),
+        )
+        if value
+    }
+    return {"containerSpec": {"imageUri": str(config["imageUri"]), **words}}
+
+
+def _study(given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
+    """HyperparameterSpec as the API of today writes it."""
+    for key in given.keys() - _OF_A_STUDY:
+        why = (
+            "a study cannot be resumed; `vertexrig follow-up` makes the next one"
+            if key == "resumePreviousJobId"
+            else "Vertex AI has nothing like it"
+        )
+        reading.notes.append(f"left out: hyperparameters.{key}: {why}")
+    metric = str(given.get("hyperparameterMetricTag") or "training/hptuning/metric")
+    study: dict[str, Any] = {
+        "metrics": [{"metricId": metric, "goal": str(given.get("goal") or "MAXIMIZE")}],
+        "parameters": [_parameter(row, reading) for row in given.get("params") or ()],
+    }
+    if given.get("algorithm") not in (None, "ALGORITHM_UNSPECIFIED"):
+        study["algorithm"] = str(given["algorithm"])
+    if given.get("enableTrialEarlyStopping"):
+        study["medianAutomatedStoppingSpec"] = {"useElapsedDuration": False}
+        reading.notes.append(
+            "enableTrialEarlyStopping is written as median_automated_stopping_spec, the nearest of today's rules"
+        )
+    body: dict[str, Any] = {"studySpec": study, "maxTrialCount": int(given.get("maxTrials") or 1)}
+    body["parallelTrialCount"] = int(given.get("maxParallelTrials") or 1)
+    if given.get("maxFailedTrials"):
+        body["maxFailedTrialCount"] = int(given["maxFailedTrials"])
+    return body
+
+
+def _parameter(row: Any, reading: _Reading) -> dict[str, Any]:
+    if not isinstance(row, Mapping):
+        raise UsageError(
+            f"{reading.file}: hyperparameters.params has {row!r}, which lacks the mapping with parameterName and type"
+        )
+    name, kind = str(row.get("parameterName", "")), str(row.get("type", ""))
+    found: dict[str, Any] = {"parameterId": name}
+    if kind in ("DOUBLE", "INTEGER"):
+        number = int if kind == "INTEGER" else float
+        try:
+            bounds = {key: number(row[key]) for key in ("minValue", "maxValue")}
+        except (KeyError, TypeError, ValueError):
+            raise UsageError(f"{reading.file}: parameter {name!r} needs minValue and maxValue as numbers") from None
+        found["integerValueSpec" if kind == "INTEGER" else "doubleValueSpec"] = bounds
+    elif kind == "CATEGORICAL":
+        found["categoricalValueSpec"] = {"values": [str(value) for value in row.get("categoricalValues") or ()]}
+    elif kind == "DISCRETE":
+        found["discreteValueSpec"] = {"values": list(row.get("discreteValues") or ())}
+    else:
+        raise UsageError(
+            f"{reading.file}: parameter {name!r} has the type {kind!r}; choices: DOUBLE, INTEGER, CATEGORICAL, DISCRETE"
+        )
+    scale = str(row.get("scaleType") or "NONE")
+    return found if scale == "NONE" or kind == "CATEGORICAL" else {**found, "scaleType": scale}

@@ -1,0 +1,265 @@
+"""The sweep that follows a finished one: an entry of the project file in which each decision has its reason beside it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+from vertexrig.catalog import Catalog
+from vertexrig.checks.workspace import Prepared
+from vertexrig.errors import UsageError
+from vertexrig.explain.estimate import Estimate, estimate
+from vertexrig.project.config import Loaded
+from vertexrig.project.resolve import scalar_text
+from vertexrig.spec.names import snake_keys
+from vertexrig.spec.space import Dimension
+from vertexrig.studies.decide import Decision, decide, frozen, gridded, shown, tidy
+from vertexrig.studies.edit import Entry, Path_, literal
+from vertexrig.studies.outcome import Outcome
+
+LABEL = "follows"
+"""Label of a sweep that follows another: that one's name, by which `chain` finds it."""
+_SETTINGS = (
+    "measurement_selection_type", "median_automated_stopping_spec", "decay_curve_stopping_spec",
+    "convex_automated_stopping_spec", "study_stopping_config",
+)  # fmt: skip
+
+
+@dataclass(frozen=True)
+class FollowUp:
+    """A sweep that follows a study.
+
+    Args:
+        name: Its name in the project file.
+        after: The sweep it follows.
+        decisions: What becomes of each parameter.
+        kept: Parameters that stay as they are, with their conditional parameters: their settings by name.
+        trials: Trials at most.
+        grid: Whether every combination is tried.
+        entry: Its keys in the project file, without a price.
+    """
+
+    name: str
+    after: str
+    decisions: tuple[Decision, ...]
+    kept: Mapping[str, Mapping[str, Any]]
+    trials: int
+    grid: bool
+    entry: Entry
+
+    def priced(self, price: Estimate | None, seconds: float | None) -> Entry:
+        """The entry with what it costs in the comment above it.
+
+        Args:
+            price: Of the rendered sweep; None if it cannot be rendered.
+            seconds: Mean length of a trial of the former study; None if those of this sweep may run on other machines.
+        """
+        lines = [*self.entry.comments[()], cost(price, seconds)]
+        return Entry(self.entry.group, self.entry.name, self.entry.data, {**self.entry.comments, (): lines})
+
+
+def follow_up(
+    outcome: Outcome,
+    written: Mapping[str, Any],
+    after: str,
+    name: str,
+    *,
+    grid: int | None = None,
+    trials: int | None = None,
+) -> FollowUp:
+    """The sweep that follows a study.
+
+    Args:
+        outcome: The study.
+        written: The project file's plain values, variables as they are written.
+        after: That sweep's name.
+        name: The new sweep's name.
+        grid: Make it a grid of at most so many combinations.
+        trials: Trials at most; by default those of the former sweep.
+
+    Raises:
+        UsageError: Nothing is left to search, or the best trial has values that the study does not.
+    """
+    decisions, kept = _decisions(outcome, grid is not None)
+    if grid is not None:
+        decisions = gridded(decisions, grid, outcome.importance())
+    open_ = [one for one in decisions if one.action != "freeze"]
+    if not open_ and not kept:
+        values = ", ".join(f"{one.name} {shown(one.value)}" for one in decisions)
+        raise UsageError(
+            f"{after} is settled: nothing is left to search ({values}); train it with: vertexrig promote {after}"
+        )
+    combinations = math.prod(len(one.values) for one in open_)
+    most = combinations if grid is not None else trials or int(outcome.job.get("maxTrialCount") or outcome.total)
+    former: Mapping[str, Any] = written["sweeps"][after] or {}
+    data: dict[str, Any] = {"job": former["job"]}
+    comments: dict[Path_, list[str]] = {(): [_about(outcome, after)]}
+    _freeze(data, comments, written["jobs"][former["job"]] or {}, former, decisions)
+    data["max_trial_count"] = most
+    data |= {
+        key: former[key] for key in ("parallel_trial_count", "max_failed_trial_count") if former.get(key) is not None
+    }
+    if grid is not None:
+        comments[("max_trial_count",)] = [f"every combination once: {_product(open_)}"]
+    _study(outcome, data, comments, open_, kept, grid=grid is not None)
+    data["labels"] = {**(former.get("labels") or {}), LABEL: after}
+    data |= {key: former[key] for key in ("kms_key_name", "silence", "spec") if former.get(key)}
+    if former.get("base_output_directory"):
+        data["base_output_directory"] = f"{former['base_output_directory'].rstrip('/')}/{name}"
+    return FollowUp(name, after, tuple(decisions), kept, most, grid is not None, Entry("sweeps", name, data, comments))
+
+
+def price(prepared: Prepared, catalog: Catalog) -> Estimate:
+    """What a rendered follow-up costs."""
+    return estimate(prepared.document, catalog)
+
+
+def cost(price: Estimate | None, seconds: float | None) -> str:
+    """What a sweep costs, in one line; an estimate says that it is one."""
+    if price is None or not price.lines:
+        return "cost: not known, since the sweep cannot be rendered yet"
+    least = "" if price.complete else "at least "
+    hour = f"{least}${price.usd_per_hour:.2f} an hour, list price of {price.region}"
+    hours = price.timeout_s / 3600
+    text = f"cost (estimate): at most {price.trials} trials x {hours:g} h x {hour} = {least}${price.usd_at_most:.2f}"
+    if seconds:
+        mean = price.usd_per_hour * seconds / 3600 * (price.trials or 1)
+        text += f"; about ${mean:.2f} if each takes the {seconds:.0f} s of the former trials"
+    return text
+
+
+def free_name(loaded: Loaded, after: str) -> str:
+    """A name for the sweep that follows one: `NAME-2`, or the next number that is free."""
+    base, _, number = after.rpartition("-")
+    start, stem = (
+        (int(number) + 1, base) if base and number.isascii() and number.isdigit() and len(number) < 6 else (2, after)
+    )
+    taken = {*loaded.project.jobs, *loaded.project.sweeps}
+    while f"{stem[:55]}-{start}" in taken:
+        start += 1
+    return f"{stem[:55]}-{start}"
+
+
+def _decisions(outcome: Outcome, grid: bool) -> tuple[list[Decision], dict[str, Mapping[str, Any]]]:
+    """The decision on each parameter that the best trial has, and the settings of those that stay with their children."""
+    written = {str(one.get("parameterId")): one for one in outcome.spec["parameters"]}
+    decisions: list[Decision] = []
+    kept: dict[str, Mapping[str, Any]] = {}
+    pending = list(outcome.dimensions)
+    while pending:
+        dimension = pending.pop(0)
+        found = _decision(outcome, dimension)
+        if dimension.children and found.action != "freeze" and grid:
+            found = frozen(found, "a grid takes no conditional parameters, so it stays as in the best trial")
+        if dimension.children and found.action != "freeze":
+            settings = snake_keys(written[dimension.id])
+            kept[dimension.id] = {key: value for key, value in settings.items() if key != "parameter_id"}
+            continue
+        decisions.append(found)
+        pending += dimension.active(found.value)
+    return decisions, kept
+
+
+def _decision(outcome: Outcome, dimension: Dimension) -> Decision:
+    best = outcome.best.parameters.get(dimension.id)
+    if best is None or not dimension.holds(best):
+        given = "no value" if best is None else f"the value {best}"
+        raise UsageError(
+            f"{outcome.name}: the best trial, {outcome.best.id}, has {given} of {dimension.id}, which the study's ranges "
+            "do not have: its specification and its trials do not belong together"
+        )
+    values = (trial.parameters.get(dimension.id) for trial in outcome.top)
+    return decide(dimension, best, [value for value in values if value is not None and dimension.holds(value)])
+
+
+def _about(outcome: Outcome, after: str) -> str:
+    count = "all" if len(outcome.counted) == outcome.total else str(len(outcome.counted))
+    return f"follows {after}: {count} of its {outcome.total} trials count, the best is {outcome.best.id} with {outcome.reached(outcome.best)}"
+
+
+def _product(open_: list[Decision]) -> str:
+    return f"{' x '.join(str(len(one.values)) for one in open_)} = {math.prod(len(one.values) for one in open_)}"
+
+
+def _freeze(
+    data: dict[str, Any], comments: dict[Path_, list[str]], job: Mapping[str, Any], former: Mapping[str, Any],
+    decisions: list[Decision],
+) -> None:  # fmt: skip
+    """The arguments of the new sweep, with what is frozen and why; a list of arguments has no place for a reason beside each."""
+    settled = [one for one in decisions if one.action == "freeze"]
+    args = _args(job, former, settled)
+    if args is not None:
+        data["args"] = args
+    for one in settled:
+        if isinstance(args, Mapping):
+            comments[("args", one.name)] = [f"frozen: {one.reason}"]
+        else:
+            comments[()].append(f"{one.name} frozen at {shown(one.value)}: {one.reason}")
+
+
+def _args(job: Mapping[str, Any], former: Mapping[str, Any], settled: list[Decision]) -> Any:
+    """The new sweep's arguments: the former's, and what is frozen; None if it needs none."""
+    values = {one.name: literal(tidy(one.value)) for one in settled}
+    own, inherited = former.get("args") or {}, job.get("args") or {}
+    if isinstance(former.get("args"), list):
+        own = former["args"]
+    elif isinstance(inherited, list):
+        own = inherited
+    if isinstance(own, Mapping):
+        return {**own, **values} or None
+    return [*(word for word in own if str(word).partition("=")[0].lstrip("-") not in values), *flags(values)]
+
+
+def flags(values: Mapping[str, Any]) -> list[str]:
+    """Parameters as arguments of the trainer."""
+    return [f"--{key}={scalar_text(value)}" for key, value in values.items()]
+
+
+def _study(
+    outcome: Outcome, data: dict[str, Any], comments: dict[Path_, list[str]], open_: list[Decision],
+    kept: Mapping[str, Mapping[str, Any]], *, grid: bool,
+) -> None:  # fmt: skip
+    """The keys of the study, and the reasons above them."""
+    metrics = {}
+    for row in outcome.spec.get("metrics", ()):
+        settings = {"goal": "MAXIMIZE", **snake_keys({key: value for key, value in row.items() if key != "metricId"})}
+        metrics[str(row["metricId"])] = settings["goal"] if len(settings) == 1 else settings
+    if grid and all(isinstance(one, str) for one in metrics.values()):
+        data |= {
+            "topology": "grid",
+            "metrics": metrics,
+            "over": {one.name: [tidy(v) for v in one.values] for one in open_},
+        }
+        comments |= {("over", one.name): [_what(one)] for one in open_}
+        return
+    study: dict[str, Any] = {"metrics": metrics, "parameters": {}}
+    for one in open_:
+        settings = one.settings
+        if grid:
+            field = "categorical_value_spec" if one.dimension.kind == "CATEGORICAL" else "discrete_value_spec"
+            settings = {field: {"values": list(one.values)}}
+        study["parameters"][one.name] = literal(_tidied(settings))
+        comments[("study", "parameters", one.name)] = [_what(one)]
+    for name, written in kept.items():
+        study["parameters"][name] = literal(_tidied(written))
+        comments[("study", "parameters", name)] = ["kept with its conditional parameters: the best trials differ in it"]
+    algorithm = "GRID_SEARCH" if grid else outcome.spec.get("algorithm")
+    if grid or algorithm == "RANDOM_SEARCH":
+        study["algorithm"] = algorithm
+    others = snake_keys(outcome.spec)
+    study |= {key: others[key] for key in _SETTINGS if key in others and not grid}
+    data["study"] = study
+
+
+def _what(one: Decision) -> str:
+    """A decision and its reason, as the comment above the parameter."""
+    words = {"narrow": "narrowed", "widen": "widened", "keep": "kept", "freeze": "frozen"}[one.action]
+    return f"{words}: {one.reason}"
+
+
+def _tidied(value: Any) -> Any:
+    if isinstance(value, Mapping):
+        return {key: _tidied(item) for key, item in value.items() if not str(item).endswith("_UNSPECIFIED")}
+    return [_tidied(item) for item in value] if isinstance(value, (list, tuple)) else tidy(value)

@@ -1,0 +1,159 @@
+"""A finished study as what follows from it needs it: the trials that count, the best ones first."""
+
+from __future__ import annotations
+
+import math
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from functools import cached_property
+from typing import Any
+
+from vertexrig.errors import UsageError
+from vertexrig.spec import states
+from vertexrig.spec.objective import Metric, Objective
+from vertexrig.spec.space import Dimension, Space
+from vertexrig.spec.trial import Measurement
+from vertexrig.studies import trials
+from vertexrig.studies.trials import TrialResult
+
+SHARE = 0.2
+FEWEST = 3
+"""The best trials are this part of those that count, and at least so many."""
+
+
+@dataclass(frozen=True)
+class Outcome:
+    """A study that has ended.
+
+    Args:
+        name: What the user calls it.
+        job: Its HyperparameterTuningJob, as the service describes it.
+        counted: The trials that count, the best first; with several objectives the Pareto set first.
+        total: All its trials.
+        front: How many of them no other trial beats; 1 with a single objective.
+    """
+
+    name: str
+    job: Mapping[str, Any]
+    counted: tuple[TrialResult, ...]
+    total: int
+    front: int = 1
+
+    @property
+    def best(self) -> TrialResult:
+        return self.counted[0]
+
+    @property
+    def top(self) -> tuple[TrialResult, ...]:
+        """The best trials: a fifth and at least three, or the whole Pareto set."""
+        share = max(FEWEST, math.ceil(SHARE * len(self.counted)))
+        return self.counted[: max(self.front, share) if self.front > 1 else share]
+
+    @cached_property
+    def spec(self) -> dict[str, Any]:
+        return trials.study_spec(self.job)
+
+    @cached_property
+    def dimensions(self) -> tuple[Dimension, ...]:
+        """The parameters that are active in every trial."""
+        return Space(self.spec["parameters"]).dimensions
+
+    @cached_property
+    def metrics(self) -> tuple[Metric, ...]:
+        """What is optimised."""
+        return Objective(self.spec).goals
+
+    def reached(self, trial: TrialResult) -> str:
+        """A trial's metrics in words: `accuracy 0.9312`."""
+        return ", ".join(f"{metric.id} {trial.metrics[metric.id]:.4g}" for metric in self.metrics)
+
+    @property
+    def seconds(self) -> float | None:
+        """Mean length of a trial that counts; None where the service gave no times."""
+        known = [trial.seconds for trial in self.counted if trial.seconds]
+        return sum(known) / len(known) if known else None
+
+    def importance(self) -> dict[str, float]:
+        """How much each parameter moved the first metric, from 0 to 1: of numbers Spearman's rank correlation without its
+        sign, of texts the correlation ratio of the ranks."""
+        return {dimension.id: self._importance(dimension) for dimension in self.dimensions}
+
+    def _importance(self, dimension: Dimension) -> float:
+        metric = self.metrics[0].id
+        rows = [trial for trial in self.counted if trial.parameters.get(dimension.id) is not None]
+        if len(rows) <= FEWEST:
+            return 0.0
+        results = _ranks([trial.metrics[metric] for trial in rows])
+        values = [trial.parameters[dimension.id] for trial in rows]
+        if dimension.kind == "CATEGORICAL":
+            groups = [
+                [rank for rank, value in zip(results, values, strict=True) if value == one] for one in set(values)
+            ]
+            means = [sum(group) / len(group) for group in groups for _ in group]
+            return _spread(means) / (_spread(results) or 1.0)
+        return abs(_correlation(_ranks([float(value) for value in values]), results))
+
+
+def outcome(name: str, job: Mapping[str, Any], *, least: int = FEWEST) -> Outcome:
+    """A study that has ended, with at least so many trials that count.
+
+    Raises:
+        UsageError: It describes something else, has not begun, still runs, or too few trials count; the message says which.
+    """
+    spec = trials.study_spec(job)
+    listed = trials.results(job)
+    state = str(job.get("state", states.SUCCEEDED))
+    if not listed:
+        raise UsageError(f"{name} has no trials yet: its state is {states.short(state)}")
+    if state not in states.ENDED:
+        raise UsageError(
+            f"{name} has not ended: its state is {states.short(state)}; follow it with: vertexrig watch {name}"
+        )
+    objective = Objective(spec)
+    ranked = []
+    for trial in listed:
+        values = objective.values(Measurement(0, 0.0, trial.metrics)) if trial.state == "SUCCEEDED" else None
+        if values is not None:
+            ranked.append(
+                (tuple(goal.sign * value for goal, value in zip(objective.goals, values, strict=True)), trial)
+            )
+    ranked.sort(key=lambda row: row[0], reverse=True)
+    front = {trial.id for trial in trials.best(job)}
+    counted = [trial for _, trial in ranked if trial.id in front] + [
+        trial for _, trial in ranked if trial.id not in front
+    ]
+    if len(counted) < least:
+        raise UsageError(_too_few(name, listed, objective, len(counted), least))
+    return Outcome(name, job, tuple(counted), len(listed), max(1, len(front)))
+
+
+def _too_few(name: str, listed: tuple[TrialResult, ...], objective: Objective, counted: int, least: int) -> str:
+    infeasible = sum(trial.state == "INFEASIBLE" for trial in listed)
+    metrics = " and ".join(goal.id for goal in objective.goals)
+    without = sum(trial.state == "SUCCEEDED" for trial in listed) - counted
+    why = [f"{infeasible} infeasible"] if infeasible else []
+    why += [f"{without} without a finite value of {metrics}, or outside a safety threshold"] if without else []
+    reasons = f" ({', '.join(why)})" if why else ""
+    have = "none counts" if not counted else f"{counted} {'counts' if counted == 1 else 'count'}"
+    needed = f"at least {least} are needed" if least > 1 else "at least one is needed"
+    return f"{name}: of {len(listed)} trials {have}{reasons}; {needed}"
+
+
+def _correlation(one: Sequence[float], other: Sequence[float]) -> float:
+    """Pearson's correlation; 0 where one of the two never changes."""
+    first, second = sum(one) / len(one), sum(other) / len(other)
+    both = sum((a - first) * (b - second) for a, b in zip(one, other, strict=True))
+    return both / (_spread(one) * _spread(other) or 1.0)
+
+
+def _spread(values: Sequence[float]) -> float:
+    """The square root of the sum of squares around the mean."""
+    mean = sum(values) / len(values)
+    return math.sqrt(sum((value - mean) ** 2 for value in values))
+
+
+def _ranks(values: Sequence[float]) -> list[float]:
+    """Ranks from 0; equal values share the mean of theirs."""
+    order = sorted(values)
+    return [(bisect_left(order, value) + bisect_right(order, value) - 1) / 2 for value in values]

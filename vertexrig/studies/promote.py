@@ -1,0 +1,148 @@
+"""A full training job from a trial of a study: an entry of the project file."""
+
+from __future__ import annotations
+
+import copy
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from vertexrig import yamltext
+from vertexrig.errors import UsageError, did_you_mean
+from vertexrig.package.source.model import Flag
+from vertexrig.project.config import Loaded
+from vertexrig.studies.decide import tidy
+from vertexrig.studies.edit import Entry, literal
+from vertexrig.studies.follow_up import flags
+from vertexrig.studies.outcome import Outcome
+from vertexrig.studies.trials import TrialResult
+
+LABEL, TRIAL = "promoted_from", "trial"
+"""Labels of a promoted job: the sweep and the trial."""
+_ACCELERATED = ("accelerator_type", "accelerator_count", "gpu_partition_size", "tpu_topology")
+_WARM_START = re.compile(
+    r"(warm_?start|init(ial)?_?(model|weights|checkpoint)|pretrained|load_?model|start)(_?(model|weights))?(_?(from|dir|path|uri))?"
+)
+
+
+def chosen(outcome: Outcome, trial: str | None) -> TrialResult:
+    """The trial to promote: the best one, or the one named; UsageError if it does not count."""
+    if trial is None:
+        return outcome.best
+    found = next((one for one in outcome.counted if one.id == trial), None)
+    if found is None:
+        ids = [one.id for one in outcome.counted]
+        raise UsageError(f"{outcome.name} has no trial {trial!r} that counts. {did_you_mean(trial, ids)}")
+    return found
+
+
+def promoted(
+    outcome: Outcome,
+    trial: TrialResult,
+    written: Mapping[str, Any],
+    after: str,
+    name: str,
+    *,
+    args: Mapping[str, Any] | None = None,
+    topology: str | None = None,
+    machine_type: str | None = None,
+    changes: Iterable[str] = (),
+) -> Entry:
+    """The job of a sweep with the parameters of one of its trials as arguments.
+
+    Args:
+        outcome: The study.
+        trial: The trial.
+        written: The project file's plain values, variables as they are written.
+        after: The sweep.
+        name: The new job's name.
+        args: Further arguments, such as epochs.
+        topology: In place of the job's.
+        machine_type: In place of the job's.
+        changes: `KEY=VALUE` for keys of the new job, with dots between keys.
+    """
+    sweep: Mapping[str, Any] = written["sweeps"][after] or {}
+    data: dict[str, Any] = copy.deepcopy(dict(written["jobs"][sweep["job"]] or {}))
+    for key in ("display_name", "silence"):
+        data.pop(key, None)
+    if data.get("base_output_directory"):
+        data["base_output_directory"] = f"{str(data['base_output_directory']).rstrip('/')}/{name}"
+    values = {key: literal(tidy(value)) for key, value in trial.parameters.items()} | dict(args or {})
+    data["args"] = _args(data.get("args") or {}, sweep.get("args") or {}, values)
+    if topology is not None:
+        data["topology"] = topology
+        if topology == "cpu":
+            data = {key: value for key, value in data.items() if key not in _ACCELERATED}
+    if machine_type is not None:
+        data["machine_type"] = machine_type
+    for change in changes:
+        _set(data, change)
+    data["labels"] = {**(data.get("labels") or {}), LABEL: after, TRIAL: _label(trial.id)}
+    place = "the best" if trial.id == outcome.best.id else "one"
+    about = f"trial {trial.id} of {after}, {place} of {len(outcome.counted)} that count: {outcome.reached(trial)}"
+    return Entry("jobs", name, data, {(): [about]})
+
+
+def warm_start_flag(found: Sequence[Flag], given: str | None, program: str) -> str:
+    """The trainer's flag for a model to start from.
+
+    Args:
+        found: The trainer's flags.
+        given: The one that the user named.
+        program: What to call the trainer in messages.
+    """
+    names = [name[2:] for flag in found for name in flag.names if name.startswith("--")]
+    if given is not None:
+        if names and given not in names:
+            raise UsageError(f"{program} has no flag --{given}. {did_you_mean(given, names)}")
+        return given
+    match = next((name for name in names if _WARM_START.fullmatch(name.replace("-", "_").lower())), None)
+    if match is None:
+        raise UsageError(f"{program} has no flag that names a model to start from; name it: --warm-start-flag NAME")
+    return match
+
+
+def trial_folder(job: Mapping[str, Any], trial: str) -> str:
+    """gs:// URI of a trial's output folder, "" if the study has none."""
+    spec = job.get("trialJobSpec") or {}
+    base = str((spec.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
+    return f"{base}/{trial}" if base else ""
+
+
+def free_name(loaded: Loaded, after: str) -> str:
+    """A name for the promoted job: `NAME-best`, or `NAME-best-2` and so on where it is taken."""
+    taken = {*loaded.project.jobs, *loaded.project.sweeps}
+    stem = f"{after[:50]}-best"
+    return next(name for n in range(1, len(taken) + 2) if (name := stem if n == 1 else f"{stem}-{n}") not in taken)
+
+
+def _args(job: Any, sweep: Any, values: Mapping[str, Any]) -> Any:
+    own = sweep if isinstance(sweep, list) and sweep else job
+    if isinstance(own, Mapping):
+        return {**own, **(sweep if isinstance(sweep, Mapping) else {}), **values}
+    return [*(word for word in own if str(word).partition("=")[0].lstrip("-") not in values), *flags(values)]
+
+
+def _set(data: dict[str, Any], change: str) -> None:
+    """Make one change KEY=VALUE; the value is read as YAML."""
+    key, equals, text = change.partition("=")
+    *parents, last = key.strip().split(".")
+    if not equals or not all([*parents, last]):
+        raise UsageError(f"--set {change}: write KEY=VALUE for a key of the new job, such as worker.replica_count=2")
+    try:
+        value = yamltext.read(text).data
+    except yamltext.YamlError as error:
+        raise UsageError(f"--set {change}: the value is not YAML: {error.message}") from None
+    if parents == ["args"] and isinstance(data.get("args"), list):
+        data["args"] = _args(data["args"], {}, {last: value})
+        return
+    here: Any = data
+    for part in parents:
+        here = here.setdefault(part, {}) if isinstance(here, dict) else None
+        if not isinstance(here, dict):
+            raise UsageError(f"--set {change}: {part} is not a mapping, so it has no key {last!r}")
+    here[last] = value
+
+
+def _label(text: str) -> str:
+    return re.sub(r"[^a-z0-9_-]+", "-", text.lower())[:63]

@@ -1,0 +1,235 @@
+"""A trained model to the Model Registry, if it is better than the version that is there."""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+from collections.abc import Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from vertexrig.catalog import Catalog
+from vertexrig.catalog.serving import SOURCE, serving_image
+from vertexrig.cloud.models import Models, plain
+from vertexrig.cloud.storage import Storage
+from vertexrig.errors import UsageError
+from vertexrig.spec.document import Document
+
+SAVED_MODEL, SUMMARY = "saved_model.pb", "summary.json"
+METRIC, VALUE = "metric", "metric_value"
+"""Labels with the metric's name and its value, `0_9312`: a label's value has no dot."""
+MODEL_DIR = "model"
+_HASH = re.compile(r"\+([0-9a-f]{6,})")
+
+
+@dataclass(frozen=True)
+class Trained:
+    """A model that a job has saved.
+
+    Args:
+        uri: gs:// folder of the model.
+        metric: The metric it is compared by.
+        value: Its value.
+        goal: MAXIMIZE or MINIMIZE.
+        job: Name of the job or sweep, and of the trial.
+        number: The job's number.
+        package: Hash of the trainer's package, "" if it has none.
+        data: What it was trained on, "" if no argument says so.
+        image: URI of the image it was trained in.
+    """
+
+    uri: str
+    metric: str
+    value: float
+    goal: str
+    job: str
+    number: str = ""
+    package: str = ""
+    data: str = ""
+    image: str = ""
+
+    @property
+    def labels(self) -> dict[str, str]:
+        """Labels of the model's version."""
+        found = {
+            "job": self.job, "job_id": self.number, "package": self.package, METRIC: self.metric, VALUE: number_label(self.value),
+            "data": self.data,
+        }  # fmt: skip
+        return {key: label(value) for key, value in found.items() if value}
+
+
+@dataclass(frozen=True)
+class Comparison:
+    """The model against the version that is there.
+
+    Args:
+        better: Whether it is to be registered.
+        text: What was compared, in one line.
+        version: The version that is there; None without one.
+        value: Its value of the metric; None if it has none.
+        gain: By how much the new one is better; None where nothing could be compared.
+    """
+
+    better: bool
+    text: str
+    version: str | None = None
+    value: float | None = None
+    gain: float | None = None
+
+
+@dataclass(frozen=True)
+class Serving:
+    """The image that serves the model.
+
+    Args:
+        uri: Its URI.
+        text: Which one it is, its dates, and what to check.
+    """
+
+    uri: str
+    text: str
+
+
+def read_summary(folder: Storage) -> dict[str, Any]:
+    """What the trainer wrote beside its model; empty if it wrote nothing."""
+    return folder.read_json(SUMMARY) or {}
+
+
+def must_be_there(folder: Storage, *, saved_model: bool, hint: str = "") -> None:
+    """Raise UsageError if no model lies in a folder.
+
+    Args:
+        folder: The folder.
+        saved_model: It has to be a SavedModel of TensorFlow, which Google's image serves.
+        hint: What may help, for the end of the message.
+    """
+    if folder.exists(SAVED_MODEL):
+        return
+    there = any(True for _ in folder.list(""))
+    if there and not saved_model:
+        return
+    what = f"no {SAVED_MODEL} is" if there else "nothing is"
+    more = "; name the image that serves what is there with --serving-image" if there else ""
+    raise UsageError(
+        f"{what} in {folder.uri('')}: the trainer saved no {'SavedModel' if there else 'model'} there{more}{hint}"
+    )
+
+
+def summary_value(summary: Mapping[str, Any], metric: str) -> float | None:
+    """The finite value of a metric in a summary."""
+    value = summary.get(metric)
+    known = isinstance(value, (int, float)) and not isinstance(value, bool) and math.isfinite(value)
+    return float(value) if known and value is not None else None
+
+
+def serving(trained: Trained, catalog: Catalog, region: str, given: str | None, today: date) -> Serving:
+    """The image that serves a model: the one that was named, or the prebuilt one of the training image's TensorFlow."""
+    if given is not None:
+        return Serving(given, f"serving image: {given}")
+    known = catalog.image(trained.image)
+    version = known.version if known is not None and known.framework == "tf" else None
+    image = serving_image(version)
+    text = f"serving image: TensorFlow {image.version}, {image.dates(today)} ({SOURCE})"
+    if version is None:
+        text += "; the training image does not say its version of TensorFlow: try the model before you deploy it, or name another with --serving-image"
+    elif not version.startswith(image.version):
+        text += f"; the model was saved by {version}: try it before you deploy it, or name another image with --serving-image"
+    return Serving(image.uri(catalog.host_for_region(region)), text)
+
+
+def compare(trained: Trained, there: Mapping[str, Any] | None, least: float) -> Comparison:
+    """Whether a model beats the version that is there by the least gain, by the same metric."""
+    own = f"{trained.metric} {trained.value:.6g}"
+    if there is None:
+        return Comparison(True, f"{own}; there is no such model yet")
+    version = str(there.get("versionId", ""))
+    labels = there.get("labels") or {}
+    value = label_number(str(labels.get(VALUE, "")))
+    if labels.get(METRIC) != label(trained.metric) or value is None:
+        known = f"its metric is {labels.get(METRIC)}" if labels.get(METRIC) else "no label says its metric"
+        return Comparison(
+            False,
+            f"{own} cannot be compared with version {version}, since {known}; --force registers it all the same",
+            version,
+            value,
+        )
+    gain = (trained.value - value) * (1 if trained.goal == "MAXIMIZE" else -1)
+    better = gain > 0 and gain >= least
+    needed = f"at least {least:g} is asked for" if least > 0 else "any gain is enough"
+    text = (
+        f"{own} against {value:.6g} of version {version}: {'better' if gain > 0 else 'worse' if gain < 0 else 'equal'}"
+    )
+    return Comparison(
+        better, f"{text} by {abs(gain):.6g}; {needed}" if gain else f"{text}; {needed}", version, value, gain
+    )
+
+
+def present(models: Models, display_name: str, alias: str) -> Mapping[str, Any] | None:
+    """The version of a model that a new one has to beat; None if there is no model of the name.
+
+    Raises:
+        UsageError: Several models have the name.
+    """
+    found = models.find(display_name)
+    if len(found) > 1:
+        names = ", ".join(plain(str(row.get("name", ""))).rpartition("/")[2] for row in found)
+        raise UsageError(f"{len(found)} models are called {display_name!r} ({names}); choose another name with --as")
+    if not found:
+        return None
+    name = plain(str(found[0].get("name", "")))
+    return models.version(name, alias) or models.version(name) or found[0]
+
+
+def model_body(
+    trained: Trained, display_name: str, serving_uri: str, alias: str, labels: Mapping[str, str]
+) -> dict[str, Any]:
+    """The Model of an upload."""
+    return {
+        "displayName": display_name,
+        "versionAliases": list(dict.fromkeys(["default", alias])),
+        "versionDescription": f"{trained.metric} {trained.value:.6g}, from {trained.job} {trained.number}".rstrip(),
+        "labels": {**{key: label(value) for key, value in labels.items()}, **trained.labels},
+        "artifactUri": trained.uri,
+        "containerSpec": {"imageUri": serving_uri},
+    }
+
+
+def package_hash(document: Document) -> str:
+    """The hash in the name of the trainer's package, else the package's name."""
+    uris = [uri for pool in document.pools for uri in pool.package_uris]
+    if not uris:
+        return ""
+    name = uris[0].rpartition("/")[2].removesuffix(".tar.gz")
+    match = _HASH.search(name)
+    return match[1] if match else name
+
+
+def data_argument(document: Document) -> str:
+    """What the trainer was given as its data: the value of --data, or of the first flag that begins with it."""
+    for pool in document.pools[:1]:
+        for word in pool.args:
+            key, equals, value = word.lstrip("-").partition("=")
+            if equals and re.fullmatch(r"(train(ing)?[-_])?data(set)?([-_](dir|path|uri))?", key):
+                return value
+    return ""
+
+
+def label(text: str) -> str:
+    """A text as the value of a label: lowercase letters, digits, - and _, at most 63."""
+    return re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-")[:63] if not text.startswith("-") else text[:63]
+
+
+def number_label(value: float) -> str:
+    """A number as the value of a label: `0_9312`, `1_5e-05`."""
+    return json.dumps(value).replace(".", "_").replace("+", "")
+
+
+def label_number(text: str) -> float | None:
+    """The number of a label, None if it is none."""
+    try:
+        value = float(text.replace("_", "."))
+    except ValueError:
+        return None
+    return value if math.isfinite(value) else None
