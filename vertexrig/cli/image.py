@@ -62,11 +62,9 @@ def command(
     NAME has `image: build` in the project file. Its tag is a hash of the trainer's sources, the lock file and the
     Dockerfile. The lock file is made with uv when it is missing or the requirements have changed; commit it.
     """
-    from vertexrig.submit import images
-
     workspace = options.workspace(file, overrides, name, templates)
     loaded = workspace.loaded
-    kinds = list(images.used(workspace, [name]))
+    kinds = list(workspace.renderer.images_of(name))
     if not kinds:
         raise UsageError(
             f"{name} runs no image that is made here: write `image: build` under `trainer` or under the job to have one"
@@ -127,6 +125,8 @@ def _run(loaded: Loaded, made: _Made, program: str, *, pushed: bool) -> None:
     from vertexrig.package.image import shell
     from vertexrig.trigger import deploy
 
+    if pushed and loaded.project.bucket:
+        import vertexrig.submit.images  # noqa: F401  (before anything is built: it needs an extra)
     if pushed:
         for step in deploy.registry_steps(loaded) if program == "gcloud" else ():
             if step.present and subprocess.run(step.present, capture_output=True, check=False).returncode == 0:

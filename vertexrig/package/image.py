@@ -118,13 +118,10 @@ def framework_requirements(loaded: Loaded, kind: str) -> tuple[list[str], Recipe
 
 def dockerfile(trainer: Trainer, made: Recipe, kind: str, base: str) -> str:
     """The Dockerfile: one stage that installs into a virtual environment, and one that has only that."""
-    what = f"{trainer.build.framework} on {kind.upper()}" if trainer.build.framework else kind.upper()
-    wheel = (
-        "# The framework's build for TPUs takes the place of the one from PyPI.\n"
-        f"RUN pip install --no-cache-dir --no-deps --force-reinstall {made.wheel}\n"
-        if made.wheel
-        else ""
-    )
+    framework, _, version = trainer.build.framework.partition("-")
+    what = " on ".join(filter(None, ("-".join(filter(None, (framework, made.version or version))), kind.upper())))
+    # the framework's build for TPUs takes the place of the one from PyPI
+    wheel = f" \\\n    && pip install --no-cache-dir --no-deps --force-reinstall {made.wheel}" if made.wheel else ""
     unpinned = "" if "@sha256:" in base else "# build.base_image in the project file may name the base by its digest.\n"
     library = f"ADD {made.library} /lib/{made.library.rpartition('/')[2]}\n" if made.library else ""
     env = {"PATH": "/opt/venv/bin:$PATH", "PYTHONUNBUFFERED": "1", **made.env}
@@ -135,9 +132,8 @@ def dockerfile(trainer: Trainer, made: Recipe, kind: str, base: str) -> str:
         "RUN python -m venv /opt/venv\n"
         "ENV PATH=/opt/venv/bin:$PATH\n"
         "COPY requirements.txt ./\n"
-        "RUN pip install --no-cache-dir --no-deps --require-hashes --requirement requirements.txt\n"
-        + wheel
-        + "# The trainer comes last, so that a change of its code leaves the layers above as they are.\n"
+        f"RUN pip install --no-cache-dir --no-deps --require-hashes --requirement requirements.txt{wheel}\n"
+        "# The trainer comes last, so that a change of its code leaves the layers above as they are.\n"
         "COPY wheels/ ./wheels/\n"
         "RUN pip install --no-cache-dir --no-deps --no-index ./wheels/*.whl\n"
         "\n"

@@ -157,8 +157,13 @@ def write_lock(image: ImageId, lines: list[str]) -> None:
             "uv is configured with an index that is named with a user or a password, which would be in the image: give it "
             "the password by keyring or netrc"
         )
-    heading = f"# Made by `vertexrig image --lock` for Python {image.python} on {PLATFORM}; do not edit.\n"
-    write_text(image.lock, f"{heading}{_INPUTS}{_digest(image, lines)}\n{text}")
+    write_text(image.lock, heading(image, lines) + text)
+
+
+def heading(image: ImageId, lines: list[str]) -> str:
+    """The first lines of a lock file: what it is for, and a hash of the requirements it was made of."""
+    made = f"# Made by `vertexrig image --lock` for Python {image.python} on {PLATFORM}; do not edit.\n"
+    return f"{made}{_INPUTS}{_digest(image, lines)}\n"
 
 
 def uv() -> list[str]:

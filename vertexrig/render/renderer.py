@@ -232,6 +232,11 @@ class Renderer:
             self.images[kind] = identify_image(self.loaded, kind).uri
         return self.images[kind]
 
+    def images_of(self, name: str) -> dict[str, str]:
+        """The trainer's own images that a job or sweep runs: cpu, gpu or tpu -> URI."""
+        uris = {pool.image_uri for pool in self.render(name).view.pools.values() if pool is not None}
+        return {kind: uri for kind, uri in self.images.items() if uri in uris}
+
     def _resolve(self, loaded: Loaded, name: str, run: str) -> resolve.View:
         return resolve.resolve(loaded, name, self.catalog, self.package_uri, self.built_image, run)
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 import json
 import os
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from fnmatch import fnmatchcase
 
 from vertexrig import times
-from vertexrig.checks.workspace import Workspace
 from vertexrig.cloud import vertex
 from vertexrig.cloud.registry import ENDPOINT_VARIABLE, Registry
 from vertexrig.cloud.rest import is_loopback
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
+from vertexrig.render.renderer import Renderer
 
 LATEST = "images/latest"
 
@@ -35,26 +35,17 @@ def is_ours(loaded: Loaded, kind: str, uri: str) -> bool:
     return fnmatchcase(uri, patterns(loaded)[kind])
 
 
-def used(workspace: Workspace, names: Iterable[str]) -> dict[str, str]:
-    """The trainer's own images that jobs or sweeps run, as the sources are now: kind of machine -> URI."""
-    found: dict[str, str] = {}
-    for name in names:
-        pools = workspace.renderer.render(name).view.pools.values()
-        uris = {pool.image_uri for pool in pools if pool is not None}
-        found |= {kind: uri for kind, uri in workspace.renderer.images.items() if uri in uris}
-    return found
-
-
 def is_local() -> bool:
     """Whether jobs go to the local Vertex, which runs the trainer's sources and pulls no image."""
     return ENDPOINT_VARIABLE not in os.environ and is_loopback(os.environ.get(vertex.ENDPOINT_VARIABLE, ""))
 
 
-def record(workspace: Workspace, names: Iterable[str], storage: Storage) -> list[str]:
+def record(renderer: Renderer, verb: Callable[..., str], names: Iterable[str], storage: Storage) -> list[str]:
     """Make the images that jobs or sweeps run the ones that triggered runs use.
 
     Args:
-        workspace: The project, with its trainer's folder.
+        renderer: The project's, with its trainer's folder.
+        verb: Makes a command line about the project.
         names: Jobs and sweeps.
         storage: The project's bucket.
 
@@ -66,18 +57,18 @@ def record(workspace: Workspace, names: Iterable[str], storage: Storage) -> list
         RestError: The registry refused or could not be reached.
     """
     names = list(names)
-    found = used(workspace, names)
+    found = {kind: uri for name in names for kind, uri in renderer.images_of(name).items()}
     if found and not is_local():
         registry = Registry()
         for kind, uri in found.items():
             if not registry.has(uri):
-                name = next(name for name in names if kind in used(workspace, [name]))
-                line = workspace.verb("image", name, "--push")
+                name = next(name for name in names if kind in renderer.images_of(name))
+                line = verb("image", name, "--push")
                 raise NoImageError(
                     f"{uri} is not in the registry: the sources have changed since. Make it first:\n{line}"
                 )
     for kind, uri in found.items():
-        remember(workspace.loaded, kind, uri, storage)
+        remember(renderer.loaded, kind, uri, storage)
     return list(found.values())
 
 

@@ -416,7 +416,10 @@ def publish(workspace: Workspace, names: Iterable[str], storage: Storage) -> lis
         NoImageError: An image of the trainer as it is now is not in the registry.
     """
     names = list(names)
-    return [*images.record(workspace, names, storage), *upload_packages(workspace, names, storage)]
+    return [
+        *images.record(workspace.renderer, workspace.verb, names, storage),
+        *upload_packages(workspace, names, storage),
+    ]
 
 
 def upload(workspace: Workspace, wanted: Collection[str], storage: Storage) -> list[str]:

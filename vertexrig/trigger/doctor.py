@@ -196,7 +196,7 @@ def _images(subject: Subject) -> Iterator[Result]:
     workspace = Workspace(loaded)
     known: set[str] = set()
     for name in loaded.project.jobs:
-        for uri in set(images.used(workspace, [name]).values()) - known:
+        for uri in set(workspace.renderer.images_of(name).values()) - known:
             known.add(uri)
             there = registry.has(uri)
             message = f"{uri} is there" if there else f"{uri} is not there"
