@@ -39,7 +39,7 @@ class ImageBuild(_Value):
         "the lock file decides. By default only what the trainer requires.",
         "",
         pattern=(
-            r"(tf|pytorch|jax|sklearn|xgboost)(-[0-9]+(\.[0-9]+){0,2})?",
+            r"((tf|pytorch|jax|sklearn|xgboost)(-[0-9]+(\.[0-9]+){0,2})?)?",
             "tf, pytorch, jax, sklearn or xgboost, with or without a version, such as tf-2.21",
         ),
     )

@@ -196,13 +196,16 @@ def _images(subject: Subject) -> Iterator[Result]:
     workspace = Workspace(loaded)
     known: set[str] = set()
     for name in loaded.project.jobs:
-        for uri in set(workspace.renderer.images_of(name).values()) - known:
-            known.add(uri)
+        try:
+            uris = set(workspace.renderer.images_of(name).values()) - known
+        except VertexrigError as error:
+            yield Result("image", "error", str(error))
+            continue
+        known |= uris
+        for uri in uris:
             there = registry.has(uri)
-            message = f"{uri} is there" if there else f"{uri} is not there"
-            yield Result(
-                "image", "ok" if there else "warning", message, "" if there else workspace.verb("image", name, "--push")
-            )
+            fix = "" if there else workspace.verb("image", name, "--push")
+            yield Result("image", "ok" if there else "warning", f"{uri} is {'there' if there else 'not there'}", fix)
 
 
 def _twice(subject: Subject) -> Iterator[Result]:
