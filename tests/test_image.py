@@ -9,7 +9,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import replace
+from dataclasses import asdict, replace
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from threading import Thread
@@ -25,9 +25,11 @@ from vertexrig.checks.workspace import Workspace
 from vertexrig.cloud import registry
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import PackageError, VertexrigError
+from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.rehearsal import rehearse
 from vertexrig.local.runner import RunOptions
 from vertexrig.local.runner.options import of_project
+from vertexrig.local.server import settings_of
 from vertexrig.package import dockerfile, image, locking
 from vertexrig.package.recipes import KINDS, RECIPES
 from vertexrig.project import config
@@ -369,7 +371,7 @@ def test_what_is_called(tmp_path: Path, mode: str, there: tuple[str, ...], expec
     planned = vertexrig("image", "cpu", cwd=tmp_path)
     for name in there:
         stub(tmp_path / "bin", name)
-    path = {"PATH": str(tmp_path / 'bin'), "STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"}
+    path = {"PATH": str(tmp_path / "bin"), "STORAGE_EMULATOR_HOST": "http://127.0.0.1:9"}
     done = vertexrig("image", "cpu", mode, cwd=tmp_path, env=path)
     assert done.returncode == 0, done.stderr
     uri = image.identify_image(loaded, "cpu").uri
@@ -394,7 +396,7 @@ def test_a_missing_program_and_one_that_fails(tmp_path: Path) -> None:
     done = vertexrig("image", "cpu", "--build", cwd=tmp_path, env={"PATH": str(tmp_path / "bin")})
     assert done.returncode == 2 and "neither docker nor gcloud is on the PATH" in done.stderr
     stub(tmp_path / "bin", "docker", 7)
-    done = vertexrig("image", "cpu", "--build", cwd=tmp_path, env={"PATH": str(tmp_path / 'bin')})
+    done = vertexrig("image", "cpu", "--build", cwd=tmp_path, env={"PATH": str(tmp_path / "bin")})
     assert done.returncode == 1 and "this command failed: docker build" in done.stderr
     done = vertexrig("image", "prebuilt", cwd=tmp_path)
     assert done.returncode == 2 and "write `image: build`" in done.stderr
@@ -465,9 +467,11 @@ def test_submit_the_trigger_and_the_doctor_use_the_image_of_the_sources(
             found = {one.message: one for one in look(here, loaded)}
             assert found[f"{uri} is there"].outcome == "ok" and sum("is not there" in text for text in found) == 1
             assert any("no TPU image" in text for text in found)
-        (tmp_path / "code/trainer/task.py").write_text("print('changed')\n")
+        shutil.move(tmp_path / "code", tmp_path / "moved")  # the function has no trainer
         (pool,) = triggered.overridden(loaded).prepare("cpu").document.pools
         assert pool.image == uri
+        shutil.move(tmp_path / "moved", tmp_path / "code")
+        (tmp_path / "code/trainer/task.py").write_text("print('changed')\n")
         monkeypatch.delenv(registry.ENDPOINT_VARIABLE)
         assert (
             images.is_local() and list(look(here, loaded)) == []
@@ -528,6 +532,8 @@ def test_the_local_vertex_runs_it_too(tmp_path: Path, monkeypatch: pytest.Monkey
     loaded = project(tmp_path)
     run = replace(of_project(loaded), grace=0.5)
     assert isinstance(run, RunOptions)
+    settings = json.loads(json.dumps(asdict(Settings(tmp_path, run=run)), default=str))
+    assert settings_of(settings).run == run  # as `local up --detach` hands them on
     with clouds.cloud(tmp_path, run=run) as here:
         done = vertexrig("submit", "cpu", cwd=tmp_path, env=clouds.variables(here))
         assert done.returncode == 0, done.stderr

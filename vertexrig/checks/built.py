@@ -22,7 +22,7 @@ def in_document(loaded: Loaded, document: Document) -> Mapping[str, BuiltImage]:
     if BUILD not in {trainer.image, *(machine.image for machine in machines)}:
         return {}
     # imported here: a project with prebuilt images only does without
-    from vertexrig.package.image import identify_image, patterns
+    from vertexrig.package.image import describe_image, patterns
     from vertexrig.package.sources import requires_python
 
     found = {}
@@ -30,13 +30,14 @@ def in_document(loaded: Loaded, document: Document) -> Mapping[str, BuiltImage]:
         for kind, pattern in patterns(loaded).items() if pool.container is not None else ():
             if not fnmatchcase(pool.image, pattern) or pool.image in found:
                 continue
-            image = identify_image(loaded, kind)
+            image = describe_image(loaded, kind)
             row = Image(
                 image.name.partition(":")[0], image.framework, image.version, image.python, kind, None,
                 pool.image.partition("/")[2], "", "", True, "", "",
             )  # fmt: skip
-            lock = f"{trainer.build.lock}/{image.lock.name}"
-            found[pool.image] = BuiltImage(row, lock, image.locked, requires_python(loaded.path(trainer.path)))
+            lock, folder = f"{trainer.build.lock}/{image.lock.name}", loaded.path(trainer.path)
+            here = folder.exists()  # the trigger has neither the trainer nor the lock file
+            found[pool.image] = BuiltImage(row, lock, image.locked or not here, requires_python(folder) if here else "")
     return found
 
 

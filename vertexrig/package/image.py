@@ -11,7 +11,7 @@ import json
 import re
 import shlex
 import shutil
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from vertexrig.errors import PackageError
@@ -76,12 +76,11 @@ def patterns(loaded: Loaded) -> dict[str, str]:
     return {kind: f"{repository(loaded)}/{loaded.project.trainer.build.name}-{kind}:*" for kind in KINDS}
 
 
-def identify_image(loaded: Loaded, kind: str) -> ImageId:
-    """The image of the project's trainer for one kind of machine.
+def describe_image(loaded: Loaded, kind: str) -> ImageId:
+    """The image of the project's trainer for one kind of machine, without its tag, which the sources decide.
 
     Raises:
-        PackageError: There is no image of that kind, or the trainer's sources cannot be read.
-        ConfigError: There is no trainer.
+        PackageError: There is no image of that kind.
     """
     trainer = loaded.project.trainer
     framework, _, version = trainer.build.framework.partition("-")
@@ -90,16 +89,27 @@ def identify_image(loaded: Loaded, kind: str) -> ImageId:
     lock = loaded.path(trainer.build.lock) / f"{trainer.build.name}-{kind}.txt"
     content = lock.read_bytes() if lock.is_file() else b""
     base = trainer.build.base_image or f"python:{python}-slim-bookworm"
-    text = dockerfile(trainer, made, kind, base)
-    folder = loaded.path(trainer.path)
+    return ImageId(
+        f"{repository(loaded)}/{trainer.build.name}-{kind}", kind, framework,
+        made.version or version or _locked_version(content, framework), python, base, lock, bool(content),
+        dockerfile(trainer, made, kind, base),
+    )  # fmt: skip
+
+
+def identify_image(loaded: Loaded, kind: str) -> ImageId:
+    """The image of the project's trainer for one kind of machine, as the sources are now.
+
+    Raises:
+        PackageError: There is no image of that kind, or the trainer's sources cannot be read.
+        ConfigError: There is no trainer.
+    """
+    image, folder = describe_image(loaded, kind), loaded.path(loaded.project.trainer.path)
     if not folder.is_dir() and not folders.is_bare(folder):
         raise loaded.error(f"there is no folder or script {folder}", "trainer", "path")
-    digest = hashlib.sha256(_FORMAT + text.encode() + b"\0" + content + b"\0" + identify(folder).digest.encode())
-    tag = digest.hexdigest()[:DIGEST_LENGTH]
-    return ImageId(
-        f"{repository(loaded)}/{trainer.build.name}-{kind}:{tag}", kind, framework,
-        made.version or version or _locked_version(content, framework), python, base, lock, bool(content), text,
-    )  # fmt: skip
+    lock = image.lock.read_bytes() if image.locked else b""
+    parts = (_FORMAT + image.dockerfile.encode(), lock, identify(folder).digest.encode())
+    tag = hashlib.sha256(b"\0".join(parts)).hexdigest()[:DIGEST_LENGTH]
+    return replace(image, uri=f"{image.uri}:{tag}")
 
 
 def _locked_version(lock: bytes, framework: str) -> str:

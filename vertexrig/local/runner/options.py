@@ -100,7 +100,7 @@ def _built(loaded: Loaded) -> dict[str, TrainerSources]:
     found = {}
     for kind, pattern in image.patterns(loaded).items():
         try:
-            made = image.identify_image(loaded, kind)
+            made = image.describe_image(loaded, kind)
         except VertexrigError:
             continue  # there is no image of that kind
         found[pattern] = TrainerSources(
