@@ -8,9 +8,12 @@ from pathlib import Path
 import pytest
 
 from vertexrig.errors import PackageError
+from vertexrig.package import locking
 from vertexrig.package.builder import build
+from vertexrig.package.image import identify_image
 from vertexrig.package.sources import gather
 from vertexrig.package.verify import Verified, verify
+from vertexrig.project.config import Loaded
 
 TRAINERS = Path(__file__).parent / "trainers"
 SETUP = "from setuptools import find_packages, setup\nsetup(name='trainer', version='0.1.0', packages=find_packages(){more})\n"
@@ -40,3 +43,14 @@ def refused(folder: Path, out: Path, **options: object) -> str:
     assert not out.exists()
     assert "Traceback" not in str(caught.value)
     return str(caught.value)
+
+
+def lock_nothing(loaded: Loaded, kind: str) -> None:
+    """A current lock file, without uv and without a network, for the image of a trainer that requires nothing."""
+    made = identify_image(loaded, kind)
+    wheel = locking.wheel_of(loaded).wheel
+    assert wheel is not None
+    lines = locking.inputs(loaded, kind, wheel)
+    assert lines == []
+    made.lock.parent.mkdir(exist_ok=True)
+    made.lock.write_text(locking.heading(made, lines))

@@ -227,9 +227,10 @@ VARYING: tuple[tuple[re.Pattern[str], str], ...] = tuple(
         (r"(?<=projects/)\d+(?=/)", "<number>"),
         (r"\bprocess \d+", "process <id>"),
         (r"\b(127\.0\.0\.1|localhost):\d+", r"\1:<port>"),
-        # a run's name; the hash in a package's name; hashes of weights
+        # a run's name; the hash in a package's or image's name; hashes of weights
         (r"\b\d{8}-\d{6}-[0-9a-f]{4}\b", "<run>"),
         (r"\+[0-9a-f]{12}(?=\.tar\.gz|\b)", "+<hash>"),
+        (r"\b(trainer-(?:cpu|gpu|tpu)):[0-9a-f]{12}\b", r"\1:<hash>"),
         (r"\bsha256 [0-9a-f]+", "sha256 <hash>"),
         # the claim that a job of the trigger carries
         (r"\b[0-9a-f]{32}-[0-9a-f]{12}\b", "<claim>"),

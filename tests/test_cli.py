@@ -164,9 +164,10 @@ def test_silenced_findings_stay_away_with_their_reason(folder: Path) -> None:
 def test_init_writes_a_project_that_checks(tmp_path: Path) -> None:
     """The project file that `init` writes renders without another step but its trainer folder."""
     assert vertexrig("init", cwd=tmp_path).returncode == 0
-    done = vertexrig(
-        "render", "cpu", "gpu", "sweep", "--set", "trainer.package_uris=[gs://my-bucket/x-1.tar.gz]", cwd=tmp_path
-    )
+    (tmp_path / "trainer" / "trainer").mkdir(parents=True)
+    for name in ("__init__.py", "task.py"):
+        (tmp_path / "trainer" / "trainer" / name).write_text("")
+    done = vertexrig("render", "cpu", "gpu", "sweep", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 
 

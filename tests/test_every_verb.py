@@ -20,12 +20,13 @@ import click
 import pytest
 import yaml
 
-from tests import clouds
+from tests import clouds, packages
 from tests.registry import registry
 from vertexrig import cli
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
+from vertexrig.project import config
 from vertexrig.project.model import LocalImage
 
 IMAGE = "us-docker.pkg.dev/my-project/images/quick:1"
@@ -53,6 +54,7 @@ PROJECT: dict[str, Any] = {
         "forever": {**QUICK, "args": {"wait": 600}},
         "wrong": {**QUICK, "topology": "gpu", "accelerator_type": "NVIDIA_TESLA_T4", "accelerator_count": 3},
         "plain": {"machine_type": "n1-standard-4", "timeout": "600s"},
+        "own": {"machine_type": "n1-standard-4", "timeout": "600s", "image": "build"},
     },
     "sweeps": {
         "tune": {
@@ -168,6 +170,12 @@ def _config(stage: Stage) -> tuple[str, ...]:
     return ("config.yaml",)
 
 
+def _locked(stage: Stage) -> tuple[str, ...]:
+    """The job with an image of its own, whose lock file is current."""
+    packages.lock_nothing(config.load(stage.folder / "vertexrig.yaml"), "cpu")
+    return ("own",)
+
+
 NOWHERE = ("--root", "nowhere")
 NO_FILE = ("--file", "nope.yaml")
 ROWS: dict[str, Row | None] = {
@@ -178,6 +186,7 @@ ROWS: dict[str, Row | None] = {
     "explain": Row(("quick",), {"pools", "price"}, ("nope.yaml",), "usage"),
     "catalog": Row(("machines", "n1-standard-4"), {"machines"}, ("machines", "zzz"), "usage"),
     "package": Row(("--no-verify",), {"path", "version", "digest"}, ("--trainer", "nowhere"), "package", slow=True),
+    "image": Row(_locked, {"images", "done"}, ("plain",), "usage", slow=True),
     "rehearse": Row(("tune", "-q"), {"state", "trials"}, ("wrong",), "findings", slow=True),
     "local up": Row(("-d", "--port=0", *NOWHERE), {"url", "pid"}, ("--root", "vertexrig.yaml"), "usage", slow=True),
     "local down": Row(NOWHERE, {"stopped"}, NO_FILE, "usage", slow=True),

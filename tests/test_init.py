@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import sys
+from datetime import date
 from pathlib import Path
 
 import pytest
@@ -37,6 +39,9 @@ POETRY = "[tool.poetry]\nname = 'app'\nversion = '1'\n[tool.poetry.dependencies]
 SETUP = "from setuptools import find_packages, setup\nsetup(name='mine', version='1', packages=find_packages())\n"
 
 
+TODAY, WHILE_THERE_WERE_ANY = date(2026, 11, 21), date(2026, 7, 10)
+
+
 def made(folder: Path, files: dict[str, str]) -> Path:
     for name, text in files.items():
         (folder / name).parent.mkdir(parents=True, exist_ok=True)
@@ -65,7 +70,7 @@ def test_each_kind_of_trainer_is_found_and_renders(
     folder = made(tmp_path, files)
     found = trainers(folder)[0]
     assert (found.path, found.module, found.kind, found.framework) == (path, module, kind, "tf")
-    (folder / "vertexrig.yaml").write_text(starter.starter(found, load()).text)
+    (folder / "vertexrig.yaml").write_text(starter.starter(found, load(), TODAY).text)
     workspace = Workspace(config.load(folder / "vertexrig.yaml"))
     for name in ("cpu", "gpu", "sweep"):
         prepared = workspace.prepare(name)
@@ -86,14 +91,14 @@ def test_init_packages_a_trainer_that_a_pyproject_describes(tmp_path: Path, root
 def test_flags_become_args_and_the_metric_a_sweep(tmp_path: Path) -> None:
     """Defaults are given as they are read, what a sweep varies is left to it, a loss is made small, the rest is named."""
     made(tmp_path, {"train.py": SCRIPT})
-    begun = starter.starter(trainers(tmp_path)[0], load())
+    begun = starter.starter(trainers(tmp_path)[0], load(), TODAY)
     (tmp_path / "vertexrig.yaml").write_text(begun.text)
     project = config.load(tmp_path / "vertexrig.yaml").project
     assert project.jobs["cpu"].args == {"epochs": 2, "note": "a: b # c"}
     study = project.sweeps["sweep"].study
     assert study is not None and dict(study.metrics) == {"val_loss": "MINIMIZE"}
     assert list(study.parameters) == ["lr", "hidden-units", "optimizer"]
-    assert begun.notes == (
+    assert begun.notes[:2] == (
         "the sweep searches by val_loss; the trainer also reports loss",
         "left to the trainer's own defaults: model_dir, verbose",
     )
@@ -108,11 +113,41 @@ def test_flags_become_args_and_the_metric_a_sweep(tmp_path: Path) -> None:
     ],
 )
 def test_the_image_goes_with_the_framework(tmp_path: Path, source: str, image: str) -> None:
-    """The newest prebuilt image of what is imported is named; without a metric there is no sweep, and that is said."""
+    """While it is available, the newest prebuilt image of what is imported is named; without a metric there is no sweep,
+    and that is said."""
     made(tmp_path, {"train.py": source})
-    begun = starter.starter(trainers(tmp_path)[0], load())
+    begun = starter.starter(trainers(tmp_path)[0], load(), WHILE_THERE_WERE_ANY)
     assert f"image: {image}\n" in begun.text and not begun.sweep and "sweeps:" not in begun.text
-    assert "no metric reported through hypertune" in begun.notes[0]
+    assert "no metric reported through hypertune" in begun.notes[0] and "image: build" not in "".join(begun.notes)
+
+
+@pytest.mark.parametrize(
+    ("source", "framework"),
+    [("import torch\n", "pytorch"), ("import xgboost\n", "xgboost"), ("import keras\n", "tf"), ("import os\n", "")],
+)
+def test_past_its_end_of_availability_no_prebuilt_image_is_proposed(
+    tmp_path: Path, source: str, framework: str
+) -> None:
+    """Then the image is built, with the versions of this machine, and one line says why; its jobs render and check."""
+    made(tmp_path, {"train.py": source})
+    begun = starter.starter(trainers(tmp_path)[0], load(), TODAY)
+    notes = [note for note in begun.notes if "image: build" in note]
+    assert len(notes) == 1 and "passed its end of availability on 2026-07-" in notes[0]
+    (tmp_path / "vertexrig.yaml").write_text(begun.text)
+    workspace = Workspace(config.load(tmp_path / "vertexrig.yaml"))
+    trainer_ = workspace.loaded.project.trainer
+    assert trainer_.image == "build" and trainer_.build.framework.partition("-")[0] == framework
+    assert trainer_.build.python == f"{sys.version_info[0]}.{sys.version_info[1]}"
+    found = {finding.id for finding in workspace.prepare("cpu").findings}
+    assert "image-availability" not in found and "image-lock" in found
+
+
+@pytest.mark.parametrize("day", [TODAY, WHILE_THERE_WERE_ANY])
+def test_a_project_file_without_a_trainer_names_an_image_that_there_is(tmp_path: Path, day: date) -> None:
+    """The one for an empty folder has the same choice, by the same date."""
+    (tmp_path / "vertexrig.yaml").write_text(starter.empty(load(), day).text)
+    trainer_ = config.load(tmp_path / "vertexrig.yaml").project.trainer
+    assert trainer_.image == ("build" if day == TODAY else "tf-2.17")
 
 
 def test_init_says_what_it_found_and_never_overwrites(tmp_path: Path) -> None:

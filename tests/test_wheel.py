@@ -41,6 +41,7 @@ LINES: dict[str, int | str] = {
     "catalog machines": 0,
     "package cpu": 0,
     "package cpu --upload": SUBMIT,
+    "image nothing": 2,
     "rehearse cpu": LOCAL,
     "rehearse sweep": LOCAL,
     "local up": LOCAL,

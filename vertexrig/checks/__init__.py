@@ -10,6 +10,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
 from vertexrig.checks import (
+    built,
     cluster,
     commands,
     container,
@@ -44,7 +45,7 @@ __all__ = ["RULES", "Context", "Problem", "Rule", "all_rules", "check", "finding
 _TOPICS = (
     hardware, tpu, regions, quotas, cluster, images, program, scheduling, storage, disks,
     identity, network, naming, secrets, gcloud, study, trainer, strategy, pytorch,
-    commands, saving, container,
+    commands, saving, container, built,
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = tuple(rule for topic in _TOPICS for rule in topic.RULES)

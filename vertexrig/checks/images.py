@@ -75,12 +75,22 @@ def _images(document: Document, context: Context) -> Iterator[tuple[Pool, Image]
             yield pool, image
 
 
+def _known(document: Document, context: Context) -> Iterator[tuple[Pool, Image]]:
+    """Running pools on prebuilt images, and on those that the project makes of its trainer."""
+    yield from _images(document, context)
+    for pool in running(document):
+        if pool.image in context.built:
+            yield pool, context.built[pool.image].row
+
+
 def _needs(pool: Pool, catalog: Catalog) -> str:
     """What the pool's machines compute on: "tpu", "gpu" or "cpu"."""
     return "tpu" if tpu_name(pool, catalog) else "gpu" if has_gpu(pool, catalog) else "cpu"
 
 
 def _instead(image: Image, kind: str, catalog: Catalog, host: str) -> str:
+    if not image.end_of_availability:  # one of our own
+        return "write image: build, which takes the image for the machine"
     other = catalog.find_image(image.framework, image.version, kind, image.python)
     return f"write {other.uri(host)}" if other is not None else ""
 
@@ -197,7 +207,22 @@ def image_availability(document: Document, context: Context) -> Iterator[Problem
                 f"{image.name} passed its end of availability on {image.end_of_availability}, {days} days ago: "
                 "the service may refuse it, and it may no longer be there to download"
             )
-            yield Problem(_path(pool), text, "use a newer prebuilt image, or an image of your own under containerSpec")
+            newer = _newer(image, context)
+            build = "write image: build in the project file, and run `vertexrig image NAME --push`"
+            yield Problem(_path(pool), text, f"write {newer.uri(pool.image.partition('/')[0])}" if newer else build)
+
+
+def _newer(image: Image, context: Context) -> Image | None:
+    """The newest image of the same framework and kind that is still available."""
+    return next(
+        (
+            other
+            for other in context.catalog.images
+            if (other.framework, other.kind) == (image.framework, image.kind)
+            and date.fromisoformat(other.end_of_availability) > context.today
+        ),
+        None,
+    )
 
 
 def image_support(document: Document, context: Context) -> Iterator[Problem]:
@@ -214,7 +239,7 @@ def image_support(document: Document, context: Context) -> Iterator[Problem]:
 
 def image_without_accelerator(document: Document, context: Context) -> Iterator[Problem]:
     """A CPU image on a GPU or TPU machine, or a GPU image on a TPU machine: paid for, never used."""
-    for pool, image in _images(document, context):
+    for pool, image in _known(document, context):
         needs = _needs(pool, context.catalog)
         if needs == "cpu" or needs in image.kind or image.kind == "tpu":
             continue
@@ -227,14 +252,14 @@ def image_without_accelerator(document: Document, context: Context) -> Iterator[
 
 
 def image_gpu_unused(document: Document, context: Context) -> Iterator[Problem]:
-    for pool, image in _images(document, context):
+    for pool, image in _known(document, context):
         if image.kind == "gpu" and _needs(pool, context.catalog) == "cpu":
             text = f"{image.name} is made for GPUs, and pool {pool.index} has none"
             yield Problem(_path(pool), text, _instead(image, "cpu", context.catalog, pool.image.partition("/")[0]))
 
 
 def image_tpu_unused(document: Document, context: Context) -> Iterator[Problem]:
-    for pool, image in _images(document, context):
+    for pool, image in _known(document, context):
         needs = _needs(pool, context.catalog)
         if image.kind == "tpu" and needs != "tpu":
             text = f"{image.name} is made for TPUs, and pool {pool.index} has none"
@@ -263,7 +288,7 @@ def image_hypertune(document: Document, context: Context) -> Iterator[Problem]:
         if image is not None and not image.hypertune:
             text = f"cloudml-hypertune is not on the list of packages of {image.name}, and trials report with it"
             yield Problem(_path(pool), text, "add cloudml-hypertune to the trainer's requirements")
-        elif image is None and pool.container is not None and pool.image:
+        elif image is None and pool.container is not None and pool.image and pool.image not in context.built:
             text = "trials report with cloudml-hypertune, which an image of your own must install"
             yield Problem(_path(pool), text, "", Severity.INFO)
 

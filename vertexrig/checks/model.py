@@ -2,14 +2,31 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from datetime import date
 
-from vertexrig.catalog import Catalog
+from vertexrig.catalog import Catalog, Image
 from vertexrig.finding import Severity
 from vertexrig.package.source.model import TrainerSource
 from vertexrig.spec.document import Document
+
+
+@dataclass(frozen=True)
+class BuiltImage:
+    """An image that `vertexrig image` makes of the project's trainer.
+
+    Args:
+        row: What is in it, as for a prebuilt image.
+        lock: Its lock file, relative to the project file.
+        locked: Whether that is there.
+        needs_python: The Python that the trainer's metadata asks for, such as `>=3.11`, "" if it asks for none.
+    """
+
+    row: Image
+    lock: str
+    locked: bool
+    needs_python: str = ""
 
 
 @dataclass(frozen=True)
@@ -22,6 +39,7 @@ class Context:
         today: The day that end dates are compared with.
         trainer: The trainer's source as read, None if it is not at hand.
         trainer_unused: Why the document does not run the trainer that was named; empty if it does, or none was named.
+        built: Images of the project's own trainer, by URI.
     """
 
     catalog: Catalog
@@ -29,6 +47,7 @@ class Context:
     today: date = field(default_factory=date.today)
     trainer: TrainerSource | None = None
     trainer_unused: str = ""
+    built: Mapping[str, BuiltImage] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)

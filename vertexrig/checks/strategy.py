@@ -255,7 +255,8 @@ def _tensorflow(pool: Pool, context: Context) -> tuple[int, ...] | None:
     """The TensorFlow version of a pool's image, or of the one its Dockerfile starts from; None if neither tells."""
     base = context.trainer.base_image if context.trainer is not None else ""
     for uri in (pool.image, base):
-        image = context.catalog.image(uri) if uri else None
+        own = context.built.get(uri)
+        image = own.row if own is not None else context.catalog.image(uri) if uri else None
         if image is not None and image.framework == "tf":
             parts = image.version.split(".")
             return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else None

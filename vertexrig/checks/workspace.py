@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from vertexrig import checks, spec
 from vertexrig.catalog import Catalog, load
-from vertexrig.checks import naming
+from vertexrig.checks import built, naming
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
 from vertexrig.package import folders
@@ -24,7 +24,7 @@ from vertexrig.package.source.reader import read
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Sweep
 from vertexrig.project.origins import origin
-from vertexrig.project.resolve import PackageUri
+from vertexrig.project.resolve import Uploaded
 from vertexrig.render.renderer import Rendered, Renderer
 from vertexrig.spec.masking import masked
 from vertexrig.text import command_line
@@ -74,7 +74,7 @@ class Workspace:
         region: In place of the project's, for the checks.
         trainer: A trainer's folder to hold every document against, in place of the project's.
         program: How a person types this program, for commands that a message proposes.
-        uploaded: Gives the URI of the trainer's package for a TensorFlow version, in place of the folder at hand.
+        uploaded: Gives the URIs of the trainer's packages and images, in place of the folder at hand.
     """
 
     def __init__(
@@ -85,7 +85,7 @@ class Workspace:
         region: str | None = None,
         trainer: Path | None = None,
         program: str = "vertexrig",
-        uploaded: PackageUri | None = None,
+        uploaded: Uploaded | None = None,
     ) -> None:
         self.loaded, self._templates, self._region, self._trainer = loaded, templates, region, trainer
         self._program, self._uploaded = program, uploaded
@@ -123,7 +123,9 @@ class Workspace:
     def context(self, document: spec.Document) -> checks.Context:
         """What the checks may know: the project's region, and its trainer if the document runs it."""
         project = self.loaded.project
-        context = checks.Context(self.catalog, region=self._region or project.region)
+        context = checks.Context(
+            self.catalog, region=self._region or project.region, built=built.in_document(self.loaded, document)
+        )
         modules = {pool.module for pool in document.pools if pool.module}
         pool = next((pool for pool in document.pools if pool.container is not None and pool.image), None)
         if self._trainer is not None:
@@ -131,6 +133,8 @@ class Workspace:
         ours = {project.trainer.module, *(job.module for job in project.jobs.values() if job.module)}
         if len(modules) == 1 and modules <= ours:
             return replace(context, trainer=self.trainer(modules.pop()))
+        if pool is not None and not modules and pool.image in context.built:
+            return replace(context, trainer=self.trainer(built.module(pool, project.trainer.module)))
         found = self.container(pool) if pool is not None and not modules else None
         if found is not None and found.source is not None:
             return replace(context, trainer=found.source)
@@ -144,6 +148,8 @@ class Workspace:
             return replace(context, trainer_unused=f"its pools run several modules: {', '.join(sorted(modules))}")
         if modules:
             return replace(context, trainer=self.trainer(modules.pop()))
+        if pool is not None and pool.image in context.built:
+            return replace(context, trainer=self.trainer(built.module(pool, self.loaded.project.trainer.module)))
         found = self.container(pool) if pool is not None else None
         if found is None:
             return replace(context, trainer_unused="no pool has a pythonModule or an image")

@@ -28,6 +28,7 @@ VERBS = {
     "explain": ("explain", "Show the cluster a job makes, its quota and its price."),
     "catalog": ("catalog", "Print machines, accelerators, regions, images or prices."),
     "package": ("package", "Build the trainer's package."),
+    "image": ("image", "Write, build and push the trainer's own image."),
     "rehearse": ("rehearse", "Run a job's or sweep's YAML on this machine."),
     "local": ("local", "Start and stop the local Vertex: the REST APIs on this machine."),
     "submit": ("submit", "Create a job or sweep on Vertex AI, exactly once."),

@@ -80,7 +80,10 @@ def serve(file: Path | None, port: int, target: str) -> None:
 @options.file_option
 @options.format_option("text", "json")
 def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
-    """Build and upload the trainer packages that triggered runs use: those of the jobs named, or of all."""
+    """Build and upload the trainer packages that triggered runs use: those of the jobs named, or of all.
+
+    Jobs with `image: build` run the image that is in the registry now, which `vertexrig image NAME --push` makes.
+    """
     from vertexrig.cloud.storage import Storage
     from vertexrig.errors import UsageError
     from vertexrig.submit import submission as submit
@@ -90,7 +93,7 @@ def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
     if not project.bucket:
         raise UsageError("the project file needs a `bucket`: packages are kept there")
     storage = Storage(project.bucket, location=project.region)
-    uris = submit.upload_packages(workspace, names or project.jobs, storage)
+    uris = submit.publish(workspace, names or project.jobs, storage)
     result(format_, {"packages": list(uris)}, "\n".join(uris))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from datetime import date
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -48,7 +49,8 @@ def command(output: Path, force: bool, trainer: Path | None, format_: str) -> No
         raise UsageError(f"{output} is there already; --force replaces it")
     folder = output.absolute().parent
     found = [at(folder, trainer)] if trainer is not None else trainers(folder)
-    made = starter.starter(found[0], catalog.load()) if found else starter.empty()
+    day = date.today()
+    made = starter.starter(found[0], catalog.load(), day) if found else starter.empty(catalog.load(), day)
     write_text(output, made.text)
     result(
         format_, {"path": str(output), "trainer": str(found[0].path) if found else None, "notes": list(made.notes)}, ""

@@ -38,14 +38,14 @@ def named(file: Path | None) -> list[object]:
 
 
 def on_vertex(workspace: Workspace, prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
-    """The commands that bring rendered jobs to Vertex AI: upload of the trainer's package, then creation.
+    """The commands that bring rendered jobs to Vertex AI: the trainer's package or image, then creation.
 
     Args:
         workspace: The project.
         prepared: Each job or sweep, and the file its YAML was written to.
 
     Returns:
-        Lines for a shell. Jobs that share a package share the line that uploads it.
+        Lines for a shell. Jobs that share a package or an image share the line that makes it.
     """
     lines: list[str] = []
     uploaded: set[str] = set()
@@ -56,6 +56,10 @@ def on_vertex(workspace: Workspace, prepared: Sequence[tuple[Prepared, Path]]) -
             continue
         own = {uri for pool in one.document.pools for uri in pool.package_uris}
         own &= set(workspace.renderer.packages.values())
+        images = {pool.image for pool in one.document.pools} & set(workspace.renderer.images.values())
+        if images - uploaded:
+            lines.append(workspace.verb("image", name, "--push"))
+            uploaded |= images
         if own - uploaded:
             lines.append(workspace.verb("package", name, "--upload"))
             uploaded |= own

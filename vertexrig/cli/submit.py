@@ -91,8 +91,8 @@ def command(
         options.note(f"estimate: {submitter.dry_run(shown).estimate['arithmetic']}")
         result(format_, body(shown), lambda: json.dumps(body(shown), indent=2))
         return
-    for uri in submit.upload_packages(workspace, [name], storage):
-        options.note(f"package: {uri}")
+    for uri in submit.publish(workspace, [name], storage):
+        options.note(f"{'package' if uri.startswith('gs://') else 'image'}: {uri}")
     key = submit.request_key(request_id) if request_id else submit.fresh_key()
     made = submitter.submit(
         prepared, key, digest({"body": body(prepared), "run": resume} if resume else body(prepared)), resume

@@ -47,6 +47,7 @@ from vertexrig.local.control import (
 from vertexrig.local.front.variables import of_replica
 from vertexrig.local.jobs.settings import Fault, Settings
 from vertexrig.local.runner import RunOptions
+from vertexrig.local.runner.options import TrainerSources
 from vertexrig.local.state import HOST, RunningServer, find
 from vertexrig.project.model import LocalImage
 from vertexrig.spec.document import Document
@@ -288,6 +289,7 @@ def settings_of(data: Mapping[str, Any]) -> Settings:
     """Settings from their JSON form, which is `dataclasses.asdict`'s."""
     run = dict(data["run"])
     run["images"] = {key: LocalImage(one["path"], tuple(one["command"])) for key, one in run["images"].items()}
+    run["built"] = {key: TrainerSources(**one) for key, one in run["built"].items()}
     run["pass_env"] = tuple(run["pass_env"])
     faults = [Fault(**one) for one in data["faults"]]
     more = {"root": Path(data["root"]), "run": RunOptions(**run), "faults": faults}

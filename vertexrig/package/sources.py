@@ -205,6 +205,15 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     )  # fmt: skip
 
 
+def requires_python(folder: Path) -> str:
+    """The Python that a trainer's pyproject.toml asks for, such as `>=3.11`; "" if it asks for none.
+
+    Raises:
+        PackageError: There is no such folder, or nothing in it to package.
+    """
+    return _laid_out(folder)[1].requires_python
+
+
 def _check_python(wanted: str, minor: tuple[int, int] | None, notes: Notes) -> None:
     least = re.search(r"(?:>=|~=|==|>)\s*3\.(\d+)", wanted)
     if minor is not None and least is not None and int(least[1]) > IMAGE_PYTHON:

@@ -36,6 +36,41 @@ class _Value:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
+class ImageBuild(_Value):
+    """The image that `vertexrig image` makes of the trainer, used where an image is `build`."""
+
+    framework: str = option(
+        "Framework in the image: tf, pytorch, jax, sklearn or xgboost, with a version such as tf-2.21, or without one, so that "
+        "the lock file decides. By default only what the trainer requires.",
+        "",
+        pattern=(
+            r"((tf|pytorch|jax|sklearn|xgboost)(-[0-9]+(\.[0-9]+){0,2})?)?",
+            "tf, pytorch, jax, sklearn or xgboost, with or without a version, such as tf-2.21",
+        ),
+    )
+    python: str = option("Python in the image.", "3.12", pattern=(r"3\.[0-9]{1,2}", "a version such as 3.12"))
+    repository: str = option(
+        "Repository in Artifact Registry: a name, for one of the project in its region, or HOST/PROJECT/REPOSITORY.",
+        "vertexrig",
+        pattern=(r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?|[a-z0-9-]+-docker\.pkg\.dev/[a-z0-9.:-]+/[a-z][a-z0-9-]*",
+                 "a name such as vertexrig, or HOST-docker.pkg.dev/PROJECT/REPOSITORY"),
+    )  # fmt: skip
+    name: str = option(
+        "Name of the image; -cpu, -gpu or -tpu is added to it.",
+        "trainer",
+        pattern=(r"[a-z0-9]+(?:[._-][a-z0-9]+)*", "lowercase letters and digits, with single . _ or - between"),
+    )
+    base_image: str | None = option(
+        "Image it is built on, such as python:3.12-slim-bookworm@sha256:…; by default python:PYTHON-slim-bookworm.",
+        None,
+    )
+    lock: str = option(
+        "Folder of the lock files, one per kind of image, relative to the project file; they belong into version control.",
+        "locks",
+    )
+
+
+@dataclass(frozen=True, eq=False, repr=False)
 class Trainer(_Value):
     """The training code that the jobs run."""
 
@@ -47,9 +82,10 @@ class Trainer(_Value):
     module: str = option("Module that `python -m` starts in each replica.", "trainer.task")
     image: str = option(
         "Image the trainer runs in: a short name such as tf-2.17 (the CPU, GPU or TPU image is chosen per pool), a full "
-        "image URI, or `custom` for `custom_image`.",
+        "image URI, `build` for the image that `vertexrig image` makes of the trainer, or `custom` for `custom_image`.",
         "tf-2.17",
     )
+    build: ImageBuild = option("The image where `image` is `build`.", factory=ImageBuild)
     custom_image: str = option("URI of your own image, used where image is `custom`.", "")
     command: tuple[str, ...] = option("Entry point in a custom image; by default the image's own ENTRYPOINT.", ())
     package_uris: tuple[str, ...] = option(

@@ -10,7 +10,7 @@ import json
 import math
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, replace
-from typing import Any
+from typing import Any, Protocol
 
 from vertexrig import spec
 from vertexrig.catalog import Catalog
@@ -20,6 +20,8 @@ from vertexrig.project import model, runs
 from vertexrig.project.config import Loaded
 from vertexrig.project.origins import carry, plain
 
+BUILD = "build"
+"""What `image` says in the project file for the image that `vertexrig image` makes."""
 ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
 
 _MACHINE_COMPANIONS = (
@@ -98,9 +100,22 @@ class View:
 
 
 PackageUri = Callable[[str | None], str]
+ImageUri = Callable[[str], str]
 
 
-def resolve(loaded: Loaded, name: str, catalog: Catalog, package_uri: PackageUri, run: str = "") -> View:
+class Uploaded(Protocol):
+    """Where what is made of the trainer is, in place of what the folder at hand would become."""
+
+    def package(self, tf_version: str | None) -> str:
+        """The URI of the package for a TensorFlow version."""
+
+    def image(self, kind: str) -> str:
+        """The URI of the image for cpu, gpu or tpu."""
+
+
+def resolve(
+    loaded: Loaded, name: str, catalog: Catalog, package_uri: PackageUri, built_image: ImageUri, run: str = ""
+) -> View:
     """The view of a job or sweep.
 
     Args:
@@ -108,6 +123,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, package_uri: PackageUri
         name: A job or sweep of it.
         catalog: For images and their hosts.
         package_uri: Gives the URI of the trainer's package for a TensorFlow version such as "2.17" (None if unknown).
+        built_image: Gives the URI of the trainer's own image for cpu, gpu or tpu.
         run: The run whose output folder is meant; a `base_output_directory` in the project file serves every run.
 
     Raises:
@@ -126,7 +142,7 @@ def resolve(loaded: Loaded, name: str, catalog: Catalog, package_uri: PackageUri
     if own_runs:
         output = carry(runs.folder(project.bucket, name, run), project.bucket)
     job = replace(job, base_output_directory=output, service_account=job.service_account or project.service_account)
-    resolver = _Resolver(loaded, job_name, job, catalog, package_uri)
+    resolver = _Resolver(loaded, job_name, job, catalog, package_uri, built_image)
     labels = {**project.labels, **job.labels, **(sweep.labels if sweep else {})}
     return View(
         name=name,
@@ -222,6 +238,7 @@ class _Resolver:
     job: model.Job
     catalog: Catalog
     package_uri: PackageUri
+    built_image: ImageUri
 
     def pools(self) -> dict[str, PoolView | None]:
         found: dict[str, PoolView | None] = {"chief": self.pool("chief", self.job)}
@@ -259,6 +276,9 @@ class _Resolver:
         command: tuple[str, ...] = ()
         if machine.container is not None:
             command = machine.container.command
+        elif not python and (machine.image or trainer.image) == BUILD:
+            if job.module not in (None, trainer.module):  # the image's ENTRYPOINT starts trainer.module
+                command = ("python", "-m", carry(job.module, job.module))
         elif not python:
             command = trainer.command
         packages: tuple[str, ...] = ()
@@ -292,6 +312,8 @@ class _Resolver:
             return False, machine.container.image_uri, None
         trainer = self.loaded.project.trainer
         name = machine.image or trainer.image
+        if name == BUILD:
+            return False, carry(self.built_image(self.image_kind(machine)), name), None
         if name == "custom":
             if not trainer.custom_image:
                 raise self.loaded.error("image is `custom`, so custom_image must name your image", "trainer")
@@ -311,7 +333,7 @@ class _Resolver:
             path = ("jobs", self.name) if self.job.image else ("trainer", "image")
             raise self.loaded.error(
                 f"job {self.name!r} ({role}): there is no prebuilt {kind} image {name!r}. {choices} "
-                "Or give a full image URI, or `custom`.",
+                "Or give a full image URI, `build`, or `custom`.",
                 *path,
             )
         version = found.version if found.framework == "tf" else None

@@ -89,7 +89,7 @@ class Renderer:
         loaded: The project.
         catalog: The catalog with the project's overlay.
         templates: A folder that overrides the project's own `templates`.
-        uploaded: Gives the URI of the trainer's package for a TensorFlow version, in place of the folder at hand.
+        uploaded: Gives the URIs of the trainer's packages and images, in place of the folder at hand.
     """
 
     def __init__(
@@ -98,7 +98,7 @@ class Renderer:
         catalog: Catalog,
         *,
         templates: Path | None = None,
-        uploaded: resolve.PackageUri | None = None,
+        uploaded: resolve.Uploaded | None = None,
     ) -> None:
         self.loaded, self.catalog, self._uploaded = loaded, catalog, uploaded
         own = templates or (loaded.path(loaded.project.templates) if loaded.project.templates else None)
@@ -106,6 +106,7 @@ class Renderer:
             raise loaded.error(f"there is no folder {own}", "templates")
         self.folders = [str(folder) for folder in (own, shipped_templates()) if folder is not None]
         self.packages: dict[str | None, str] = {}  # TensorFlow version -> URI of the package for it
+        self.images: dict[str, str] = {}  # cpu, gpu or tpu -> URI of the trainer's own image
         self._used: dict[str, set[str]] = {}
 
     @cached_property
@@ -136,7 +137,7 @@ class Renderer:
     def overridden(self, loaded: Loaded) -> Renderer:
         """A renderer of the same project after overrides, with the templates that are compiled already."""
         other = copy.copy(self)
-        other.loaded, other.packages, other.environment = loaded, {}, self.environment
+        other.loaded, other.packages, other.images, other.environment = loaded, {}, {}, self.environment
         return other
 
     def topologies(self) -> list[str]:
@@ -152,7 +153,7 @@ class Renderer:
             ConfigError: The project file asks for what cannot be.
             TemplateError: The template is wrong.
         """
-        view = resolve.resolve(self.loaded, name, self.catalog, self.package_uri, run)
+        view = self._resolve(self.loaded, name, run)
         group = "jobs" if view.sweep is None else "sweeps"
         self._check_topology(view.template, (group, name))
         if view.sweep is not None:
@@ -167,7 +168,7 @@ class Renderer:
         values otherwise than the values."""
         project = self.loaded.project
         views = [
-            resolve.resolve(loaded, name, self.catalog, self.package_uri, run)
+            self._resolve(loaded, name, run)
             for loaded in (self.loaded, replace(self.loaded, project=tagged_project(project, name)))
         ]
         group = "jobs" if views[0].sweep is None else "sweeps"
@@ -201,13 +202,13 @@ class Renderer:
             versions.append(version)
             return ""
 
-        resolve.resolve(self.loaded, name, self.catalog, note)
+        resolve.resolve(self.loaded, name, self.catalog, note, self.built_image)
         return versions[0] if versions else None
 
     def package_uri(self, tf_version: str | None) -> str:
         """Where the trainer's package for an image of this TensorFlow version lies, or will once it is uploaded."""
         if tf_version not in self.packages and self._uploaded is not None:
-            self.packages[tf_version] = self._uploaded(tf_version)
+            self.packages[tf_version] = self._uploaded.package(tf_version)
         if tf_version not in self.packages:
             from vertexrig.package.sources import identify
 
@@ -220,6 +221,24 @@ class Renderer:
             identity = identify(folder, tf_version=tf_version)
             self.packages[tf_version] = f"{project.bucket.rstrip('/')}/packages/{identity.file_name}"
         return self.packages[tf_version]
+
+    def built_image(self, kind: str) -> str:
+        """The trainer's own image for cpu, gpu or tpu, as its sources are now, or as it was last pushed."""
+        if kind not in self.images and self._uploaded is not None:
+            self.images[kind] = self._uploaded.image(kind)
+        if kind not in self.images:
+            from vertexrig.package.image import identify_image
+
+            self.images[kind] = identify_image(self.loaded, kind).uri
+        return self.images[kind]
+
+    def images_of(self, name: str) -> dict[str, str]:
+        """The trainer's own images that a job or sweep runs: cpu, gpu or tpu -> URI."""
+        uris = {pool.image_uri for pool in self.render(name).view.pools.values() if pool is not None}
+        return {kind: uri for kind, uri in self.images.items() if uri in uris}
+
+    def _resolve(self, loaded: Loaded, name: str, run: str) -> resolve.View:
+        return resolve.resolve(loaded, name, self.catalog, self.package_uri, self.built_image, run)
 
     def _check_topology(self, topology: str, path: tuple[str, str]) -> None:
         if topology in _SHARED or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", topology) or not self._has(topology):

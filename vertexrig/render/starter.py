@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import re
+import sys
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field
-from importlib import resources
+from datetime import date
+from importlib import metadata, resources
 
 from vertexrig.catalog import Catalog
 from vertexrig.package.discover import FoundTrainer
+from vertexrig.package.recipes import DISTRIBUTIONS
 from vertexrig.package.source.model import Flag
 from vertexrig.render.renderer import scalar
 
-DEFAULT_IMAGE = "tf-2.17"
+DEFAULT_FRAMEWORK = "tf"
 MOST_PARAMETERS = 3
 JOB, SWEEP = "cpu", "sweep"
+_IMAGE_LINE = "  image: tf-2.17"
 
 _SMALLER_IS_BETTER = re.compile(r"loss|error|mae|mse|rmse|mape|perplexity|(^|_)(nll|wer|cer|fid)($|_)", re.IGNORECASE)
 _FROM_OUTSIDE = re.compile(
@@ -61,13 +65,21 @@ class _Args:
     left: list[str] = field(default_factory=list)
 
 
-def empty() -> Starter:
+def empty(catalog: Catalog, today: date) -> Starter:
     """The project file for a folder without a trainer."""
-    return Starter(resources.files("vertexrig.render").joinpath("starter.yaml").read_text(encoding="utf-8"), sweep=True)
+    text = resources.files("vertexrig.render").joinpath("starter.yaml").read_text(encoding="utf-8")
+    lines, note = _image(DEFAULT_FRAMEWORK, catalog, today)
+    return Starter(text.replace(_IMAGE_LINE, "\n".join(lines)), sweep=True, notes=(note,) if note else ())
 
 
-def starter(found: FoundTrainer, catalog: Catalog) -> Starter:
-    """The project file for a trainer."""
+def starter(found: FoundTrainer, catalog: Catalog, today: date) -> Starter:
+    """The project file for a trainer.
+
+    Args:
+        found: The trainer.
+        catalog: For its prebuilt image.
+        today: The day; a prebuilt image past its end of availability on it is not taken.
+    """
     source, notes = found.source, []
     metric = _metric(sorted(source.metric_ids))
     tunable = _parameters(source.flags) if metric else {}
@@ -90,13 +102,15 @@ def starter(found: FoundTrainer, catalog: Catalog) -> Starter:
     notes += [f"{problem.file or found.path}: {problem.message}" for problem in source.problems]
     if args.left:
         notes.append(f"left to the trainer's own defaults: {', '.join(args.left)}")
-    image = _image(found.framework, catalog)
+    image, note = _image(found.framework, catalog, today)
+    notes += [note] if note else []
     sweep = metric is not None and bool(parameters)
-    lines = [*_head(found, image), *_jobs(args, image, catalog), *(_sweep(metric or "", parameters) if sweep else [])]
+    gpu = found.framework in ("tf", "pytorch", None)
+    lines = [*_head(found, image), *_jobs(args, gpu), *(_sweep(metric or "", parameters) if sweep else [])]
     return Starter("\n".join(lines) + "\n", sweep, tuple(args.missing), tuple(notes))
 
 
-def _head(found: FoundTrainer, image: str) -> list[str]:
+def _head(found: FoundTrainer, image: list[str]) -> list[str]:
     what = {"script": "a single script", "package": "the folder of a package", "project": "a folder with its own setup"}
     return [
         "# Jobs for Vertex AI; `vertexrig render NAME` makes the YAML that gcloud takes.",
@@ -107,13 +121,13 @@ def _head(found: FoundTrainer, image: str) -> list[str]:
         "trainer:",
         f"  path: {scalar(found.path)} # {what[found.kind]}",
         f"  module: {scalar(found.module)}",
-        f"  image: {image}",
+        *image,
     ]
 
 
-def _jobs(args: _Args, image: str, catalog: Catalog) -> list[str]:
+def _jobs(args: _Args, gpu: bool) -> list[str]:
     lines = ["", "jobs:", *_job(JOB, "cpu", "n1-standard-4", args)]
-    if catalog.find_short(image, "gpu") is not None and not image.startswith(("sklearn", "xgboost")):
+    if gpu:
         extra = ["    accelerator_type: NVIDIA_TESLA_T4", "    accelerator_count: 1"]
         lines += ["", *_job("gpu", "gpu", "n1-standard-8", args, extra)]
     return lines
@@ -136,11 +150,27 @@ def _sweep(metric: str, parameters: Mapping[str, list[str]]) -> list[str]:
     return lines
 
 
-def _image(framework: str | None, catalog: Catalog) -> str:
-    """The newest prebuilt image for a framework; TensorFlow's where none is imported, since it is on every page of ours."""
-    if framework is None:
-        return DEFAULT_IMAGE
-    return next((name for name in catalog.short_names() if name.startswith(f"{framework}-")), DEFAULT_IMAGE)
+def _image(framework: str | None, catalog: Catalog, today: date) -> tuple[list[str], str]:
+    """The lines that name the image, and why it is not a prebuilt one: the newest of the framework while it is available,
+    afterwards an image made here, with the versions of this machine, which rehearsals run with."""
+    newest = next((row for row in catalog.images if row.framework == (framework or DEFAULT_FRAMEWORK)), None)
+    if newest is not None and date.fromisoformat(newest.end_of_availability) > today:
+        return [f"  image: {newest.short_name}"], ""
+    python = f"{sys.version_info.major}.{sys.version_info.minor}"
+    named = f"framework: {framework}{_installed(framework)}, " if framework else ""
+    note = "image: build, which `vertexrig image` makes"
+    if newest is not None:
+        note += f": the newest prebuilt image, {newest.short_name}, passed its end of availability on {newest.end_of_availability}"
+    return ["  image: build # `vertexrig image NAME` makes it", f'  build: {{{named}python: "{python}"}}'], note
+
+
+def _installed(framework: str) -> str:
+    """-MAJOR.MINOR of the framework on this machine; nothing if it is not installed, so that the lock file decides."""
+    try:
+        parts = metadata.version(DISTRIBUTIONS[framework]).split(".")
+    except (metadata.PackageNotFoundError, KeyError):
+        return ""
+    return f"-{parts[0]}.{parts[1]}" if len(parts) > 1 and parts[0].isdigit() and parts[1].isdigit() else ""
 
 
 def _metric(names: list[str]) -> str | None:

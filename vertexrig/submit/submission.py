@@ -21,8 +21,7 @@ from vertexrig.explain.estimate import Estimate, elsewhere, estimate
 from vertexrig.project import overrides, runs
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Budget
-from vertexrig.project.resolve import PackageUri
-from vertexrig.submit import budget
+from vertexrig.submit import budget, images
 from vertexrig.submit.claims import LABEL, Claim, Claims, Existing, Key, Taken, digest
 from vertexrig.submit.fence import attempt_of, fenced
 from vertexrig.submit.reconcile import RUN_LABEL, Reconciler
@@ -90,15 +89,20 @@ class Submitted:
     duplicate: bool = False
 
 
-def uploaded(loaded: Loaded, storage: Storage) -> PackageUri:
-    """Where the last uploaded trainer package for a TensorFlow version is, as the bucket says, and that it is intact.
+class UploadedArtifacts:
+    """The trainer's packages and images that triggered runs use, as the bucket says.
 
     Args:
         loaded: The project.
         storage: The bucket of the packages.
     """
 
-    def package_uri(tf_version: str | None) -> str:
+    def __init__(self, loaded: Loaded, storage: Storage) -> None:
+        self.loaded, self.storage = loaded, storage
+
+    def package(self, tf_version: str | None) -> str:
+        """The last uploaded package for a TensorFlow version, if it is intact."""
+        loaded, storage = self.loaded, self.storage
         found = storage.read_json(pointer(loaded, tf_version)) or {}
         uri, sha256 = str(found.get("uri", "")), found.get("sha256")
         version = f"TensorFlow {tf_version}" if tf_version else "its image"
@@ -115,7 +119,20 @@ def uploaded(loaded: Loaded, storage: Storage) -> PackageUri:
             )
         return uri
 
-    return package_uri
+    def image(self, kind: str) -> str:
+        """The last image that was pushed for cpu, gpu or tpu."""
+        found = self.storage.read_json(images.pointer(self.loaded, kind)) or {}
+        uri = str(found.get("uri", ""))
+        if not images.is_ours(self.loaded, kind, uri):
+            raise NoPackageError(
+                f"no {kind.upper()} image of the trainer was pushed: `vertexrig image NAME --push` makes it"
+            )
+        return uri
+
+
+def uploaded(loaded: Loaded, storage: Storage) -> UploadedArtifacts:
+    """Where the last uploaded trainer packages and images are, and that they are intact."""
+    return UploadedArtifacts(loaded, storage)
 
 
 def pointer(loaded: Loaded, tf_version: str | None) -> str:
@@ -395,6 +412,27 @@ def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage
     return upload(workspace, wanted, storage)
 
 
+def publish(workspace: Workspace, names: Iterable[str], storage: Storage) -> list[str]:
+    """Make the packages and images that jobs or sweeps need the ones that triggered runs use; packages are uploaded.
+
+    Args:
+        workspace: The project, with its trainer's folder.
+        names: Jobs and sweeps.
+        storage: The project's bucket.
+
+    Returns:
+        URIs of all packages, new or there already, and of the trainer's own images.
+
+    Raises:
+        NoImageError: An image of the trainer as it is now is not in the registry.
+    """
+    names = list(names)
+    return [
+        *images.record(workspace.renderer, workspace.verb, names, storage),
+        *upload_packages(workspace, names, storage),
+    ]
+
+
 def upload(workspace: Workspace, wanted: Collection[str], storage: Storage) -> list[str]:
     """Like `upload_packages`, for packages by the URIs that the project's renderer gave them; others are left alone."""
     from vertexrig.package import builder
@@ -430,5 +468,5 @@ def _must_be_ok(prepared: Prepared) -> None:
 
 __all__ = [
     "ConfigError", "NoPackageError", "Request", "Submitted", "Submitter", "UnsureError", "estimate_data", "fresh_key",
-    "request_key", "upload", "upload_packages", "uploaded",
+    "publish", "request_key", "upload", "upload_packages", "uploaded",
 ]  # fmt: skip

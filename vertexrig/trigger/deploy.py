@@ -15,6 +15,7 @@ from pathlib import Path
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Project
+from vertexrig.project.resolve import BUILD
 
 APIS = (
     "aiplatform.googleapis.com", "artifactregistry.googleapis.com", "cloudbuild.googleapis.com",
@@ -83,7 +84,14 @@ def commands(loaded: Loaded, folder: Path, variables: tuple[str, ...] = ()) -> l
     project = loaded.project
     if not project.bucket:
         raise loaded.error("bucket is needed: claims and packages are kept there")
-    return [*_identities(project), *_roles(project), _function(loaded, folder, variables), *_callers(project)]
+    registry = registry_steps(loaded) if builds_images(project) else []
+    return [
+        *_identities(project),
+        *_roles(project),
+        *registry,
+        _function(loaded, folder, variables),
+        *_callers(project),
+    ]
 
 
 def _identities(project: Project) -> Iterator[DeployStep]:
@@ -131,6 +139,39 @@ def _roles(project: Project) -> Iterator[DeployStep]:
             ("gcloud", "iam", "service-accounts", "add-iam-policy-binding", account, member,
              "--role=roles/iam.serviceAccountUser", f"--project={project.project}"),
         )  # fmt: skip
+
+
+def builds_images(project: Project) -> bool:
+    """Whether a job runs an image that `vertexrig image` makes."""
+    machines = [machine for job in project.jobs.values() for machine in (job, job.worker, job.ps, job.evaluator)]
+    return BUILD in {project.trainer.image, *(machine.image for machine in machines if machine is not None)}
+
+
+def registry_steps(loaded: Loaded) -> list[DeployStep]:
+    """What the trainer's own images need once: their repository, and who may push and pull.
+
+    Vertex AI's agents may pull from the same project already (roles of Vertex AI, mirror of 2026-05-30). Whether a service
+    account of one's own needs to is contested, so it gets the role.
+    """
+    from vertexrig.package.image import repository
+
+    host, _, path = repository(loaded).partition("/")
+    project, _, name = path.rpartition("/")
+    place = (f"--project={project.replace('/', ':')}", f"--location={host.removesuffix('-docker.pkg.dev')}")
+    steps = [
+        DeployStep(
+            "the repository of the trainer's images",
+            ("gcloud", "artifacts", "repositories", "create", name, "--repository-format=docker", *place),
+            ("gcloud", "artifacts", "repositories", "describe", name, *place),
+        )
+    ]
+    for account in training_accounts(loaded.project):
+        steps.append(DeployStep(
+            "jobs that run as the training account pull its images",
+            ("gcloud", "artifacts", "repositories", "add-iam-policy-binding", name, *place,
+             f"--member=serviceAccount:{account}", "--role=roles/artifactregistry.reader"),
+        ))  # fmt: skip
+    return steps
 
 
 def training_accounts(project: Project) -> list[str]:

@@ -18,6 +18,8 @@ from datetime import date
 from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
+from vertexrig.checks.workspace import Workspace
+from vertexrig.cloud.registry import Registry
 from vertexrig.cloud.rest import Rest, is_loopback
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, KINDS, Vertex
@@ -25,6 +27,7 @@ from vertexrig.errors import ServiceError, VertexrigError
 from vertexrig.project import overrides
 from vertexrig.project.config import Loaded
 from vertexrig.spec.states import LIVE
+from vertexrig.submit import images
 from vertexrig.submit.claims import LABEL, Claims
 from vertexrig.submit.reconcile import Reconciler, seen_twice
 from vertexrig.trigger import deploy
@@ -177,6 +180,34 @@ def _bucket(subject: Subject) -> Iterator[Result]:
         yield Result("bucket", "error", f"gs://{storage.bucket} is in {place}, the jobs are in {project.region}", make)
 
 
+def _images(subject: Subject) -> Iterator[Result]:
+    """The trainer's own images: their repository, and the images that the jobs run as the sources are now."""
+    loaded = subject.loaded
+    if not deploy.builds_images(loaded.project) or images.is_local():
+        return
+    from vertexrig.package.image import repository
+
+    registry, place = Registry(), repository(loaded)
+    if not registry.has_repository(place):
+        fix = deploy.registry_steps(loaded)[0].line
+        yield Result("Artifact Registry", "error", f"there is no repository {place}", fix)
+        return
+    yield Result("Artifact Registry", "ok", place)
+    workspace = Workspace(loaded)
+    known: set[str] = set()
+    for name in loaded.project.jobs:
+        try:
+            uris = set(workspace.renderer.images_of(name).values()) - known
+        except VertexrigError as error:
+            yield Result("image", "error", str(error))
+            continue
+        known |= uris
+        for uri in uris:
+            there = registry.has(uri)
+            fix = "" if there else workspace.verb("image", name, "--push")
+            yield Result("image", "ok" if there else "warning", f"{uri} is {'there' if there else 'not there'}", fix)
+
+
 def _twice(subject: Subject) -> Iterator[Result]:
     """No request has two jobs; of those that have, all but the recorded one are cancelled."""
     if subject.storage is None:
@@ -255,6 +286,7 @@ CHECKS: tuple[Callable[[Subject], Iterator[Result]], ...] = (
     _trigger,
     _api,
     _bucket,
+    _images,
     _twice,
     _clock,
     _roles,

@@ -11,10 +11,33 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
+from vertexrig.errors import VertexrigError
+from vertexrig.package import image
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import LocalImage
 
 T = TypeVar("T")
+
+
+@dataclass(frozen=True)
+class TrainerSources:
+    """A trainer that is run from its sources in place of the image that is made of them.
+
+    Args:
+        path: Its folder or script.
+        module: What the image's ENTRYPOINT starts.
+        packages: Folder for its package.
+        framework: Framework in the image, such as tf, "" if none is named.
+        version: The framework's version, "" if it is not known.
+        python: Python in the image.
+    """
+
+    path: str
+    module: str
+    packages: str
+    framework: str = ""
+    version: str = ""
+    python: str = ""
 
 
 @dataclass(frozen=True)
@@ -31,6 +54,7 @@ class RunOptions:
         interpreters: Image pattern (as `*tf-cpu.2-17*`) to the Python used in its place; the first that fits
             counts, by default the running one.
         images: Image pattern to the folder used in place of a custom image.
+        built: Image pattern to the trainer that the image is made of.
         docker: Use a Docker engine for container specs when one answers.
         credentials: Pass the user's cloud credentials to replicas.
         pass_env: Further variables of the user's environment that replicas see.
@@ -52,6 +76,7 @@ class RunOptions:
     trial: str = ""
     interpreters: Mapping[str, str] = field(default_factory=dict)
     images: Mapping[str, LocalImage] = field(default_factory=dict)
+    built: Mapping[str, TrainerSources] = field(default_factory=dict)
     docker: bool = True
     credentials: bool = False
     pass_env: tuple[str, ...] = ()
@@ -69,7 +94,26 @@ def of_project(loaded: Loaded) -> RunOptions:
     """What the project file's `local:` names: interpreters and images, with their folders as absolute paths."""
     local = loaded.project.local
     images = {name: replace(image, path=str(loaded.path(image.path).resolve())) for name, image in local.images.items()}
-    return RunOptions(interpreters=local.interpreters, images=images)
+    return RunOptions(interpreters=local.interpreters, images=images, built=_built(loaded))
+
+
+def _built(loaded: Loaded) -> dict[str, TrainerSources]:
+    """Pattern of each image that `vertexrig image` makes -> the trainer's sources."""
+    trainer = loaded.project.trainer
+    folder = loaded.path(trainer.path).resolve()
+    if not loaded.file.name or not folder.exists():
+        return {}
+    found = {}
+    for kind, pattern in image.patterns(loaded).items():
+        try:
+            made = image.describe_image(loaded, kind)
+        except VertexrigError:
+            continue  # there is no image of that kind
+        found[pattern] = TrainerSources(
+            str(folder), trainer.module, str(loaded.path("build/packages").resolve()),
+            made.framework, made.version, made.python,
+        )  # fmt: skip
+    return found
 
 
 def first_match(patterns: Mapping[str, T], image: str) -> T | None:

@@ -228,6 +228,8 @@ def _without_other_keras(required: list[str], python: Path, env: Mapping[str, st
     if not here.get("tf_keras"):
         return required, ""
     pinned = next(line for line in required if line not in kept)
+    if not re.search(r"[<>=~!@]", pinned):
+        return kept, ""  # any will do
     return kept, f"tf-keras {here['tf_keras']} of this machine for {pinned}, which the package brings on Vertex AI"
 
 

@@ -14,7 +14,9 @@ from vertexrig.catalog import load
 from vertexrig.errors import JobFailedError, PackageError
 from vertexrig.local.runner import packages
 from vertexrig.local.runner.environment import bucket_folder, local_path, map_paths
-from vertexrig.local.runner.options import RunOptions, first_match
+from vertexrig.local.runner.options import RunOptions, TrainerSources, first_match
+from vertexrig.package import builder
+from vertexrig.package.recipes import DISTRIBUTIONS
 from vertexrig.project.model import LocalImage
 from vertexrig.spec.cluster import expand
 from vertexrig.spec.document import Pool
@@ -48,27 +50,25 @@ class ReplicaProgram:
         return [map_paths(expand(arg, variables), buckets, keep_gs=keep_gs) for arg in (*self.head, *self.args)]
 
 
-# framework of a prebuilt image -> its distribution
-_DISTRIBUTIONS = {
-    "tf": "tensorflow", "pytorch": "torch", "sklearn": "scikit-learn", "xgboost": "xgboost", "ray": "ray",
-}  # fmt: skip
-
-
-def _substitute(base: packages.Interpreter, image: str) -> str:
-    """One sentence on what an interpreter has in place of an image, "" if a prebuilt image has the same versions."""
+def _substitute(base: packages.Interpreter, image: str, built: TrainerSources | None = None) -> str:
+    """One sentence on what an interpreter has in place of an image, "" if the image has the same versions."""
     prebuilt = load().image(image)
-    if prebuilt is None:
+    if built is not None:
+        name, framework, version, python = image.rpartition("/")[2], built.framework, built.version, built.python
+    elif prebuilt is not None:
+        name, framework, version, python = prebuilt.name, prebuilt.framework, prebuilt.version, prebuilt.python
+    else:
         return f"Python {base.version} of this machine for the image {image}"
     parts = []
-    if prebuilt.python and base.version.split(".")[:2] != prebuilt.python.split(".")[:2]:
-        parts.append(f"Python {base.version} for {prebuilt.python}")
-    name = _DISTRIBUTIONS.get(prebuilt.framework, prebuilt.framework)
-    here = base.installed.get(name)
-    if here is None:
-        parts.append(f"no {name} for {prebuilt.version}")
-    elif here.split(".")[:2] != prebuilt.version.split(".")[:2]:
-        parts.append(f"{name} {here} for {prebuilt.version}")
-    return f"{' and '.join(parts)} of the image {prebuilt.name}" if parts else ""
+    if python and base.version.split(".")[:2] != python.split(".")[:2]:
+        parts.append(f"Python {base.version} for {python}")
+    distribution = DISTRIBUTIONS.get(framework, framework)
+    here = base.installed.get(distribution)
+    if here is None and framework:
+        parts.append(f"no {distribution} for {version}" if version else f"no {distribution}")
+    elif here is not None and version and here.split(".")[:2] != version.split(".")[:2]:
+        parts.append(f"{distribution} {here} for {version}")
+    return f"{' and '.join(parts)} of the image {name}" if parts else ""
 
 
 @lru_cache(maxsize=1)
@@ -108,6 +108,14 @@ def prepare(
         return ReplicaProgram(
             (str(python), "-m", pool.module), tuple(pool.args), (python.parent,), substitutes=tuple(filter(None, notes))
         )
+    built = first_match(options.built, pool.image)
+    if built is not None and first_match(options.images, pool.image) is None:
+        file = builder.build(built.path, built.packages, module=built.module, verify=False).path
+        python = packages.layer(base, pool.image.partition(":")[0], [file], root / "envs", env, execute, log, give_up)
+        notes = (_substitute(base, pool.image, built), packages.replaced(python))
+        head = tuple((pool.container or {}).get("command", ())) or ("python", "-m", built.module)
+        head = (str(python), *head[1:]) if head[0] in ("python", "python3") else head
+        return ReplicaProgram(head, tuple(pool.args), (python.parent,), substitutes=tuple(filter(None, notes)))
     command = tuple((pool.container or {}).get("command", ()))
     local = first_match(options.images, pool.image)
     if local is not None:

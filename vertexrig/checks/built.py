@@ -1,0 +1,78 @@
+"""The project's own images: which pools of a document run one, what is in it, and whether it goes with the trainer."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator, Mapping
+from fnmatch import fnmatchcase
+
+from vertexrig.catalog import Image
+from vertexrig.checks.model import BuiltImage, Context, Problem, Rule
+from vertexrig.checks.sources import BUILT
+from vertexrig.finding import Severity
+from vertexrig.project.config import Loaded
+from vertexrig.project.resolve import BUILD
+from vertexrig.spec.document import Document, Pool
+
+
+def in_document(loaded: Loaded, document: Document) -> Mapping[str, BuiltImage]:
+    """The images of the project's own trainer that a document names, by URI."""
+    trainer, jobs = loaded.project.trainer, loaded.project.jobs.values()
+    machines = [machine for job in jobs for machine in (job, job.worker, job.ps, job.evaluator) if machine is not None]
+    if BUILD not in {trainer.image, *(machine.image for machine in machines)}:
+        return {}
+    # imported here: a project with prebuilt images only does without
+    from vertexrig.package.image import describe_image, patterns
+    from vertexrig.package.sources import requires_python
+
+    found = {}
+    for pool in document.pools:
+        for kind, pattern in patterns(loaded).items() if pool.container is not None else ():
+            if not fnmatchcase(pool.image, pattern) or pool.image in found:
+                continue
+            image = describe_image(loaded, kind)
+            row = Image(
+                image.name.partition(":")[0], image.framework, image.version, image.python, kind, None,
+                pool.image.partition("/")[2], "", "", True, "", "",
+            )  # fmt: skip
+            lock, folder = f"{trainer.build.lock}/{image.lock.name}", loaded.path(trainer.path)
+            here = folder.exists()  # the trigger has neither the trainer nor the lock file
+            found[pool.image] = BuiltImage(row, lock, image.locked or not here, requires_python(folder) if here else "")
+    return found
+
+
+def module(pool: Pool, default: str) -> str:
+    """The module that a pool on an image of our own runs."""
+    command = [str(word) for word in (pool.container or {}).get("command", ())]
+    return command[2] if command[:2] == ["python", "-m"] and len(command) > 2 else default
+
+
+def _pools(document: Document, context: Context) -> Iterator[tuple[Pool, BuiltImage]]:
+    """Pools on images of our own, one of each image."""
+    seen: set[str] = set()
+    for pool in document.pools:
+        if pool.image in context.built and pool.image not in seen:
+            seen.add(pool.image)
+            yield pool, context.built[pool.image]
+
+
+def image_lock(document: Document, context: Context) -> Iterator[Problem]:
+    for pool, image in _pools(document, context):
+        if not image.locked:
+            text = f"{image.row.name} was never made here: it has no lock file {image.lock}"
+            yield Problem(f"{pool.program_path}.imageUri", text, "run `vertexrig image NAME`, and commit the lock file")
+
+
+def image_python(document: Document, context: Context) -> Iterator[Problem]:
+    for pool, image in _pools(document, context):
+        least = re.search(r"(?:>=|~=|==|>)\s*3\.(\d+)", image.needs_python)
+        if least is not None and int(least[1]) > int(image.row.python.partition(".")[2]):
+            text = f"the trainer needs Python {image.needs_python}, and {image.row.name} has {image.row.python}"
+            yield Problem(f"{pool.program_path}.imageUri", text, f'write python: "3.{least[1]}" under trainer.build')
+
+
+RULES = (
+    Rule("image-lock", Severity.INFO, "An image of the project's own trainer has a lock file.", BUILT, image_lock),
+    Rule("image-python", Severity.ERROR, "An image of the project's own trainer has the Python that it needs.", BUILT,
+         image_python),
+)  # fmt: skip

@@ -1,0 +1,176 @@
+"""`vertexrig image`: the image of the trainer, from its Dockerfile to Artifact Registry."""
+
+from __future__ import annotations
+
+import shutil
+import subprocess
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from vertexrig.cli import options
+from vertexrig.cli.output import result
+from vertexrig.errors import JobFailedError, UsageError, VertexrigError
+from vertexrig.project.config import Loaded
+
+if TYPE_CHECKING:
+    from vertexrig.package.image import ImageId
+
+PLAN, BUILD, PUSH = "plan", "build", "push"
+# what is to be done -> the programs that can, the preferred one first
+_PROGRAMS = {BUILD: ("docker", "gcloud"), PUSH: ("gcloud", "docker")}
+_INSTALL = {
+    "docker": "Docker (https://docs.docker.com/engine/install/)",
+    "gcloud": "gcloud (https://cloud.google.com/sdk/docs/install)",
+}
+
+
+@dataclass(frozen=True)
+class _Made:
+    """An image whose files are written."""
+
+    image: ImageId
+    folder: Path
+    commands: dict[str, list[list[str]]]
+
+
+@click.command("image")
+@click.argument("name")
+@options.file_option
+@options.set_option
+@options.templates_option
+@click.option("--plan", "mode", flag_value=PLAN, default=True, help="Write the files and print the commands (default).")
+@click.option(
+    "--build", "mode", flag_value=BUILD, help="Build it: with Docker, or with Cloud Build, which pushes it too."
+)
+@click.option("--push", "mode", flag_value=PUSH, help="Build it and push it: with Cloud Build, or with Docker.")
+@click.option("--lock", is_flag=True, help="Resolve the requirements anew, to newer versions where there are some.")
+@options.format_option("text", "json")
+def command(
+    name: str,
+    file: Path | None,
+    overrides: tuple[str, ...],
+    templates: Path | None,
+    mode: str,
+    lock: bool,
+    format_: str,
+) -> None:
+    """Write the Dockerfile, lock file and Cloud Build config of the image that job or sweep NAME runs, and print its URI.
+
+    NAME has `image: build` in the project file. Its tag is a hash of the trainer's sources, the lock file and the
+    Dockerfile. The lock file is made with uv when it is missing or the requirements have changed; commit it.
+    """
+    workspace = options.workspace(file, overrides, name, templates)
+    loaded = workspace.loaded
+    kinds = list(workspace.renderer.images_of(name))
+    if not kinds:
+        raise UsageError(
+            f"{name} runs no image that is made here: write `image: build` under `trainer` or under the job to have one"
+        )
+    made = [_make(loaded, kind, lock) for kind in kinds]
+    program = _program(mode) if mode != PLAN else ""
+    for one in made if program else ():
+        _run(loaded, one, program, pushed=mode == PUSH or program == "gcloud")
+    if not program:
+        _show(loaded, made)
+    rows: list[dict[str, Any]] = [
+        {"uri": one.image.uri, "kind": one.image.kind, "folder": str(one.folder), "lock": str(one.image.lock),
+         "commands": one.commands}
+        for one in made
+    ]  # fmt: skip
+    result(format_, {"images": rows, "done": mode}, "\n".join(one.image.uri for one in made))
+
+
+def _make(loaded: Loaded, kind: str, renew: bool) -> _Made:
+    """Bring the lock file up to date, and write the build context."""
+    from vertexrig.package import image, locking
+
+    made, package = image.identify_image(loaded, kind), locking.wheel_of(loaded)
+    for warning in package.warnings:
+        options.note(f"warning: {warning}")
+    assert package.wheel is not None
+    lines = locking.inputs(loaded, kind, package.wheel)
+    if renew or not locking.is_current(made, lines):
+        options.note(f"resolving {len(lines)} requirements for Python {made.python}")
+        locking.write_lock(made, lines)
+        options.note(f"wrote {made.lock}: commit it")
+        made = image.identify_image(loaded, kind)
+    folder = image.stage(made, package.wheel, loaded.path(image.FOLDER) / made.name.partition(":")[0])
+    options.note(f"wrote {folder}")
+    project = loaded.project
+    return _Made(made, folder, image.build_commands(made, folder, project.project, project.region))
+
+
+def _program(mode: str) -> str:
+    """The program that does it.
+
+    Raises:
+        UsageError: None is there.
+    """
+    found = next((program for program in _PROGRAMS[mode] if shutil.which(program)), None)
+    if found is None:
+        missing = " and ".join(_INSTALL[program] for program in _PROGRAMS[mode])
+        raise UsageError(f"neither docker nor gcloud is on the PATH, and --{mode} needs one of them: install {missing}")
+    return found
+
+
+def _run(loaded: Loaded, made: _Made, program: str, *, pushed: bool) -> None:
+    """Run the commands that make an image; once it is in the registry, triggered runs use it.
+
+    Raises:
+        JobFailedError: A command failed.
+    """
+    from vertexrig.package.image import shell
+    from vertexrig.trigger import deploy
+
+    if pushed and loaded.project.bucket:
+        import vertexrig.submit.images  # noqa: F401  (before anything is built: it needs an extra)
+    if pushed:
+        for step in deploy.registry_steps(loaded) if program == "gcloud" else ():
+            if step.present and subprocess.run(step.present, capture_output=True, check=False).returncode == 0:
+                continue
+            _command(list(step.words))
+    words = made.commands[program]
+    for line in words if pushed else words[:1]:
+        options.note(shell(line))
+        _command(line)
+    if pushed:
+        _remember(loaded, made.image)
+
+
+def _command(words: list[str]) -> None:
+    from vertexrig.package.image import shell
+
+    if subprocess.run(words, stdout=2, check=False).returncode != 0:
+        raise JobFailedError(f"this command failed: {shell(words)}")
+
+
+def _remember(loaded: Loaded, image: ImageId) -> None:
+    from vertexrig.cloud.storage import Storage
+    from vertexrig.submit import images
+
+    if not loaded.project.bucket:
+        return
+    try:
+        images.remember(loaded, image.kind, image.uri, Storage(loaded.project.bucket, location=loaded.project.region))
+    except VertexrigError as error:
+        options.note(
+            f"warning: triggered runs go on with the image before, until `vertexrig function package`: {error}"
+        )
+
+
+def _show(loaded: Loaded, made: list[_Made]) -> None:
+    """The commands that would run."""
+    from vertexrig.package.image import shell
+    from vertexrig.trigger import deploy
+
+    options.note("once for the project:")
+    for step in deploy.registry_steps(loaded):
+        options.note(f"  {step.line}")
+    for one in made:
+        for program, lines in one.commands.items():
+            options.note(f"with {program}:")
+            for line in lines:
+                options.note(f"  {shell(line)}")

@@ -1,0 +1,180 @@
+"""The lock file of the trainer's own image: every distribution in it, with version and hashes, as uv resolves them.
+
+What goes in: the framework, what the trainer's package requires, and what its code imports beside that and a prebuilt
+image would bring.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import shutil
+import subprocess
+import sys
+import tempfile
+import zipfile
+from collections.abc import Iterator
+from email.parser import Parser
+from pathlib import Path
+
+from vertexrig.errors import PackageError, UsageError
+from vertexrig.files import write_text
+from vertexrig.package import builder, folders
+from vertexrig.package.builder import Built
+from vertexrig.package.image import ImageId, framework_requirements
+from vertexrig.package.requirements import REQUIREMENTS, Requirement, left_out, lines_of, normalise
+from vertexrig.package.source.reader import read
+from vertexrig.package.supplied import declared_modules, distribution_of, is_supplied
+from vertexrig.project.config import Loaded
+
+LOCK_TIMEOUT_S = 600
+PLATFORM = "x86_64-manylinux_2_28"
+"""What the base image runs on: Debian bookworm has glibc 2.36."""
+_INDEX = re.compile(r"\s*(?:(--index-url|--extra-index-url|--find-links)[= ]|(-i|-f)\s*)\s*(\S+)")
+_LONG = {"-i": "--index-url", "-f": "--find-links"}
+_INPUTS = "# inputs: "
+_NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
+
+
+def wheel_of(loaded: Loaded) -> Built:
+    """The trainer's package with its wheel.
+
+    Raises:
+        PackageError: It cannot be built.
+    """
+    trainer = loaded.project.trainer
+    return builder.build(
+        loaded.path(trainer.path), loaded.path("build/packages"), module=trainer.module, verify=False, wheel=True
+    )
+
+
+def inputs(loaded: Loaded, kind: str, wheel: Path) -> list[str]:
+    """The requirements of an image, and the indexes they come from, one a line.
+
+    Raises:
+        PackageError: An index is named with a password.
+    """
+    wanted, made = framework_requirements(loaded, kind)
+    folder = loaded.path(loaded.project.trainer.path)
+    lines = [f"--find-links {made.find_links}"] if made.find_links else []
+    lines += _indexes(folder)
+    wanted += [*_required(wheel), *_left_out(folder)]
+    named = {normalise(found[0]) for found in map(_NAME.match, wanted) if found}
+    wanted += sorted(_imported(folder, loaded.project.trainer.module, named) - named)
+    return list(dict.fromkeys([*lines, *wanted]))
+
+
+def _texts(folder: Path) -> Iterator[str]:
+    for place in dict.fromkeys((folder, folders.module_root(folder))):
+        if (place / REQUIREMENTS).is_file():
+            yield (place / REQUIREMENTS).read_text(encoding="utf-8-sig", errors="replace")
+
+
+def _indexes(folder: Path) -> list[str]:
+    found = []
+    for text in _texts(folder):
+        for number, line in enumerate(text.splitlines(), 1):
+            match = _INDEX.match(line)
+            if match is None:
+                continue
+            option, url = match[1] or _LONG[match[2]], match[3]
+            if re.match(r"\w+://[^/@]*@", url):
+                raise PackageError(
+                    f"{REQUIREMENTS}:{number}: the index is named with a user or a password, which would be in the image. "
+                    "Write the URL without it, and give uv and pip the password by keyring or netrc"
+                )
+            found.append(f"{option} {url}")
+    return found
+
+
+def _required(wheel: Path) -> list[str]:
+    """What the trainer's own metadata requires, without extras."""
+    with zipfile.ZipFile(wheel) as archive:
+        name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
+        metadata = Parser().parsestr(archive.read(name).decode("utf-8", "replace"))
+    return [line for line in metadata.get_all("Requires-Dist") or [] if not re.search(r";.*\bextra\s*==", line)]
+
+
+def _left_out(folder: Path) -> list[str]:
+    """Lines of a requirements.txt that its package goes without, because a prebuilt image brings them."""
+    return [line for text in _texts(folder) for _, line in lines_of(text) if left_out(line, None)]
+
+
+def _imported(folder: Path, module: str, named: set[str]) -> set[str]:
+    """Distributions of the modules that the trainer imports, does not require, and a prebuilt image would bring."""
+    declared = declared_modules(Requirement(name, "", "", 0) for name in named)
+    found = set()
+    for item in read(folders.module_root(folder), module).imports:
+        parts = item.module.split(".")
+        if parts[0] == "google" and len(parts) > 2 and parts[1] == "cloud":
+            found.add("-".join(parts[:3]).replace("_", "-"))
+        elif item.kind == "other" and not item.caught and parts[0] != "google" and is_supplied(parts[0], None):
+            found |= {normalise(distribution_of(parts[0]))} if parts[0].lower() not in declared else set()
+    return found
+
+
+def is_current(image: ImageId, lines: list[str]) -> bool:
+    """Whether the lock file was made for these requirements."""
+    try:
+        return f"{_INPUTS}{_digest(image, lines)}\n" in image.lock.read_text(encoding="utf-8")
+    except OSError:
+        return False
+
+
+def _digest(image: ImageId, lines: list[str]) -> str:
+    return hashlib.sha256("\n".join([image.python, PLATFORM, *lines]).encode()).hexdigest()[:12]
+
+
+def write_lock(image: ImageId, lines: list[str]) -> None:
+    """Resolve the requirements for the image's Python and write its lock file.
+
+    Raises:
+        UsageError: uv is not there.
+        PackageError: They cannot be resolved, or one of them has no hash.
+    """
+    with tempfile.TemporaryDirectory(prefix="vertexrig-lock-") as temporary:
+        source, target = Path(temporary) / "requirements.in", Path(temporary) / "requirements.txt"
+        source.write_text("\n".join(lines) + "\n", encoding="utf-8")
+        done = subprocess.run(
+            [*uv(), "pip", "compile", str(source), "--output-file", str(target), "--generate-hashes", "--quiet",
+             "--python-version", image.python, "--python-platform", PLATFORM, "--no-header", "--no-annotate",
+             "--emit-index-url", "--emit-find-links"],
+            capture_output=True, text=True, timeout=LOCK_TIMEOUT_S, check=False, cwd=temporary,
+        )  # fmt: skip
+        if done.returncode != 0:
+            raise PackageError(
+                f"the requirements of the {image.kind} image cannot be resolved for Python {image.python}:\n"
+                f"{done.stderr.strip() or done.stdout.strip()}"
+            )
+        text = target.read_text(encoding="utf-8")
+    for block in re.split(r"\n(?=\S)", text.strip()):
+        if not block.startswith(("-", "#")) and "--hash=" not in block:
+            raise PackageError(
+                f"{block.split()[0]} has no hash, because it comes from a URL or a folder: take a release of it"
+            )
+    if re.search(r"://[^/@\s]*@", text):
+        raise PackageError(
+            "uv is configured with an index that is named with a user or a password, which would be in the image: give it "
+            "the password by keyring or netrc"
+        )
+    write_text(image.lock, heading(image, lines) + text)
+
+
+def heading(image: ImageId, lines: list[str]) -> str:
+    """The first lines of a lock file: what it is for, and a hash of the requirements it was made of."""
+    made = f"# Made by `vertexrig image --lock` for Python {image.python} on {PLATFORM}; do not edit.\n"
+    return f"{made}{_INPUTS}{_digest(image, lines)}\n"
+
+
+def uv() -> list[str]:
+    """How to start uv.
+
+    Raises:
+        UsageError: It is not installed.
+    """
+    if shutil.which("uv"):
+        return ["uv"]
+    found = subprocess.run([sys.executable, "-m", "uv", "--version"], capture_output=True, check=False)
+    if found.returncode == 0:
+        return [sys.executable, "-m", "uv"]
+    raise UsageError(f"uv is needed for this and is not installed: {sys.executable} -m pip install uv")

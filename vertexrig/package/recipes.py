@@ -1,0 +1,95 @@
+"""How a framework comes into an image of our own, for each kind of machine: requirements, Python, and what TPUs need beside.
+
+Sources: the TPU rows are from "Train with TPU VMs" (Vertex AI documentation, mirror of 2026-08-22); the extras `and-cuda`,
+`cuda12` and `tpu` are in the metadata of tensorflow, jax and torch_xla on PyPI (2026-11-21). PyPI's torch brings CUDA.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+
+from vertexrig.errors import PackageError
+
+KINDS = ("cpu", "gpu", "tpu")
+_TPU = "https://storage.googleapis.com"
+# Where the NVIDIA container runtime puts the driver, as in the images of nvidia/cuda and pytorch/pytorch.
+_DRIVER = MappingProxyType({"LD_LIBRARY_PATH": "/usr/local/nvidia/lib:/usr/local/nvidia/lib64"})
+
+
+@dataclass(frozen=True)
+class Recipe:
+    """A framework on one kind of machine.
+
+    Args:
+        requirements: What pip installs; `{pin}` is the version.
+        version: The only version there is for this kind, "" for any.
+        python: The only Python it is made for, "" for any.
+        find_links: A page with further wheels.
+        wheel: A wheel that replaces the framework's own after all else is installed.
+        library: A shared library that must be in the image's /lib.
+        env: Variables of the image.
+    """
+
+    requirements: tuple[str, ...] = ()
+    version: str = ""
+    python: str = ""
+    find_links: str = ""
+    wheel: str = ""
+    library: str = ""
+    env: Mapping[str, str] = field(default_factory=dict)
+
+
+RECIPES: Mapping[tuple[str, str], Recipe] = {
+    ("", "cpu"): Recipe(),
+    ("", "gpu"): Recipe(env=_DRIVER),
+    ("tf", "cpu"): Recipe(("tensorflow{pin}",)),
+    ("tf", "gpu"): Recipe(("tensorflow[and-cuda]{pin}",), env=_DRIVER),
+    ("tf", "tpu"): Recipe(
+        ("tensorflow{pin}",), version="2.15.0", python="3.10",
+        wheel=f"{_TPU}/cloud-tpu-tpuvm-artifacts/tensorflow/tf-2.15.0/"
+              "tensorflow-2.15.0-cp310-cp310-manylinux_2_17_x86_64.manylinux2014_x86_64.whl",
+        library=f"{_TPU}/cloud-tpu-tpuvm-artifacts/libtpu/1.9.0/libtpu.so",
+    ),
+    ("pytorch", "cpu"): Recipe(("torch{pin}",)),
+    ("pytorch", "gpu"): Recipe(("torch{pin}",), env=_DRIVER),
+    ("pytorch", "tpu"): Recipe(
+        ("torch{pin}", "torch_xla[tpu]{pin}"), find_links=f"{_TPU}/libtpu-releases/index.html",
+        env=MappingProxyType({"PJRT_DEVICE": "TPU"}),
+    ),
+    ("jax", "cpu"): Recipe(("jax{pin}",)),
+    ("jax", "gpu"): Recipe(("jax[cuda12]{pin}",), env=_DRIVER),
+    ("jax", "tpu"): Recipe(("jax[tpu]{pin}",), find_links=f"{_TPU}/jax-releases/libtpu_releases.html"),
+    ("sklearn", "cpu"): Recipe(("scikit-learn{pin}",)),
+    ("sklearn", "gpu"): Recipe(("scikit-learn{pin}",), env=_DRIVER),
+    ("xgboost", "cpu"): Recipe(("xgboost{pin}",)),
+    ("xgboost", "gpu"): Recipe(("xgboost{pin}",), env=_DRIVER),
+}  # fmt: skip
+"""By framework and kind."""
+
+DISTRIBUTIONS: Mapping[str, str] = {
+    "tf": "tensorflow", "pytorch": "torch", "jax": "jax", "sklearn": "scikit-learn", "xgboost": "xgboost", "ray": "ray",
+}  # fmt: skip
+"""Framework -> its distribution on PyPI."""
+
+
+def recipe(framework: str, kind: str) -> Recipe:
+    """The recipe of a framework without its version.
+
+    Raises:
+        PackageError: There is none for this kind of machine.
+    """
+    found = RECIPES.get((framework, kind))
+    if found is None:
+        able = sorted(name for name, one in RECIPES if one == kind and name)
+        named = f"framework {framework}" if framework else "an image without a framework"
+        raise PackageError(f"{named} has no {kind.upper()} image. These have one: {', '.join(able)}")
+    return found
+
+
+def pinned(version: str) -> str:
+    """A version as pip takes it: `2.21` stands for each of its patches, `2.21.1` for itself."""
+    if not version:
+        return ""
+    return f"=={version}" if version.count(".") > 1 else f"~={version}.0" if "." in version else f"=={version}.*"

@@ -1,0 +1,78 @@
+"""The trainer's own images: is the one that matches the sources in the registry, and which one do triggered runs use?"""
+
+from __future__ import annotations
+
+import json
+import os
+from collections.abc import Callable, Iterable
+from fnmatch import fnmatchcase
+
+from vertexrig import times
+from vertexrig.cloud import vertex
+from vertexrig.cloud.registry import ENDPOINT_VARIABLE, Registry
+from vertexrig.cloud.rest import is_loopback
+from vertexrig.cloud.storage import Storage
+from vertexrig.errors import UsageError
+from vertexrig.project.config import Loaded
+from vertexrig.render.renderer import Renderer
+
+LATEST = "images/latest"
+
+
+class NoImageError(UsageError):
+    """The image of the trainer as it is now is not in the registry."""
+
+
+def pointer(loaded: Loaded, kind: str) -> str:
+    """The object that names the last image for cpu, gpu or tpu."""
+    return f"{LATEST}/{loaded.project.trainer.module}-{kind}.json"
+
+
+def is_ours(loaded: Loaded, kind: str, uri: str) -> bool:
+    """Whether a URI is an image that this project makes."""
+    from vertexrig.package.image import patterns
+
+    return fnmatchcase(uri, patterns(loaded)[kind])
+
+
+def is_local() -> bool:
+    """Whether jobs go to the local Vertex, which runs the trainer's sources and pulls no image."""
+    return ENDPOINT_VARIABLE not in os.environ and is_loopback(os.environ.get(vertex.ENDPOINT_VARIABLE, ""))
+
+
+def record(renderer: Renderer, verb: Callable[..., str], names: Iterable[str], storage: Storage) -> list[str]:
+    """Make the images that jobs or sweeps run the ones that triggered runs use.
+
+    Args:
+        renderer: The project's, with its trainer's folder.
+        verb: Makes a command line about the project.
+        names: Jobs and sweeps.
+        storage: The project's bucket.
+
+    Returns:
+        URIs of the images.
+
+    Raises:
+        NoImageError: One of them is not in the registry.
+        RestError: The registry refused or could not be reached.
+    """
+    names = list(names)
+    found = {kind: uri for name in names for kind, uri in renderer.images_of(name).items()}
+    if found and not is_local():
+        registry = Registry()
+        for kind, uri in found.items():
+            if not registry.has(uri):
+                name = next(name for name in names if kind in renderer.images_of(name))
+                line = verb("image", name, "--push")
+                raise NoImageError(
+                    f"{uri} is not in the registry: the sources have changed since. Make it first:\n{line}"
+                )
+    for kind, uri in found.items():
+        remember(renderer.loaded, kind, uri, storage)
+    return list(found.values())
+
+
+def remember(loaded: Loaded, kind: str, uri: str, storage: Storage) -> None:
+    """Make an image the one that triggered runs use."""
+    row = {"uri": uri, "module": loaded.project.trainer.module, "recorded": times.rfc3339(times.now(), 0)}
+    storage.write(pointer(loaded, kind), json.dumps(row, indent=1).encode())
