@@ -94,10 +94,7 @@ def rpc_server(app: Any) -> RpcServer | None:
     try:
         import grpc  # noqa: F401
     except ImportError:
-        print(
-            "warning: grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)",
-            file=sys.stderr,
-        )
+        sys.stderr.write("warning: grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)\n")
         return None
     from vertexrig.local.rpc.server import RpcServer
 

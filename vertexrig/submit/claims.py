@@ -335,7 +335,8 @@ def _parsed(path: str, content: bytes) -> Claim | None:
     """A claim of these bytes; None unless every part has its form, since whoever may write the bucket may have made it."""
     data = as_json(content) or {}
     texts = {name: data.get(name) for name in ("id", "token", "body", "run", "kind", "state")}
-    job, output, before = data.get("job"), data.get("output") or "", data.get("before") or {}
+    job: Any = data.get("job")
+    output, before = data.get("output") or "", data.get("before") or {}
     winners = data.get("winners") or {}
     if not all(isinstance(value, str) for value in (*texts.values(), output)):
         return None

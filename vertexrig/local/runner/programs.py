@@ -111,7 +111,7 @@ def prepare(
     built = first_match(options.built, pool.image)
     if built is not None and first_match(options.images, pool.image) is None:
         file = builder.build(built.path, built.packages, module=built.module, verify=False).path
-        python = packages.layer(base, pool.image.partition(":")[0], [file], root / "envs", env, execute, log, give_up)
+        python = packages.layer(base, pool.image.partition(":")[0], [file], root / "envs", env, execute, step, give_up)
         notes = (_substitute(base, pool.image, built), packages.replaced(python))
         head = tuple((pool.container or {}).get("command", ())) or ("python", "-m", built.module)
         head = (str(python), *head[1:]) if head[0] in ("python", "python3") else head
