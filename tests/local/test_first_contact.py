@@ -95,14 +95,24 @@ def test_a_preempted_job_keeps_its_folder(root: Path) -> None:
 
     def line(one: Line) -> None:
         lines.append(one)
-        if one.text.startswith("model ") and len(output(lines)) == 1:
+        if one.text.startswith("model ") and len(models()) == 1:
             control.preempt()
 
-    code = "import pathlib, time\nprint('model', os.environ['AIP_MODEL_DIR'], flush=True)\nonce = pathlib.Path(os.environ['AIP_MODEL_DIR'], 'once')\nif not once.exists():\n    once.parent.mkdir(parents=True, exist_ok=True); once.touch(); time.sleep(600)"
+    def models() -> list[str]:
+        return [text for text in output(lines) if text.startswith("model ")]
+
+    code = (
+        "import pathlib, time\n"
+        "once = pathlib.Path(os.environ['AIP_MODEL_DIR'], 'once')\n"
+        "first = not once.exists()\n"
+        "once.parent.mkdir(parents=True, exist_ok=True); once.touch()\n"  # before the machines are taken away
+        "print('model', os.environ['AIP_MODEL_DIR'], flush=True)\n"
+        "if first: time.sleep(600)"
+    )
     spec = job(pool(code), baseOutputDirectory={"outputUriPrefix": "gs://out/runs/cpu/20261121-171500-ab12"})
     result = run_job(spec, root=root, on_line=line, control=control, options=RunOptions(grace=0.5))
     control.close()
-    said = output(lines)
+    said = models()
     assert (
         result.succeeded and len(said) == 2 and said[0] == said[1] and said[0].endswith("20261121-171500-ab12/model/")
     )
