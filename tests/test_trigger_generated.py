@@ -7,6 +7,7 @@ against the staged function.
 from __future__ import annotations
 
 import json
+import os
 import re
 from typing import Any
 
@@ -22,7 +23,8 @@ from vertexrig.trigger import openapi, request
 from vertexrig.trigger.app import Call, Trigger
 from vertexrig.trigger.request import RequestProblem
 
-EACH = 2500
+LONG = os.environ.get("ATTACK") == "long"
+EACH = 2500 if LONG else 700
 generated = settings(max_examples=EACH, deadline=None, suppress_health_check=list(HealthCheck))
 INSIDES = re.compile(r'Traceback|File "|\bline \d+|\b[A-Za-z]+(?:Error|Exception)\b|site-packages|/vertexrig/')
 
@@ -165,7 +167,7 @@ def test_pages_methods_and_headers(trigger: Trigger, documented: Any, method: st
     answered(trigger, documented, Call(method, path, headers, lambda most: content[:most]))
 
 
-@settings(generated, max_examples=1500)
+@settings(generated, max_examples=EACH)
 @given(body=st.one_of(BODIES, SCALARS))
 @example(body={"run": "sweep", "set": {"max_trial_count": 5.0}})
 @example(body={"run": "cpu", "set": {"timeout": 600}})
