@@ -79,7 +79,7 @@ test-old: $(READY) ## Run the trainer's tests on Python 3.10 with TensorFlow 2.1
 	@TRAINER_OLD_PYTHON=$(CURDIR)/build/venv-tf2.17/bin/python $(VENV)/bin/python -m pytest $(or $(TESTS),tests/trainer/test_trainer_package.py)
 
 # What `make test` attacks briefly, at length. TESTS names other tests.
-ATTACKS := tests/attacks tests/test_protocol.py tests/test_budget.py
+ATTACKS := tests/attacks tests/test_protocol.py tests/test_budget.py tests/test_trigger_generated.py
 attack: $(READY) ## The attacks at length: ten times the schedules and rushes, more requests and kills
 	@ATTACK=long $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(or $(TESTS),$(ATTACKS))
 
