@@ -17,7 +17,7 @@ from tools import fidelity_page
 from vertexrig import cli
 from vertexrig.local import server
 from vertexrig.local.conform import manifest, prices, score
-from vertexrig.local.conform.blank import blanked
+from vertexrig.local.conform.blank import Blanks
 from vertexrig.local.conform.judge import DIFFERS, SAME, judge
 from vertexrig.local.conform.manifest import AREAS, Manifest, ManifestError, ManifestRow
 from vertexrig.local.jobs.settings import Settings
@@ -147,8 +147,8 @@ def test_blanked_recordings_keep_their_form_only() -> None:
         "path": "/home/me/x.py", "uri": "gs://secret-bucket/p", "url": "http://10.12.0.81:8080/", "kept": "n1-standard-4",
         "time": "2026-11-21T20:51:50.116378Z", "list": [80, "80"],
     }  # fmt: skip
-    assert blanked(seen, {"secret-bucket": "<bucket>"}) == {
-        "name": "projects/<number>/locations/us-central1/customJobs/<id>",
+    assert Blanks({"secret-bucket": "<bucket>"})(seen) == {
+        "name": "projects/<number>/locations/us-central1/customJobs/<id 1>",
         "by": "<email>", "auth": "<token>", "access_token": "<secret>",
         "host": "cmle-training-workerpool0-<cluster>-0:2222", "node": "<host>",
         "path": "<path>", "uri": "gs://<bucket>/p", "url": "http://<address>/", "kept": "n1-standard-4",
@@ -312,3 +312,27 @@ def test_prices_are_those_of_the_catalog() -> None:
 def test_a_manifest_without_a_result_has_no_page(tmp_path: Path) -> None:
     """The page needs a result: `kept` says {} where none was accepted."""
     assert score.kept(Manifest(tmp_path, (), {})) == {}
+
+
+def test_a_server_records_what_a_program_asked(tmp_path: Path) -> None:
+    """Every call and its answer is a line of the recording's form, in its order, with each id as the same text."""
+    import httpx
+
+    file = tmp_path / "seen.jsonl"
+    with server.running(Settings(tmp_path / "state"), record=file) as here:
+        parent = f"{here.url}{server.AIPLATFORM}/v1/projects/some-project/locations/us-central1/customJobs"
+        httpx.post(parent, json={"displayName": ""})
+        httpx.get(f"{parent}/1234567890123456789")
+        httpx.get(f"{parent}/1234567890123456789?x=1")
+        httpx.get(f"{here.url}/storage/v1/b/no-such-bucket")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    place = "/v1/projects/<project>/locations/us-central1/customJobs"
+    assert [line["request"] for line in lines] == [
+        {"api": "vertex", "method": "POST", "path": place, "body": {"displayName": ""}},
+        {"api": "vertex", "method": "GET", "path": f"{place}/<id 1>"},
+        {"api": "vertex", "method": "GET", "path": f"{place}/<id 1>?x=1"},
+        {"api": "storage", "method": "GET", "path": "/storage/v1/b/<bucket>"},
+    ]
+    assert [line["answer"]["status"] for line in lines] == [400, 404, 404, 404]
+    assert "Display name is required" in lines[0]["answer"]["body"]["error"]["message"]
+    assert "some-project" not in file.read_text()

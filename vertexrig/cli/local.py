@@ -61,6 +61,12 @@ command.add_command(conform.command)
 @click.option("--no-checks", is_flag=True, help="Accept jobs that the service would refuse.")
 @click.option("--pass-credentials", is_flag=True, help="Let trainers see your cloud credentials.")
 @click.option("--seed", type=int, default=0, show_default=True, help="Where the search of studies starts from.")
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Add every call and its answer to FILE, without ids, names and tokens.",
+)
 @options.format_option("text", "json")
 def up(
     file: Path | None,
@@ -74,6 +80,7 @@ def up(
     no_checks: bool,
     pass_credentials: bool,
     seed: int,
+    record: Path | None,
     format_: str,
 ) -> None:
     """Start the server on 127.0.0.1; it stops with Ctrl-C, or with `vertexrig local down`."""
@@ -92,7 +99,7 @@ def up(
     if not guard.KNOWS_USERS:
         options.note("warning: this system does not show whose a connection is: its other users can reach the server")
     if detach:
-        here = control.up(settings, port)
+        here = control.up(settings, port, record=record)
         _make_bucket(here, loaded)
         result(format_, _where(here), "")
         options.note(f"the local Vertex answers at {here.url}")
@@ -100,7 +107,7 @@ def up(
         return
     from vertexrig.local import server
 
-    server.serve(settings, port, on_start=_started(format_, loaded))
+    server.serve(settings, port, on_start=_started(format_, loaded), record=record)
 
 
 def _where(here: RunningServer) -> dict[str, Any]:

@@ -16,7 +16,7 @@ from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from vertexrig import __version__
 from vertexrig.errors import UsageError
@@ -47,6 +47,9 @@ from vertexrig.local.runner import RunOptions
 from vertexrig.local.state import HOST, RunningServer, find
 from vertexrig.project.model import LocalImage
 from vertexrig.spec.document import Document
+
+if TYPE_CHECKING:
+    from starlette.types import ASGIApp
 
 __all__ = [
     "ADMIN", "AIPLATFORM", "BOTO", "DEFAULT_PORT", "HOST", "LOGGING", "SCHEDULER", "Local", "RunningServer", "add_fault",
@@ -79,9 +82,12 @@ class Local:
         settings: See `Settings`.
         about: Facts for the status page.
         stop: Called when a client asks the server to stop.
+        record: Where calls are recorded, None for nowhere.
     """
 
-    def __init__(self, settings: Settings, about: Mapping[str, object], stop: Callable[[], None]) -> None:
+    def __init__(
+        self, settings: Settings, about: Mapping[str, object], stop: Callable[[], None], record: Path | None = None
+    ) -> None:
         from starlette.applications import Starlette
         from starlette.routing import BaseRoute
 
@@ -110,9 +116,13 @@ class Local:
             *self.extras.routes(LOGGING, SCHEDULER),
             *storage.routes(self.objects),
         ]
-        self.app = LoopbackGuard(
-            Starlette(routes=[*routes, http.mount("", [])], lifespan=lambda _: self.extras.running())
-        )
+        app: ASGIApp = Starlette(routes=[*routes, http.mount("", [])], lifespan=lambda _: self.extras.running())
+        if record is not None:
+            from vertexrig.local.conform.record import CallRecorder
+
+            mounts = {AIPLATFORM: "vertex", LOGGING: "logging", SCHEDULER: "scheduler", ADMIN: "local"}
+            app = CallRecorder(app, record, mounts)
+        self.app = LoopbackGuard(app)
 
     def start(self) -> None:
         """Take up what an earlier server left."""
@@ -130,7 +140,7 @@ class Local:
 
 @contextmanager
 def running(
-    settings: Settings, port: int | None = 0, *, on_stop: Callable[[], None] = lambda: None
+    settings: Settings, port: int | None = 0, *, on_stop: Callable[[], None] = lambda: None, record: Path | None = None
 ) -> Iterator[RunningServer]:
     """A server in threads of this process, for as long as the block lasts.
 
@@ -138,6 +148,7 @@ def running(
         settings: See `Settings`.
         port: Its port; 0 takes a free one, None the usual one or, if that is taken, a free one.
         on_stop: Called when a client asks the server to stop.
+        record: A file to which every call and its answer are added, blanked.
 
     Raises:
         UsageError: The port is taken, another server runs on the folder, or the folder cannot be used.
@@ -152,7 +163,7 @@ def running(
         run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
         about = {"version": __version__, "pid": here.pid, "root": str(root), "url": here.url}
         try:
-            local = Local(replace(settings, root=root, run=run), about, on_stop)
+            local = Local(replace(settings, root=root, run=run), about, on_stop, record)
         except OSError as error:
             raise UsageError(f"the state folder {root} cannot be used: {error}; move away what is in the way") from None
         server = uvicorn.Server(
@@ -183,7 +194,10 @@ def running(
 
 
 def serve(
-    settings: Settings, port: int | None = None, on_start: Callable[[RunningServer], None] = lambda here: None
+    settings: Settings,
+    port: int | None = None,
+    on_start: Callable[[RunningServer], None] = lambda here: None,
+    record: Path | None = None,
 ) -> None:
     """Serve until SIGTERM, SIGINT or a client's stop; jobs that ran go on with the next server.
 
@@ -191,11 +205,12 @@ def serve(
         settings: See `Settings`.
         port: As for `running`.
         on_start: Called once it answers.
+        record: As for `running`.
     """
     done = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: done.set())
-    with running(settings, port, on_stop=done.set) as here:
+    with running(settings, port, on_stop=done.set, record=record) as here:
         on_start(here)
         while not done.wait(3600):
             pass
@@ -213,7 +228,8 @@ def settings_of(data: Mapping[str, Any]) -> Settings:
 def main() -> None:
     """Serve with the settings and port that stdin holds as JSON; see `vertexrig.local.control.up`."""
     given = json.load(sys.stdin)
-    serve(settings_of(given["settings"]), given["port"])
+    record = given.get("record")
+    serve(settings_of(given["settings"]), given["port"], record=Path(record) if record else None)
 
 
 if __name__ == "__main__":

@@ -149,7 +149,7 @@ class Player:
 
         made = {key: filled(value, known) for key, value in step.items() if key not in ("until", "within")}
         method = made.get("method") or ("POST" if "body" in made or "data" in made else "GET")
-        words = {key: made[key] for key in ("body", "data", "headers") if key in made}
+        words: dict[str, Any] = {key: made[key] for key in ("body", "data", "headers") if key in made}
         wanted = jmespath.compile(step["until"]) if "until" in step else None
         until = time.monotonic() + float(step.get("within", WITHIN_S)) * self.target.patience
         seen: list[str] = []
