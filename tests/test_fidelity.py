@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -312,6 +313,49 @@ def test_prices_are_those_of_the_catalog() -> None:
 def test_a_manifest_without_a_result_has_no_page(tmp_path: Path) -> None:
     """The page needs a result: `kept` says {} where none was accepted."""
     assert score.kept(Manifest(tmp_path, (), {})) == {}
+
+
+def test_a_recording_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a server recorded comes again from a fresh one; what has changed since is shown with its line and place."""
+    import httpx
+
+    file = tmp_path / "seen.jsonl"
+    image = tmp_path / "image"
+    image.mkdir()
+    (image / "main.py").write_text("print('trained')")
+    run = RunOptions(images={"*training/tf-*": LocalImage(str(image), (sys.executable, "main.py"))})
+    body = {"displayName": "a job", "jobSpec": job_of_one()}
+    with server.running(Settings(tmp_path / "state", run=run), record=file) as here:
+        root = f"{here.url}{server.AIPLATFORM}/v1"
+        name = httpx.post(f"{root}/projects/some-project/locations/us-central1/customJobs", json=body).json()["name"]
+        while not httpx.get(f"{root}/{name}").json()["state"].endswith(("SUCCEEDED", "FAILED")):
+            time.sleep(0.02)
+        httpx.delete(f"{root}/{name}")
+        httpx.get(f"{root}/{name}")
+    lines = file.read_text().splitlines()
+    first = next(line for line in lines if '"a job"' in line)
+    wanted = [first, *(line for line in lines[-3:] if "<id 1>" in line)]
+    file.write_text("\n".join(wanted) + "\n")
+    code, document, _ = call(["--replay", str(file)], capsys)
+    assert (code, document["made"], document["left_out"], document["differs"]) == (0, len(wanted), [], [])
+    file.write_text(first.replace("n1-standard-4", "n1-standard-8", 1).replace('"status": 200', '"status": 201') + "\n")
+    code, document, _ = call(["--replay", str(file)], capsys)
+    assert code == 1
+    assert next((one["line"], one["place"], one["recorded"], one["seen"]) for one in document["differs"]) == (
+        1,
+        "status",
+        201,
+        200,
+    )
+
+
+def job_of_one() -> dict[str, Any]:
+    """A job's spec with a container."""
+    pool = {
+        "machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1",
+        "containerSpec": {"imageUri": "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest", "command": ["true"]},
+    }  # fmt: skip
+    return {"scheduling": {"timeout": "600s"}, "workerPoolSpecs": [pool]}
 
 
 def test_a_server_records_what_a_program_asked(tmp_path: Path) -> None:

@@ -52,6 +52,16 @@ A row that differs there is an error of ours: please send the row's id, and the 
 script's name. Every line holds one request and its answer. Project, bucket, ids, addresses, tokens and e-mail addresses are
 replaced before the file is written; look at it all the same.
 
+## Recordings of your own
+
+`vertexrig local up --record FILE` adds every call of a program, and its answer, to a file of the same form; `--replay` sends such a
+recording again and shows each place where the answer is another one.
+
+```sh
+vertexrig local up --detach --record seen.jsonl
+vertexrig local conform --replay seen.jsonl
+```
+
 ## A row
 
 One line of JSON in `fidelity/rows/`: what holds, where that is known from (`sources.jsonl`), and how it is tried. `run` names

@@ -32,11 +32,14 @@ class Blanks:
 
     Args:
         names: Further texts to replace, with what replaces them: the project's id, its bucket.
+
+    Attributes:
+        ids: What each id became.
     """
 
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
         self._names = sorted((names or {}).items(), key=lambda pair: -len(pair[0]))
-        self._ids: dict[str, str] = {}
+        self.ids: dict[str, str] = {}
 
     def __call__(self, value: Any) -> Any:
         """Any JSON, blanked."""
@@ -52,7 +55,7 @@ class Blanks:
     def _text(self, text: str) -> str:
         for name, by in self._names:
             text = text.replace(name, by)
-        text = _ID.sub(lambda match: self._ids.setdefault(match[0], f"<id {len(self._ids) + 1}>"), text)
+        text = _ID.sub(lambda match: self.ids.setdefault(match[0], f"<id {len(self.ids) + 1}>"), text)
         for pattern, by in _PATTERNS:
             text = pattern.sub(by, text)
         return text
