@@ -177,6 +177,8 @@ def _show_plan(format_: str, made: Sequence[Creation]) -> None:
 
 def _check_budget(made: Sequence[Creation], budget: float) -> None:
     usd = sum(one.usd for one in made)
+    if not all(one.complete for one in made):
+        options.note("warning: the catalog has no prices for this region: the rows may cost more than its sums")
     if usd > budget:
         raise UsageError(
             f"the rows would cost up to {usd:.2f} USD, and --budget is {budget:.2f}; choose rows with --area or --row, "

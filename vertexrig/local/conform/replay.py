@@ -90,7 +90,7 @@ def replay(lines: Sequence[Mapping[str, Any]], target: Target) -> Replay:
     Raises:
         ServiceError: The target does not answer.
     """
-    call, blanks = Caller(target), Blanks(target.names())
+    call, blanks = Caller(target), Blanks({target.bucket: "<bucket>"})
     marks = {"project": target.project, "number": target.project, "bucket": target.bucket}
     left_out: list[int] = []
     differs: list[Divergence] = []

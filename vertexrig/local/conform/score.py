@@ -88,7 +88,7 @@ def side_by_side(verdict: Verdict) -> str:
 
 
 def wanted(expect: Any) -> str:
-    """An expectation in few words, where JSON Schema has few keywords of its own for them."""
+    """An expectation in few words, where one keyword of JSON Schema says it all."""
     if expect is False:
         return "nothing"
     if isinstance(expect, dict) and len(expect) == 1:
