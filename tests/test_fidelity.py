@@ -252,6 +252,15 @@ def test_wrong_words_are_refused(
     assert code == 2 and said in document["error"]["message"]
 
 
+def test_without_credentials_the_cloud_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 3 and one sentence, not a traceback."""
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nothing.json"))
+    code, document, _ = call(["--against", "cloud", "--project", "p", "--row", "enabled"], capsys)
+    assert code == 3 and "no credentials for storage" in document["error"]["message"]
+
+
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[server.RunningServer]:
     """A local Vertex that gcloud's endpoint overrides put in the place of the cloud."""
