@@ -6,6 +6,7 @@ import json
 import re
 import shutil
 import sys
+import time
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ from tools import fidelity_page
 from vertexrig import cli
 from vertexrig.local import server
 from vertexrig.local.conform import manifest, prices, score
-from vertexrig.local.conform.blank import blanked
+from vertexrig.local.conform.blank import Blanks
 from vertexrig.local.conform.judge import DIFFERS, SAME, judge
 from vertexrig.local.conform.manifest import AREAS, Manifest, ManifestError, ManifestRow
 from vertexrig.local.jobs.settings import Settings
@@ -147,8 +148,8 @@ def test_blanked_recordings_keep_their_form_only() -> None:
         "path": "/home/me/x.py", "uri": "gs://secret-bucket/p", "url": "http://10.12.0.81:8080/", "kept": "n1-standard-4",
         "time": "2026-11-21T20:51:50.116378Z", "list": [80, "80"],
     }  # fmt: skip
-    assert blanked(seen, {"secret-bucket": "<bucket>"}) == {
-        "name": "projects/<number>/locations/us-central1/customJobs/<id>",
+    assert Blanks({"secret-bucket": "<bucket>"})(seen) == {
+        "name": "projects/<number>/locations/us-central1/customJobs/<id 1>",
         "by": "<email>", "auth": "<token>", "access_token": "<secret>",
         "host": "cmle-training-workerpool0-<cluster>-0:2222", "node": "<host>",
         "path": "<path>", "uri": "gs://<bucket>/p", "url": "http://<address>/", "kept": "n1-standard-4",
@@ -251,6 +252,15 @@ def test_wrong_words_are_refused(
     assert code == 2 and said in document["error"]["message"]
 
 
+def test_without_credentials_the_cloud_is_not_asked(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """Exit code 3 and one sentence, not a traceback."""
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", str(tmp_path / "nothing.json"))
+    code, document, _ = call(["--against", "cloud", "--project", "p", "--row", "enabled"], capsys)
+    assert code == 3 and "no credentials for storage" in document["error"]["message"]
+
+
 @pytest.fixture
 def cloud(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[server.RunningServer]:
     """A local Vertex that gcloud's endpoint overrides put in the place of the cloud."""
@@ -312,3 +322,70 @@ def test_prices_are_those_of_the_catalog() -> None:
 def test_a_manifest_without_a_result_has_no_page(tmp_path: Path) -> None:
     """The page needs a result: `kept` says {} where none was accepted."""
     assert score.kept(Manifest(tmp_path, (), {})) == {}
+
+
+def test_a_recording_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """What a server recorded comes again from a fresh one; what has changed since is shown with its line and place."""
+    import httpx
+
+    file = tmp_path / "seen.jsonl"
+    image = tmp_path / "image"
+    image.mkdir()
+    (image / "main.py").write_text("print('trained')")
+    run = RunOptions(images={"*training/tf-*": LocalImage(str(image), (sys.executable, "main.py"))})
+    body = {"displayName": "a job", "jobSpec": job_of_one()}
+    with server.running(Settings(tmp_path / "state", run=run), record=file) as here:
+        root = f"{here.url}{server.AIPLATFORM}/v1"
+        name = httpx.post(f"{root}/projects/some-project/locations/us-central1/customJobs", json=body).json()["name"]
+        while not httpx.get(f"{root}/{name}").json()["state"].endswith(("SUCCEEDED", "FAILED")):
+            time.sleep(0.02)
+        httpx.delete(f"{root}/{name}")
+        httpx.get(f"{root}/{name}")
+    lines = file.read_text().splitlines()
+    first = next(line for line in lines if '"a job"' in line)
+    wanted = [first, *(line for line in lines[-3:] if "<id 1>" in line)]
+    file.write_text("\n".join(wanted) + "\n")
+    code, document, _ = call(["--replay", str(file)], capsys)
+    assert (code, document["made"], document["left_out"], document["differs"]) == (0, len(wanted), [], [])
+    file.write_text(first.replace("n1-standard-4", "n1-standard-8", 1).replace('"status": 200', '"status": 201') + "\n")
+    code, document, _ = call(["--replay", str(file)], capsys)
+    assert code == 1
+    assert next((one["line"], one["place"], one["recorded"], one["seen"]) for one in document["differs"]) == (
+        1,
+        "status",
+        201,
+        200,
+    )
+
+
+def job_of_one() -> dict[str, Any]:
+    """A job's spec with a container."""
+    pool = {
+        "machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": "1",
+        "containerSpec": {"imageUri": "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest", "command": ["true"]},
+    }  # fmt: skip
+    return {"scheduling": {"timeout": "600s"}, "workerPoolSpecs": [pool]}
+
+
+def test_a_server_records_what_a_program_asked(tmp_path: Path) -> None:
+    """Every call and its answer is a line of the recording's form, in its order, with each id as the same text."""
+    import httpx
+
+    file = tmp_path / "seen.jsonl"
+    with server.running(Settings(tmp_path / "state"), record=file) as here:
+        parent = f"{here.url}{server.AIPLATFORM}/v1/projects/some-project/locations/us-central1/customJobs"
+        httpx.post(parent, json={"displayName": ""})
+        httpx.get(f"{parent}/1234567890123456789")
+        httpx.get(f"{parent}/1234567890123456789?x=1")
+        httpx.get(f"{here.url}/storage/v1/b/no-such-bucket")
+    lines = [json.loads(line) for line in file.read_text().splitlines()]
+    place = "/v1/projects/<project>/locations/us-central1/customJobs"
+    assert [line["request"] for line in lines] == [
+        {"api": "vertex", "method": "POST", "path": place, "body": {"displayName": ""}},
+        {"api": "vertex", "method": "GET", "path": f"{place}/<id 1>"},
+        {"api": "vertex", "method": "GET", "path": f"{place}/<id 1>?x=1"},
+        {"api": "storage", "method": "GET", "path": "/storage/v1/b/<bucket>"},
+    ]
+    assert [line["answer"]["status"] for line in lines] == [400, 404, 404, 404]
+    assert "Display name is required" in lines[0]["answer"]["body"]["error"]["message"]
+    assert "some-project" not in file.read_text()

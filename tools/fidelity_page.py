@@ -34,16 +34,19 @@ row on the local Vertex, which runs real jobs and studies for it, and the real g
 
 ## Try it yourself
 
+`vertexrig local conform` starts a local Vertex and tries every row, in under a minute on 2 cores (2026-11-21). Fewer rows take less:
+
 ```sh
-vertexrig local conform                          # every row; starts a local Vertex for it
-vertexrig local conform --area study             # the rows of one area
-vertexrig local conform --row 'trial-*' --format json
+vertexrig local conform --area scheduler
+vertexrig local conform --row 'deadline-*' --format json
 vertexrig local conform --dry-run                # what the rows would create in the cloud, and what that costs at most
 ```
 
 With a project of your own the same rows can be tried on the real service. This creates jobs and costs money: at most the
-estimate of `--dry-run`, and nothing is created if that is over `--budget` (5 USD by default).
+estimate of `--dry-run`, and nothing is created if that is over `--budget` (5 USD by default). What a row expects to be refused and is
+accepted all the same is cancelled at once.
 
+<!-- not run: it needs a project on Google Cloud, and costs money -->
 ```sh
 vertexrig local conform --against cloud --project PROJECT --bucket gs://BUCKET --recording seen.jsonl
 ```
@@ -51,6 +54,17 @@ vertexrig local conform --against cloud --project PROJECT --bucket gs://BUCKET -
 A row that differs there is an error of ours: please send the row's id, and the lines of `seen.jsonl` that begin with its
 script's name. Every line holds one request and its answer. Project, bucket, ids, addresses, tokens and e-mail addresses are
 replaced before the file is written; look at it all the same.
+
+## Recordings of your own
+
+`vertexrig local up --record FILE` adds every call of a program, and its answer, to a file of the same form; `--replay` sends such a
+recording again and shows each place where the answer is another one.
+
+```sh
+vertexrig local up --detach --record seen.jsonl
+vertexrig local conform --replay seen.jsonl
+vertexrig local down
+```
 
 ## A row
 

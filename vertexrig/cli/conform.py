@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
+from dataclasses import asdict
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -58,6 +59,13 @@ _MEMORY = 400 * 1024 * 1024
 @click.option(
     "--recording", type=click.Path(path_type=Path), metavar="FILE", help="Write every request with its answer, blanked."
 )
+@click.option(
+    "--replay",
+    "replayed",
+    type=click.Path(path_type=Path),
+    metavar="FILE",
+    help="In place of rows, send a recording's requests again and compare the answers.",
+)
 @click.option("--manifest", type=click.Path(path_type=Path), metavar="FOLDER", help="Rows to try in place of our own.")
 @click.option("--accept", is_flag=True, help="Write the result into the manifest's score.json, for the page.")
 @options.format_option("text", "json")
@@ -72,6 +80,7 @@ def command(
     budget: float,
     dry_run: bool,
     recording: Path | None,
+    replayed: Path | None,
     manifest: Path | None,
     accept: bool,
     format_: str,
@@ -85,6 +94,9 @@ def command(
     from vertexrig.local.conform.manifest import load
     from vertexrig.local.conform.score import document, scores, side_by_side
 
+    if replayed is not None:
+        _replay(format_, replayed, _target(against, project, region, bucket, root))
+        return
     held = load(manifest)
     rows = held.chosen(areas, ids)
     if accept and (areas or ids or against == "cloud"):
@@ -113,6 +125,25 @@ def command(
             f"{len(unknown)} rows differ, and decisions.jsonl says nothing about them: {', '.join(unknown[:10])}"
             + (" …" if len(unknown) > 10 else "")
         )
+
+
+def _replay(format_: str, file: Path, where: AbstractContextManager[Target]) -> None:
+    """Send a recording again, and show where the answers differ."""
+    from vertexrig.local.conform import replay
+    from vertexrig.local.conform.judge import short
+
+    lines = replay.read(file)
+    with where as target:
+        found = replay.replay(lines, target)
+    shown = [
+        f"{files.typed(file)}:{one.line} {one.request}: {one.place}\n  recorded  {short(one.recorded)}\n  seen      {short(one.seen)}"
+        for one in found.differs
+    ]
+    summary = f"{found.made} requests sent again, {len(found.left_out)} left out, {len(found.differs)} places differ"
+    data = {"made": found.made, "left_out": list(found.left_out), "differs": [asdict(one) for one in found.differs]}
+    result(format_, data, "\n\n".join([*shown, summary]))
+    if found.differs:
+        raise FindingsError(f"{len(found.differs)} places of the answers are not as recorded")
 
 
 def _report(name: str, record: ScriptRecord) -> None:
@@ -146,6 +177,8 @@ def _show_plan(format_: str, made: Sequence[Creation]) -> None:
 
 def _check_budget(made: Sequence[Creation], budget: float) -> None:
     usd = sum(one.usd for one in made)
+    if not all(one.complete for one in made):
+        options.note("warning: the catalog has no prices for this region: the rows may cost more than its sums")
     if usd > budget:
         raise UsageError(
             f"the rows would cost up to {usd:.2f} USD, and --budget is {budget:.2f}; choose rows with --area or --row, "

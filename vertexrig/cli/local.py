@@ -59,6 +59,12 @@ command.add_command(conform.command)
     type=click.Choice(["mapped", "kept"]),
     help="Map gs:// in jobs' variables and arguments to folders (the default), or keep it.",
 )
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Add every call and its answer to FILE, without ids, names and tokens.",
+)
 @options.format_option("text", "json")
 def up(
     file: Path | None,
@@ -75,6 +81,7 @@ def up(
     pass_credentials: bool,
     seed: int,
     gs_paths: str | None,
+    record: Path | None,
     format_: str,
 ) -> None:
     """Start the server on 127.0.0.1; it stops with Ctrl-C, or with `vertexrig local down`."""
@@ -92,7 +99,7 @@ def up(
     if not guard.KNOWS_USERS:
         options.note("warning: this system does not show whose a connection is: its other users can reach the server")
     if detach:
-        here = control.up(settings, port)
+        here = control.up(settings, port, record=record)
         local_place.make_bucket(here, loaded)
         result(format_, _where(here), "")
         options.note(f"the local Vertex answers at {here.url}")
@@ -100,7 +107,7 @@ def up(
         return
     from vertexrig.local import server
 
-    server.serve(settings, port, on_start=_started(format_, loaded))
+    server.serve(settings, port, on_start=_started(format_, loaded), record=record)
 
 
 def _where(here: RunningServer) -> dict[str, Any]:

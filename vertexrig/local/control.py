@@ -57,13 +57,16 @@ def env(running: RunningServer, *, project: str = "local-project", region: str =
     }
 
 
-def up(settings: Settings, port: int | None = None, timeout: float = 30.0) -> RunningServer:
+def up(
+    settings: Settings, port: int | None = None, timeout: float = 30.0, *, record: Path | None = None
+) -> RunningServer:
     """Start a server in the background, or find the one that runs on the folder.
 
     Args:
         settings: See `Settings`; a server that already runs keeps its own.
         port: Its port; 0 takes a free one, None the usual one or, if that is taken, a free one.
         timeout: Seconds it may take to answer.
+        record: A file to which a server that is started adds every call and its answer, blanked.
 
     Raises:
         UsageError: The port is taken, or the folder cannot be used.
@@ -94,7 +97,7 @@ def up(settings: Settings, port: int | None = None, timeout: float = 30.0) -> Ru
                     continue  # another `up` on this folder was faster, and its server has the port
                 raise
             start = log.stat().st_size if log.exists() else 0
-            process = _spawn(settings, port, log)
+            process = _spawn(settings, port, log, record)
         elif process is not None and process.poll() is not None and not held:
             break  # where another `up` was faster, the folder is held, and that server is waited for
         time.sleep(0.02)
@@ -104,13 +107,16 @@ def up(settings: Settings, port: int | None = None, timeout: float = 30.0) -> Ru
     raise ServiceError(f"the local Vertex does not come up{holder}; the end of {log}: {' '.join(written) or 'empty'}")
 
 
-def _spawn(settings: Settings, port: int | None, log: Path) -> subprocess.Popen[bytes]:
+def _spawn(settings: Settings, port: int | None, log: Path, record: Path | None) -> subprocess.Popen[bytes]:
     """The server's process; its settings go to its stdin."""
     argv = [sys.executable, "-m", "vertexrig.local.server"]
     with log.open("ab") as out:
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True)
     assert process.stdin is not None
-    settings_and_port = {"port": port, "settings": {**asdict(settings), "root": settings.root.absolute()}}
+    settings_and_port = {
+        "port": port, "settings": {**asdict(settings), "root": settings.root.absolute()},
+        "record": str(record.absolute()) if record else None,
+    }  # fmt: skip
     process.stdin.write(json.dumps(settings_and_port, default=str).encode())
     process.stdin.close()
     return process

@@ -53,6 +53,8 @@ from vertexrig.project.model import LocalImage
 from vertexrig.spec.document import Document
 
 if TYPE_CHECKING:
+    from starlette.types import ASGIApp
+
     from vertexrig.local.rpc.server import RpcServer
 
 __all__ = [
@@ -110,6 +112,7 @@ class Local:
         stop: Called when a client asks the server to stop.
         noted: What the front refused or did not serve, and how often.
         grpc: Answer gRPC too, if grpcio is installed.
+        record: Where calls are recorded, None for nowhere.
     """
 
     def __init__(
@@ -120,6 +123,7 @@ class Local:
         noted: Callable[[], Mapping[str, int]] = dict,
         *,
         grpc: bool = False,
+        record: Path | None = None,
     ) -> None:
         from starlette.applications import Starlette
         from starlette.routing import BaseRoute
@@ -152,8 +156,14 @@ class Local:
             *self.extras.routes(LOGGING, SCHEDULER),
             *storage.routes(self.objects),
         ]
-        self.apis = Starlette(routes=[*routes, http.mount("", [])], lifespan=lambda _: self._parts_running())
-        self.app = LoopbackGuard(self.apis)
+        apis: ASGIApp = Starlette(routes=[*routes, http.mount("", [])], lifespan=lambda _: self._parts_running())
+        if record is not None:
+            from vertexrig.local.conform.record import CallRecorder
+
+            mounts = {AIPLATFORM: "vertex", LOGGING: "logging", SCHEDULER: "scheduler", ADMIN: "local"}
+            apis = CallRecorder(apis, record, mounts)
+        self.apis = apis
+        self.app = LoopbackGuard(apis)
         self.xml = storage.XmlApi(self.objects)
         self.rpc = rpc_server(self.apis) if grpc else None
 
@@ -192,6 +202,7 @@ def running(
     *,
     grpc: bool = False,
     on_stop: Callable[[], None] = lambda: None,
+    record: Path | None = None,
 ) -> Iterator[RunningServer]:
     """A server in threads of this process, for as long as the block lasts.
 
@@ -200,6 +211,7 @@ def running(
         port: Its port; 0 takes a free one, None the usual one or, if that is taken, a free one.
         grpc: Answer gRPC too, on a free port, if grpcio is installed.
         on_stop: Called when a client asks the server to stop.
+        record: A file to which every call and its answer are added, blanked.
 
     Raises:
         UsageError: The port is taken, another server runs on the folder, or the folder cannot be used.
@@ -217,7 +229,9 @@ def running(
         try:
             front = Front(root, settings.run.project, settings.run.project_number, settings.allow_hosts)
             run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
-            local = Local(replace(settings, root=root, run=run), about, on_stop, front.journal.noted, grpc=grpc)
+            local = Local(
+                replace(settings, root=root, run=run), about, on_stop, front.journal.noted, grpc=grpc, record=record
+            )
         except OSError as error:
             raise UsageError(f"the state folder {root} cannot be used: {error}; move away what is in the way") from None
         prefixes = {"aiplatform": AIPLATFORM, "logging": LOGGING, "cloudscheduler": SCHEDULER}
@@ -264,7 +278,10 @@ def _beside(listener: socket.socket, port: int | None) -> Iterator[socket.socket
 
 
 def serve(
-    settings: Settings, port: int | None = None, on_start: Callable[[RunningServer], None] = lambda here: None
+    settings: Settings,
+    port: int | None = None,
+    on_start: Callable[[RunningServer], None] = lambda here: None,
+    record: Path | None = None,
 ) -> None:
     """Serve until SIGTERM, SIGINT or a client's stop; jobs that ran go on with the next server.
 
@@ -272,11 +289,12 @@ def serve(
         settings: See `Settings`.
         port: As for `running`.
         on_start: Called once it answers.
+        record: As for `running`.
     """
     done = threading.Event()
     for number in (signal.SIGTERM, signal.SIGINT):
         signal.signal(number, lambda *_: done.set())
-    with running(settings, port, grpc=True, on_stop=done.set) as here:
+    with running(settings, port, grpc=True, on_stop=done.set, record=record) as here:
         on_start(here)
         while not done.wait(3600):
             pass
@@ -296,7 +314,8 @@ def settings_of(data: Mapping[str, Any]) -> Settings:
 def main() -> None:
     """Serve with the settings and port that stdin holds as JSON; see `vertexrig.local.control.up`."""
     given = json.load(sys.stdin)
-    serve(settings_of(given["settings"]), given["port"])
+    record = given.get("record")
+    serve(settings_of(given["settings"]), given["port"], record=Path(record) if record else None)
 
 
 if __name__ == "__main__":

@@ -35,7 +35,7 @@ class ManifestError(UsageError):
 
 
 @dataclass(frozen=True)
-class Source:
+class FactSource:
     """Where facts are known from, outside this repository.
 
     Args:
@@ -70,7 +70,7 @@ class ManifestRow:
     id: str
     area: str
     holds: str
-    sources: tuple[Source, ...]
+    sources: tuple[FactSource, ...]
     tried: str
     run: str
     ask: Mapping[str, Any] | None
@@ -127,7 +127,7 @@ class Manifest:
     folder: Path
     rows: tuple[ManifestRow, ...]
     scripts: Mapping[str, Script]
-    sources: Mapping[str, Source] = field(default_factory=dict)
+    sources: Mapping[str, FactSource] = field(default_factory=dict)
     decisions: tuple[Decision, ...] = ()
 
     @property
@@ -203,10 +203,10 @@ def _lines(file: Path) -> Iterator[tuple[str, dict[str, Any]]]:
             yield place, found
 
 
-def _sources(folder: Path, problems: list[str]) -> Iterator[Source]:
+def _sources(folder: Path, problems: list[str]) -> Iterator[FactSource]:
     seen: set[str] = set()
     for place, one in _lines(folder / "sources.jsonl"):
-        made = Source(*(str(one.get(key, "")) for key in ("id", "kind", "where", "date")))
+        made = FactSource(*(str(one.get(key, "")) for key in ("id", "kind", "where", "date")))
         if made.id in seen or not made.id:
             problems.append(f"{place}: the id {made.id!r} is empty or there already")
         if made.kind not in KINDS:
@@ -228,7 +228,7 @@ def _scripts(folder: Path) -> dict[str, Script]:
 
 
 def _rows(
-    folder: Path, sources: Mapping[str, Source], scripts: Mapping[str, Script], problems: list[str]
+    folder: Path, sources: Mapping[str, FactSource], scripts: Mapping[str, Script], problems: list[str]
 ) -> Iterator[ManifestRow]:
     seen: set[str] = set()
     for file in sorted((folder / "rows").glob("*.jsonl")):
@@ -246,7 +246,7 @@ def _rows(
                 )  # fmt: skip
 
 
-def _wrong(one: Mapping[str, Any], sources: Mapping[str, Source], scripts: Mapping[str, Script]) -> Iterator[str]:
+def _wrong(one: Mapping[str, Any], sources: Mapping[str, FactSource], scripts: Mapping[str, Script]) -> Iterator[str]:
     """What is wrong with a row."""
     if unknown := set(one) - _KEYS:
         yield f"unknown keys {', '.join(sorted(unknown))}"

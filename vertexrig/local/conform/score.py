@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vertexrig.local.conform.blank import blanked
+from vertexrig.local.conform.blank import Blanks
 from vertexrig.local.conform.judge import DIFFERS, NOT_TRIED, SAME, Verdict, short
 from vertexrig.local.conform.manifest import AREAS, Manifest
 
@@ -88,7 +88,7 @@ def side_by_side(verdict: Verdict) -> str:
 
 
 def wanted(expect: Any) -> str:
-    """An expectation in few words, where JSON Schema has few keywords of its own for them."""
+    """An expectation in few words, where one keyword of JSON Schema says it all."""
     if expect is False:
         return "nothing"
     if isinstance(expect, dict) and len(expect) == 1:
@@ -138,7 +138,7 @@ def kept(manifest: Manifest) -> dict[str, Any]:
 
 def _still(value: Any) -> str:
     """What was seen, without what changes from run to run: ids, times, addresses, folders."""
-    text = short("nothing" if value is None else blanked(value), 400)
+    text = short("nothing" if value is None else Blanks()(value), 400)
     text = re.sub(
         r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?",
         lambda match: f"<time{' with ' + str(len(match[1]) - 1) + ' digits' if match[1] else ''}>",

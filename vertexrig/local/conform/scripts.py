@@ -5,6 +5,7 @@ A step is one of
                   expression holds of its record, for at most `within` seconds
     gcloud        words; `config` is written to a file that ${config} names
     sdk           words for the manifest's sdk.py
+    kill          a job and one of its replicas, which the local Vertex kills
     replicas      the id of a step that lists log entries: what each replica said about itself
     fault         a fault of the local Vertex, such as quota:n1-highmem-96:1
 In every text `${expression}` is JMESPath over the records so far and the target's own words; `${expression|id}` is the

@@ -11,7 +11,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from vertexrig import times
-from vertexrig.cloud.rest import Rest
+from vertexrig.cloud.rest import Rest, is_loopback
 from vertexrig.errors import ServiceError
 from vertexrig.local.control import AIPLATFORM, LOGGING, SCHEDULER, env
 from vertexrig.local.state import RunningServer
@@ -53,12 +53,12 @@ class Target:
     @property
     def poll_s(self) -> float:
         """Seconds between two looks at a job."""
-        return 5.0 if self.cloud and "127.0.0.1" not in self.urls["vertex"] else 0.1
+        return 0.1 if is_loopback(self.urls["vertex"]) else 5.0
 
     @property
     def patience(self) -> float:
         """How much longer than on this machine anything may take."""
-        return 30.0 if self.cloud and "127.0.0.1" not in self.urls["vertex"] else 1.0
+        return 1.0 if is_loopback(self.urls["vertex"]) else 30.0
 
     def words(self) -> dict[str, Any]:
         """What `${...}` in a script means, beside its own steps."""
@@ -122,7 +122,7 @@ class Caller:
         """One request: `{"status", "headers", "body"}`, the body as JSON where it is JSON.
 
         Raises:
-            ServiceError: The service cannot be reached.
+            ServiceError: The service cannot be reached, or there are no credentials for it.
         """
         import requests
 
@@ -132,9 +132,11 @@ class Caller:
                 method, service.url + path, json=body, data=data, headers=dict(headers or {}), timeout=WAIT_S
             )
         except requests.RequestException as error:
-            raise ServiceError(
-                f"{api} at {service.url} does not answer: {' '.join(str(error).split())[:200]}"
-            ) from None
+            raise ServiceError(f"{api} at {service.url} does not answer: {_line(error)}") from None
+        except Exception as error:
+            if not type(error).__module__.startswith("google.auth"):
+                raise
+            raise ServiceError(f"no credentials for {api} at {service.url}: {_line(error)}", status=401) from None
         found: Any = answer.text
         if "json" in answer.headers.get("Content-Type", ""):
             try:
@@ -146,3 +148,7 @@ class Caller:
             "headers": {name.lower(): value for name, value in answer.headers.items()},
             "body": found,
         }
+
+
+def _line(error: BaseException) -> str:
+    return " ".join(str(error).split())[:200]

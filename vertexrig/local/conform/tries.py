@@ -15,7 +15,7 @@ from typing import Any
 from urllib.parse import quote
 
 from vertexrig.errors import ServiceError
-from vertexrig.local.conform.blank import blanked
+from vertexrig.local.conform.blank import Blanks
 from vertexrig.local.conform.judge import DIFFERS, NOT_TRIED, Verdict, judge
 from vertexrig.local.conform.manifest import Manifest, ManifestRow
 from vertexrig.local.conform.scripts import Player, ScriptRecord, StepError
@@ -96,12 +96,13 @@ def exchanges(
     records: Mapping[str, ScriptRecord], answers: Mapping[str, ScriptRecord], names: Mapping[str, str]
 ) -> Iterable[dict[str, Any]]:
     """Requests and their answers as lines of a recording: `{"run", "step", "request", "answer"}`, blanked."""
+    blanked = Blanks(names)
     asked = [(name, "ask", record.steps) for name, record in answers.items() if record.steps]
     steps = [(name, step, one) for name, record in records.items() for step, one in record.steps.items()]
     for name, step, one in [*steps, *asked]:
         if isinstance(one, dict) and "request" in one:
             answer = {key: value for key, value in one.items() if key not in ("request", "headers")}
-            yield blanked({"run": name, "step": step, "request": one["request"], "answer": answer}, names)
+            yield blanked({"run": name, "step": step, "request": one["request"], "answer": answer})
 
 
 def upload(manifest: Manifest, target: Target) -> None:
