@@ -46,13 +46,14 @@ def tool_env(tmp_path: Path, more: dict[str, str]) -> dict[str, str]:
     ids=["128.0", "PerReplica", "host", "module"],
 )  # fmt: skip
 def test_hints_in_the_servers_error_and_log(up: server.RunningServer, root: Path, code: str, meant: str) -> None:
-    """A failed job of the server carries the hint in its error, and its log ends with it."""
+    """A failed job of the server carries the hint in its error, and in its log, which ends as the service's does."""
     api = Api(up.url)
     found = api.wait(api.create(job(pool(code)))["name"])
     words, _, said = found["error"]["message"].rpartition("\nHint: ")
     assert words.startswith("The replica workerpool0-0 exited with") and meant in said
     number = found["name"].rpartition("/")[2]
-    assert meant in (root / "jobs" / number / "logs/service.log").read_text().splitlines()[-1]
+    log = (root / "jobs" / number / "logs/service.log").read_text().splitlines()
+    assert any(" WARNING Hint: " in line and meant in line for line in log) and log[-1].endswith("Job failed.")
 
 
 def test_a_module_missing_here_or_in_the_image() -> None:

@@ -25,7 +25,7 @@ if rank == 0:
         peer.sendall(str(sum(ranks)).encode())
     print('sum', sum(ranks))
 else:
-    for _ in range(500):
+    for _ in range(3000):
         try:
             peer = socket.create_connection(address)
             break

@@ -26,8 +26,8 @@ DIRECTORIES = {
 """Output variables and the folder of each below `baseOutputDirectory` (CustomJobSpec reference)."""
 
 _RANKED_POOLS = (0, 1, 3)
-"""Worker pools whose replicas have a PyTorch rank. Pool 3 has: Snapchat/GiGL (pull requests 350 and 394, 2025-12) runs
-`init_process_group` there and reckons with RANK counting on from pool 1. Pool 2 has not: in Google's Reduction Server
+"""Worker pools whose replicas have a PyTorch rank. Pool 3 has: Snapchat/GiGL (pull requests 350 and 394, 2025-10 and 2025-11) runs
+`init_process_group` there and expects RANK to count on from pool 1. Pool 2 has not: in Google's Reduction Server
 notebook (vertex-ai-samples) WORLD_SIZE × GPUs processes meet, while its four reduction servers never join."""
 
 Address = Callable[[int, int], str]
