@@ -340,7 +340,9 @@ def _parsed(path: str, content: bytes) -> Claim | None:
     winners = data.get("winners") or {}
     if not all(isinstance(value, str) for value in (*texts.values(), output)):
         return None
-    if not all(isinstance(value, dict) for value in (job, before, winners)) or texts["state"] not in _STATES:
+    if not isinstance(job, dict) or not isinstance(before, dict) or not isinstance(winners, dict):
+        return None
+    if texts["state"] not in _STATES:
         return None
     stem = path.rpartition("/")[2][:32]
     ids = [str(texts["id"]), *map(str, before), *map(str, winners)]
