@@ -192,6 +192,7 @@ class TrainerSource:
         environment_needed: Of these, the ones whose absence would end the trainer (`os.environ["TF_CONFIG"]`).
         environment_complete: False if names are put together while running (`f"AIP_{kind}_DIR"`).
         saves: Where a model is saved.
+        astray: Calls that take a gs:// path for a local one, with the function as text.
         tells_chief: Whether the source tells the chief from other workers.
         names_bucket: Whether the source names a place in Cloud Storage.
         imports: Every import of the modules read.
@@ -222,6 +223,7 @@ class TrainerSource:
     environment_needed: dict[str, SourcePlace] = field(default_factory=dict)
     environment_complete: bool = True
     saves: tuple[Save, ...] = ()
+    astray: tuple[SourcePlace, ...] = ()
     tells_chief: bool = False
     names_bucket: bool = False
     imports: tuple[Import, ...] = ()
