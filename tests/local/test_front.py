@@ -463,3 +463,31 @@ def test_the_record_has_both_ports(here: RunningServer) -> None:
     found = state.find(here.root)
     assert found is not None and found.front_port == here.front_port
     assert set(json.loads((here.root / "server.json").read_text())) == {"pid", "port", "url", "grpc_port", "front_port"}
+
+
+def test_headers_that_tensorflow_sends_and_looks_for(here: RunningServer) -> None:
+    """`Transfer-Encoding: identity`, also in pieces, is no error; `Location` and `Range` are written with capitals."""
+    server.make_bucket(here, "headers")
+    start = (
+        b"POST /upload/storage/v1/b/headers/o?uploadType=resumable&name=x HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        b"transfer-encoding:  Identity\r\nX-Upload-Content-Length: 262145\r\nContent-Length: 0\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", here.port), timeout=30) as connection:
+        for sent in (start[:100], start[100:150], start[150:]):
+            connection.sendall(sent)
+        head = connection.recv(65536).decode()
+        (location,) = [line.partition(": ")[2] for line in head.split("\r\n") if line.startswith("Location: ")]
+        path = location.partition("127.0.0.1")[2]
+        connection.sendall(
+            f"PUT {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: identity\r\nContent-Length: 262144\r\n"
+            "Content-Range: bytes 0-262143/262145\r\n\r\n".encode() + b"\r\nTransfer-Encoding: identity\r\n".ljust(262144)
+        )
+        answer = connection.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 308 ") and b"\r\nRange: bytes=0-262143\r\n" in answer
+        connection.sendall(
+            b"PUT " + path.encode() + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\n"
+            b"Content-Range: bytes 262144-262144/262145\r\n\r\n!"
+        )
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+    kept = (here.root / "gs/headers/x").read_bytes()
+    assert kept.startswith(b"\r\nTransfer-Encoding: identity\r\n ") and kept.endswith(b" !")
