@@ -319,7 +319,10 @@ def test_workers_that_save_to_one_place_are_found(tmp_path: Path) -> None:
     ("code", "found"),
     [
         ("os.makedirs(os.environ['AIP_MODEL_DIR'], exist_ok=True)", True),
-        ("d = os.environ.get('AIP_MODEL_DIR')\nwith open(os.path.join(d, 'm.pkl'), 'wb') as f:\n    f.write(b'')", True),
+        (
+            "d = os.environ.get('AIP_MODEL_DIR')\nwith open(os.path.join(d, 'm.pkl'), 'wb') as f:\n    f.write(b'')",
+            True,
+        ),
         ("import joblib\njoblib.dump({}, os.getenv('AIP_MODEL_DIR') + '/m.joblib')", True),
         ("import torch as t\nt.save({}, f\"{os.environ['AIP_CHECKPOINT_DIR']}/m.pt\")", True),
         ("from pathlib import Path\nPath(os.environ['AIP_MODEL_DIR']).mkdir()", True),

@@ -480,7 +480,8 @@ def test_headers_that_tensorflow_sends_and_looks_for(here: RunningServer) -> Non
         path = location.partition("127.0.0.1")[2]
         connection.sendall(
             f"PUT {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: identity\r\nContent-Length: 262144\r\n"
-            "Content-Range: bytes 0-262143/262145\r\n\r\n".encode() + b"\r\nTransfer-Encoding: identity\r\n".ljust(262144)
+            "Content-Range: bytes 0-262143/262145\r\n\r\n".encode()
+            + b"\r\nTransfer-Encoding: identity\r\n".ljust(262144)
         )
         answer = connection.recv(65536)
         assert answer.startswith(b"HTTP/1.1 308 ") and b"\r\nRange: bytes=0-262143\r\n" in answer
