@@ -231,6 +231,46 @@ def test_nothing_goes_to_google(client: requests.Session, sink: Sink) -> None:
     assert sink.heads == [f"{host}:443 {login}" for host in ("pypi.org", "files.pythonhosted.org", "data.example.com")]
 
 
+def test_an_allowed_host_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through a tunnel and by plain HTTP an allowed host gets what was sent, without the proxy's token."""
+    seen = []
+
+    class Echo(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            seen.append((self.path, len(body), self.headers["Proxy-Authorization"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body[-3:])
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    for name in ("https_proxy", "http_proxy", "all_proxy", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo) as target, \
+            server.running(Settings(tmp_path, allow_hosts=("localhost",))) as passing:  # fmt: skip
+        threading.Thread(target=target.serve_forever, daemon=True).start()
+        port, body = target.server_address[1], b"x" * 3_000_000 + b"end"
+        head = b"Host: localhost\r\nContent-Length: %d\r\n" % len(body)
+        plain = b"POST http://localhost:%d/plain HTTP/1.1\r\n{login}" % port + head + b"\r\n" + body
+        assert spoken(passing, plain).endswith(b"\r\n\r\nend")
+        token = (passing.root / FOLDER / "token").read_text()
+        login = base64.b64encode(f"vertexrig:{token}".encode()).decode()
+        with socket.create_connection(("127.0.0.1", passing.front_port), timeout=30) as connection:
+            connection.sendall(
+                f"CONNECT localhost:{port} HTTP/1.1\r\nProxy-Authorization: Basic {login}\r\n\r\n".encode()
+            )
+            assert connection.recv(200) == b"HTTP/1.1 200 Connection established\r\n\r\n"
+            connection.sendall(b"POST /tunnel HTTP/1.0\r\n" + head + b"\r\n" + body)
+            answer = b""
+            while part := connection.recv(65536):
+                answer += part
+        assert answer.endswith(b"\r\n\r\nend")
+        target.shutdown()
+    assert seen == [("/plain", 3_000_003, None), ("/tunnel", 3_000_003, None)]
+
+
 def test_a_refusal_says_how_to_allow_the_host(client: requests.Session) -> None:
     """The reason of the refusal, which clients show, names the host and the key of the project file."""
     with pytest.raises(

@@ -108,7 +108,7 @@ class Gate(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self._head = bytearray()
         self._rest = bytearray()  # decrypted bytes that came before the connection was handed over
-        self._passed = False
+        self._passed = self._ended = False
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -144,6 +144,11 @@ class Gate(asyncio.Protocol):
             self._task = asyncio.get_running_loop().create_task(self._go(bytes(self._head[:end])))
         except _TurnedAway as refusal:
             self._refuse(refusal)
+
+    def eof_received(self) -> bool:
+        """A client that has sent all still gets its answer, once it is known where the connection goes."""
+        self._ended = self._passed and self.transport is not None and self.transport.can_write_eof()
+        return self._ended
 
     def connection_lost(self, error: Exception | None) -> None:
         if self._timer is not None:
@@ -251,14 +256,14 @@ class Gate(asyncio.Protocol):
         ]  # fmt: skip
         # One request per connection, so that a second one to another host cannot follow unseen.
         lines = [f"{method} {path} HTTP/1.1".encode("latin-1"), *kept, b"Connection: close", b"", b""]
-        request = b"\r\n".join(lines) + bytes(self._rest)
+        request = b"\r\n".join(lines)  # what follows it is in _rest, and may still grow
         if self._way(host) is Way.PASSED:
             return await self._pass(host, port, b"", request)
         if host not in METADATA:
             raise _TurnedAway(403, f"http://{host} is not served: Google's APIs are asked with https")
         assert self.transport is not None
         self._settled()
-        return self._speak_http(host, self.transport, request)
+        return self._speak_http(host, self.transport, request + bytes(self._rest))
 
     def _speak_http(self, host: str, transport: asyncio.Transport, received: bytes) -> None:
         """Hand the connection to the HTTP server in this process."""
@@ -279,7 +284,6 @@ class Gate(asyncio.Protocol):
         assert end.transport is not None
         self.transport.write(answer)
         end.transport.write(request)
-        self._rest.clear()
         self._join(end)
 
     def _join(self, end: PipeEnd) -> None:
@@ -291,6 +295,8 @@ class Gate(asyncio.Protocol):
         transport.set_protocol(own)
         own._waiting += self._rest
         own.join(end)
+        if self._ended:
+            own.eof_received()
 
 
 def _parsed(head: bytes) -> tuple[str, str, dict[str, str]]:
