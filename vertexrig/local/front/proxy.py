@@ -182,8 +182,9 @@ class Gate(asyncio.Protocol):
                 await self._plain(method, target, headers)
         except _TurnedAway as refusal:
             self._refuse(refusal)
-        except (OSError, ssl.SSLError) as error:  # a client that breaks off or does not trust the certificate
-            self.shared.journal.note(f"refused: a connection broke off: {type(error).__name__}: {str(error)[:200]}")
+        except OSError as error:  # a client that breaks off, or does not trust the certificate
+            if isinstance(error, ssl.SSLError):
+                self.shared.journal.note(f"refused: no TLS came about: {error.reason or error}")
             if self.transport is not None:
                 self.transport.abort()
 
