@@ -63,7 +63,9 @@ def bucket_opened_as_a_folder(document: Document, context: Context) -> Iterator[
     if context.trainer is None or not document.output:
         return
     pool = next(iter(document.pools), None)
-    for place in context.trainer.astray if pool is not None else ():
+    if pool is None:
+        return
+    for place in context.trainer.astray:
         message = (
             f"{place.file}:{place.line}: {place.text} takes a local path, and the variable holds a gs:// path: what is "
             "written there is lost with the machine"
