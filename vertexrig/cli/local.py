@@ -150,7 +150,7 @@ def down(file: Path | None, root: Path | None, forget: bool, format_: str) -> No
     result(format_, {"stopped": bool(stopped), **({"forgotten": forgotten} if forget else {})}, "")
     options.note("stopped" if stopped else f"no local Vertex runs on {folder}")
     if forget:
-        options.note(f"removed {folder}" if forgotten else f"there is no state in {folder}")
+        options.note(f"removed the state in {folder}" if forgotten else f"there is no state in {folder}")
 
 
 @command.command("status")

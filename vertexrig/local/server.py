@@ -218,7 +218,7 @@ def running(
     """
     import uvicorn
 
-    from vertexrig.local.front import Front
+    from vertexrig.local.front.assembly import Front
     from vertexrig.local.front.serving import protocol, server_with
 
     root = state.make_private(settings.root)
