@@ -28,6 +28,7 @@ LOCAL = [  # what is rehearsed is looked at, and submitted to the local Vertex, 
     "httpx>=0.27",
     "optuna>=4.0",
     "google-crc32c>=1.5",
+    "grpcio>=1.62",  # comes with google-cloud-scheduler too; without it the local Vertex answers REST alone
     *SUBMIT,
 ]
 TRAINER = ["tensorflow>=2.15", "tf-keras>=2.15", "cloudml-hypertune", "scikit-learn", "matplotlib", "tensorboard"]
@@ -38,7 +39,8 @@ DEV = [
     *TRAINER,
     *SDK,
     "google-cloud-storage>=2.16",
-    "grpcio>=1.62",
+    "google-cloud-logging>=3.10",
+    "google-cloud-resource-manager>=1.12",
     'importlib_resources; python_version >= "3.11"',  # tensorflow-datasets imports it without saying so
     'tensorflow-datasets; python_version >= "3.11"',  # on 3.10 it holds protobuf back
     "pytest>=8",

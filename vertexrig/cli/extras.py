@@ -38,6 +38,7 @@ PARTS: Mapping[str, Part] = {
     "httpx": Part("httpx", "local"),
     "optuna": Part("optuna", "local"),
     "google_crc32c": Part("google-crc32c", "local"),
+    "grpc": Part("grpcio", "local"),
 }
 """Modules outside the base install that vertexrig imports or runs; a parent includes the modules below it."""
 

@@ -7,6 +7,7 @@ one server holds at a time; a server that was killed leaves nothing to clean up.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import sys
@@ -57,6 +58,7 @@ __all__ = [
     "call", "down", "env", "find", "kill", "make_bucket", "preempt", "running", "serve", "settings_of", "status", "up",
 ]  # fmt: skip
 
+_LOG = logging.getLogger(__name__)
 RPC_PREFIXES = {
     "google.cloud.aiplatform.": AIPLATFORM,
     "google.longrunning.": AIPLATFORM,
@@ -85,11 +87,11 @@ def _check(document: Document, region: str) -> list[Finding]:
 
 
 def rpc_server(app: Any) -> RpcServer | None:
-    """The gRPC server over the REST application; None, with a line on stderr, where grpcio is not installed."""
+    """The gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
         import grpc  # noqa: F401
     except ImportError:
-        print("warning: grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)", file=sys.stderr)
+        _LOG.warning("grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)")
         return None
     from vertexrig.local.rpc.server import RpcServer
 
