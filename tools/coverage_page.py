@@ -21,7 +21,6 @@ from vertexrig.local.registry.projects import SERVICE as PROJECTS
 STATES = ("served", "approximated", "not served")
 
 
-
 def services() -> tuple[tuple[str, tuple[Coverage, ...]], ...]:
     """Title and rows of each service beside jobs, from its table of methods."""
     with tempfile.TemporaryDirectory() as folder:

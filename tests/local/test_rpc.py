@@ -29,7 +29,11 @@ PARENT = "projects/my-project/locations/us-central1"
 STUDY = {
     "metrics": [{"metric_id": "loss", "goal": "MINIMIZE"}],
     "parameters": [
-        {"parameter_id": "rate", "double_value_spec": {"min_value": 0.001, "max_value": 1.0}, "scale_type": "UNIT_LOG_SCALE"},
+        {
+            "parameter_id": "rate",
+            "double_value_spec": {"min_value": 0.001, "max_value": 1.0},
+            "scale_type": "UNIT_LOG_SCALE",
+        },
         {"parameter_id": "units", "discrete_value_spec": {"values": [16, 32]}},
     ],
 }
@@ -81,7 +85,9 @@ def test_a_job_over_grpc(channel: grpc.Channel, library: str) -> None:
     operation = jobs.delete_custom_job(name=made.name)
     assert operation.result(timeout=10) is not None and operation.metadata.generic_metadata.create_time
     kept = jobs.transport.operations_client.get_operation(operation.operation.name)
-    assert kept.done and kept.metadata.type_url.endswith(f"{library.removeprefix('aiplatform_')}.DeleteOperationMetadata")
+    assert kept.done and kept.metadata.type_url.endswith(
+        f"{library.removeprefix('aiplatform_')}.DeleteOperationMetadata"
+    )
     with pytest.raises(exceptions.NotFound, match="does not exist"):
         jobs.get_custom_job(name=made.name)
 
@@ -156,7 +162,10 @@ def test_garbage_and_messages_too_large(here: server.RunningServer, channel: grp
 
     path = "/google.cloud.aiplatform.v1.JobService/CreateCustomJob"
     call = channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
-    for sent, code in ((b"\xff" * 9, grpc.StatusCode.INVALID_ARGUMENT), (b"\x0a" * (5 << 20), grpc.StatusCode.RESOURCE_EXHAUSTED)):
+    for sent, code in (
+        (b"\xff" * 9, grpc.StatusCode.INVALID_ARGUMENT),
+        (b"\x0a" * (5 << 20), grpc.StatusCode.RESOURCE_EXHAUSTED),
+    ):
         with pytest.raises(grpc.RpcError) as refused:
             call(sent, timeout=20)
         assert refused.value.code() is code
@@ -212,7 +221,11 @@ def test_a_study_is_searched(channel: grpc.Channel) -> None:
         vizier.add_trial_measurement(request={
             "trial_name": trial.name, "measurement": {"step_count": 1, "metrics": [{"metric_id": "loss", "value": loss}]},
         })  # fmt: skip
-    assert not vizier.check_trial_early_stopping_state(request={"trial_name": first[0].name}).result(timeout=60).should_stop
+    assert (
+        not vizier.check_trial_early_stopping_state(request={"trial_name": first[0].name})
+        .result(timeout=60)
+        .should_stop
+    )
     assert vizier.complete_trial(request={"name": first[0].name}).final_measurement.metrics[0].value == 0.5
     final = {"metrics": [{"metric_id": "loss", "value": 0.125}]}
     vizier.complete_trial(request={"name": first[1].name, "final_measurement": final})
@@ -245,7 +258,9 @@ def test_a_study_is_searched(channel: grpc.Channel) -> None:
 def test_models_and_their_versions(channel: grpc.Channel) -> None:
     """Upload makes a model and then versions of it; aliases move; update, list and delete do what they say."""
     models = client(channel, "model_service")
-    one = models.upload_model(parent=PARENT, model={"display_name": "flowers", "artifact_uri": "gs://b/1"}).result(timeout=60)
+    one = models.upload_model(parent=PARENT, model={"display_name": "flowers", "artifact_uri": "gs://b/1"}).result(
+        timeout=60
+    )
     assert (one.model_version_id, one.model.split("/")[-2]) == ("1", "models")
     request = {
         "parent": PARENT, "parent_model": one.model,
@@ -263,7 +278,9 @@ def test_models_and_their_versions(channel: grpc.Channel) -> None:
     changed = {"name": one.model, "display_name": "roses", "labels": {"a": "b"}}
     updated = models.update_model(model=changed, update_mask={"paths": ["display_name", "labels"]})
     assert updated.display_name == "roses" and models.get_model(name=f"{one.model}@1").display_name == "roses"
-    assert [model.name for model in models.list_models(request={"parent": PARENT, "filter": "labels.a=b"})] == [one.model]
+    assert [model.name for model in models.list_models(request={"parent": PARENT, "filter": "labels.a=b"})] == [
+        one.model
+    ]
     for wrong in ([f"{one.model}@2", exceptions.FailedPrecondition], [f"{one.model}@9", exceptions.NotFound]):
         with pytest.raises(wrong[1]):
             models.delete_model_version(name=wrong[0])
@@ -340,11 +357,17 @@ def test_scheduler_and_logging_over_grpc(channel: grpc.Channel) -> None:
     from google.cloud.scheduler_v1.services.cloud_scheduler.transports import CloudSchedulerGrpcTransport
 
     scheduler = cloud_scheduler.CloudSchedulerClient(transport=CloudSchedulerGrpcTransport(channel=channel))
-    sent = {"name": f"{PARENT}/jobs/nightly", "schedule": "0 3 * * *", "http_target": {"uri": "http://127.0.0.1:9/", "body": b"{}"}}
+    sent = {
+        "name": f"{PARENT}/jobs/nightly",
+        "schedule": "0 3 * * *",
+        "http_target": {"uri": "http://127.0.0.1:9/", "body": b"{}"},
+    }
     made = scheduler.create_job(parent=PARENT, job=sent)
     assert made.http_target.body == b"{}" and made.state.name == "ENABLED"
     assert scheduler.pause_job(name=made.name).state.name == "PAUSED"
-    changed = scheduler.update_job(job={"name": made.name, "schedule": "0 4 * * *"}, update_mask={"paths": ["schedule"]})
+    changed = scheduler.update_job(
+        job={"name": made.name, "schedule": "0 4 * * *"}, update_mask={"paths": ["schedule"]}
+    )
     assert changed.schedule == "0 4 * * *"
     assert [one.name for one in scheduler.list_jobs(parent=PARENT)] == [made.name]
     scheduler.delete_job(name=made.name)
@@ -355,7 +378,11 @@ def test_scheduler_and_logging_over_grpc(channel: grpc.Channel) -> None:
     from google.cloud.logging_v2.services.logging_service_v2.transports import LoggingServiceV2GrpcTransport
 
     logging = LoggingServiceV2Client(transport=LoggingServiceV2GrpcTransport(channel=channel))
-    entry = {"text_payload": "over gRPC", "severity": "WARNING", "resource": {"type": "ml_job", "labels": {"job_id": "77"}}}
+    entry = {
+        "text_payload": "over gRPC",
+        "severity": "WARNING",
+        "resource": {"type": "ml_job", "labels": {"job_id": "77"}},
+    }
     logging.write_log_entries(log_name="projects/local-project/logs/app", entries=[entry])
     found = list(logging.list_log_entries(request={
         "resource_names": ["projects/local-project"], "filter": 'resource.labels.job_id="77"',
@@ -382,7 +409,9 @@ CONTRACT = [
     "MetadataService.ListArtifacts", "MetadataService.ListExecutions", "MetadataService.QueryContextLineageSubgraph",
     "MetadataService.AddExecutionEvents", "MetadataService.UpdateContext",
 ]  # fmt: skip
-WORDS = st.sampled_from(["", "x", "my-project", "gs://b/1", 'display_name="x"', "state=1", "createTime desc", "é☃", "1", "@", "-1"])
+WORDS = st.sampled_from(
+    ["", "x", "my-project", "gs://b/1", 'display_name="x"', "state=1", "createTime desc", "é☃", "1", "@", "-1"]
+)
 NAMES = st.sampled_from([
     "", "projects/my-project/locations/us-central1", f"{PARENT}/customJobs/1", f"{PARENT}/studies/seen", "x/y",
     f"{PARENT}/models/seen", f"{PARENT}/models/seen@1", f"{PARENT}/studies/seen/trials/1", f"{PARENT}/tensorboards/1",
@@ -398,7 +427,9 @@ def filled(draw: st.DrawFn, message: Any, depth: int = 0) -> None:
         kind = field.cpp_type
         if kind == field.CPPTYPE_MESSAGE:
             if field.message_type.full_name == "google.protobuf.FieldMask":
-                getattr(message, field.name).paths.append(draw(st.sampled_from(["display_name", "labels", "name", "x"])))
+                getattr(message, field.name).paths.append(
+                    draw(st.sampled_from(["display_name", "labels", "name", "x"]))
+                )
             elif not field.message_type.full_name.startswith("google.protobuf."):
                 getattr(message, field.name).SetInParent()
                 filled(draw, getattr(message, field.name), depth + 1)
@@ -415,7 +446,16 @@ def filled(draw: st.DrawFn, message: Any, depth: int = 0) -> None:
             setattr(message, field.name, draw(st.sampled_from([1, 2, 100])))
 
 
-RESOURCES = {"name", "parent", "trial_name", "context", "execution", "tensorboard", "tensorboard_run", "tensorboard_time_series"}
+RESOURCES = {
+    "name",
+    "parent",
+    "trial_name",
+    "context",
+    "execution",
+    "tensorboard",
+    "tensorboard_run",
+    "tensorboard_time_series",
+}
 
 
 @st.composite
@@ -450,11 +490,15 @@ def ids(channel: grpc.Channel) -> dict[str, str]:
         pass
     vizier = client(channel, "vizier_service")
     made["studies"] = vizier.create_study(parent=PARENT, study={"display_name": "x", "study_spec": STUDY}).name
-    vizier.suggest_trials(request={"parent": made["studies"], "suggestion_count": 1, "client_id": "x"}).result(timeout=60)
+    vizier.suggest_trials(request={"parent": made["studies"], "suggestion_count": 1, "client_id": "x"}).result(
+        timeout=60
+    )
     made["models"] = models.upload_model(parent=PARENT, model={"display_name": "x"}).result(timeout=60).model
     board = boards.create_tensorboard(parent=PARENT, tensorboard={"display_name": "x"}).result(timeout=60).name
     boards.create_tensorboard_experiment(parent=board, tensorboard_experiment_id="e", tensorboard_experiment={})
-    boards.create_tensorboard_run(parent=f"{board}/experiments/e", tensorboard_run_id="r", tensorboard_run={"display_name": "x"})
+    boards.create_tensorboard_run(
+        parent=f"{board}/experiments/e", tensorboard_run_id="r", tensorboard_run={"display_name": "x"}
+    )
     series = {"display_name": "x", "value_type": "SCALAR"}
     run = f"{board}/experiments/e/runs/r"
     made["timeSeries"] = boards.create_tensorboard_time_series(parent=run, tensorboard_time_series=series).name

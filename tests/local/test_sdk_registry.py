@@ -77,7 +77,9 @@ def test_an_experiment(sdk: Any) -> None:
     with sdk.start_execution(schema_title="system.ContainerExecution", display_name="train") as execution:
         data = sdk.Artifact.create(schema_title="system.Dataset", uri="gs://b/data", display_name="d")
         execution.assign_input_artifacts([data])
-        execution.assign_output_artifacts([sdk.Artifact.create(schema_title="system.Model", uri="gs://b/m", display_name="m")])
+        execution.assign_output_artifacts(
+            [sdk.Artifact.create(schema_title="system.Model", uri="gs://b/m", display_name="m")]
+        )
         assert [one.uri for one in execution.get_input_artifacts()] == ["gs://b/data"]
         assert [one.uri for one in execution.get_output_artifacts()] == ["gs://b/m"]
     sdk.end_run()
@@ -102,7 +104,9 @@ def test_a_job_with_an_experiment_and_a_tensorboard(sdk: Any) -> None:
     sdk.init(experiment="of-jobs", experiment_tensorboard=board)
     pools = snake_keys(job(pool("print('hello')"))["workerPoolSpecs"])
     first = sdk.CustomJob(display_name="tracked", worker_pool_specs=pools)
-    first.run(experiment="of-jobs", experiment_run="job-run", service_account="trainer@my-project.iam.gserviceaccount.com")
+    first.run(
+        experiment="of-jobs", experiment_run="job-run", service_account="trainer@my-project.iam.gserviceaccount.com"
+    )
     assert first.state.name == "JOB_STATE_SUCCEEDED"
     logged = sdk.ExperimentRun("job-run", experiment="of-jobs").get_logged_custom_jobs()
     assert [one.resource_name for one in logged] == [first.resource_name]
@@ -130,13 +134,19 @@ def test_training_makes_versions(sdk: Any) -> None:
     )  # fmt: skip
     assert (second.resource_name, second.version_id, second.uri) == (first.resource_name, "2", "gs://staging/two/model")
     registry = first.versioning_registry
-    assert [(one.version_id, one.version_aliases) for one in registry.list_versions()] == [("2", ["newer"]), ("1", ["default"])]
+    assert [(one.version_id, one.version_aliases) for one in registry.list_versions()] == [
+        ("2", ["newer"]),
+        ("1", ["default"]),
+    ]
     registry.add_version_aliases(["default"], "newer")
     assert sdk.Model(first.resource_name).version_id == "2"
     first.update(display_name="renamed", labels={"a": "b"})
     registry.delete_version("1")
     uploaded = sdk.Model.upload(
-        display_name="renamed", artifact_uri="gs://b/x", serving_container_image_uri=IMAGE, parent_model=first.resource_name
+        display_name="renamed",
+        artifact_uri="gs://b/x",
+        serving_container_image_uri=IMAGE,
+        parent_model=first.resource_name,
     )
     assert uploaded.version_id == "3"
     assert [one.display_name for one in sdk.Model.list(filter='labels.a="b"')] == ["renamed"]

@@ -46,7 +46,11 @@ COVERAGE = (
     Coverage("aiplatform.trainingPipelines.cancel", "served"),
     Coverage("aiplatform.trainingPipelines.delete", "served"),
     Coverage("aiplatform.operations.get", "served", "Operations are done when they are returned."),
-    Coverage("aiplatform.operations.list", "served", "Those of a location, at whatever resource one asks; the filter is ignored."),
+    Coverage(
+        "aiplatform.operations.list",
+        "served",
+        "Those of a location, at whatever resource one asks; the filter is ignored.",
+    ),
     Coverage("aiplatform.operations.wait", "served"),
     Coverage("aiplatform.operations.cancel", "approximated", "Operations are done, so nothing happens."),
     Coverage("aiplatform.operations.delete", "served"),

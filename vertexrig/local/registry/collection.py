@@ -45,7 +45,12 @@ class Collection:
     """
 
     def __init__(
-        self, store: ResourceStore, kind: str, message: str, listed: str = "", id_pattern: str = r"[a-z0-9][a-z0-9_-]{0,127}"
+        self,
+        store: ResourceStore,
+        kind: str,
+        message: str,
+        listed: str = "",
+        id_pattern: str = r"[a-z0-9][a-z0-9_-]{0,127}",
     ) -> None:
         self.store, self.kind, self.message, self.id_pattern = store, kind, message, re.compile(id_pattern)
         self.listed = listed or kind
@@ -127,7 +132,9 @@ def apply_mask(body: Json, fields: Mapping[str, Any], mask: str, allowed: frozen
         head, _, rest = path.partition(".")
         key = camel(head)
         if key not in allowed:
-            raise invalid(f"Invalid update_mask: {path[:100]!r} cannot be updated. Fields: {', '.join(sorted(allowed))}.")
+            raise invalid(
+                f"Invalid update_mask: {path[:100]!r} cannot be updated. Fields: {', '.join(sorted(allowed))}."
+            )
         if rest and isinstance(body.get(key, {}), dict):
             inner, given = body.setdefault(key, {}), fields.get(key) or {}
             name = rest if rest in given or key in ("labels", "metadata") else camel(rest)

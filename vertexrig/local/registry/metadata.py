@@ -15,7 +15,9 @@ from vertexrig.local.registry.collection import Collection, predicate
 from vertexrig.local.registry.service import PACKAGE, Done, Method, place_of
 
 SERVICE = f"{PACKAGE}.MetadataService"
-_UPDATED = frozenset({"displayName", "description", "labels", "metadata", "state", "uri", "schemaTitle", "schemaVersion"})
+_UPDATED = frozenset(
+    {"displayName", "description", "labels", "metadata", "state", "uri", "schemaTitle", "schemaVersion"}
+)
 _SPARED = ("etag",)
 MEMBER, CHILD, EVENT = "member", "child", "event"
 """Links: a context and what is in it, a context and one below it, an execution and an artifact that it reads or writes."""
@@ -51,7 +53,9 @@ class MetadataStores:
             "AddContextChildren": self.add_children,
             "RemoveContextChildren": self.remove_children,
             "AddExecutionEvents": self.add_events,
-            "QueryContextLineageSubgraph": lambda request: self._graph(self._members(request["context"], self.contexts)),
+            "QueryContextLineageSubgraph": lambda request: self._graph(
+                self._members(request["context"], self.contexts)
+            ),
             "QueryExecutionInputsAndOutputs": self.inputs_and_outputs,
             "QueryArtifactLineageSubgraph": self.artifact_lineage,
         }

@@ -90,7 +90,7 @@ class Models:
         def edit(body: Json, hidden: Json) -> None:
             versions = _versions(body, hidden)
             number = str(hidden.get("last", len(versions)) + 1)
-            shared = {key: body[key] for key in ("description", "labels") if key in body}
+            shared: Json = {key: body[key] for key in ("description", "labels") if key in body}
             made.update(_version(name, number, set(), {**shared, **fields, "createTime": body["createTime"]}))
             versions[number] = made
             _give(versions, number, aliases)
@@ -160,7 +160,9 @@ class Models:
             versions = _versions(body, hidden)
             own = _found(versions, wanted, name)
             if "default" in own["versionAliases"]:
-                raise precondition(f"{name} is the default version and cannot be deleted. Give the alias default away first.")
+                raise precondition(
+                    f"{name} is the default version and cannot be deleted. Give the alias default away first."
+                )
             del versions[own["versionId"]]
             hidden["versions"] = versions
 

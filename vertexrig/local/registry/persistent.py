@@ -24,7 +24,9 @@ class PersistentResources:
     """
 
     def __init__(self, store: ResourceStore) -> None:
-        self.collection = Collection(store, "persistentResources", "PersistentResource", id_pattern=r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?")
+        self.collection = Collection(
+            store, "persistentResources", "PersistentResource", id_pattern=r"[a-z]([a-z0-9-]{0,61}[a-z0-9])?"
+        )
 
     def table(self) -> dict[str, Method]:
         """The methods served."""
@@ -42,7 +44,12 @@ class PersistentResources:
         fields, id_ = request.get("persistentResource") or {}, str(request.get("persistentResourceId", ""))
         if not id_ or not fields.get("resourcePools"):
             raise invalid("A PersistentResource needs persistent_resource_id and resource_pools.")
-        fields = {**fields, "resourcePools": _filled(fields["resourcePools"]), "state": "RUNNING", "startTime": resources.now()}
+        fields = {
+            **fields,
+            "resourcePools": _filled(fields["resourcePools"]),
+            "state": "RUNNING",
+            "startTime": resources.now(),
+        }
         made = self.collection.create(request["parent"], fields, id_)
         return Done(request["parent"], "CreatePersistentResourceOperationMetadata", "PersistentResource", made)
 

@@ -20,6 +20,7 @@ from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.resources import OPERATIONS, Json
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.spec import messages
+from vertexrig.spec.names import camel
 
 PACKAGE = "google.cloud.aiplatform.v1"
 _PLACE = re.compile(r"projects/([^/]+)/locations/([^/]+)(?=/|$)")
@@ -119,13 +120,13 @@ def _request(
 ) -> Json:
     made: Json = dict(body) if binding.body == "*" else {}
     if binding.body not in ("", "*"):
-        made[methods.camel(binding.body)] = body
+        made[camel(binding.body)] = body
     repeated = {field.json_name for field in messages.message_class(kind).DESCRIPTOR.fields if _repeated(field)}
     try:
         for name, value in query:
             if name in _SYSTEM or name.startswith("$"):
                 continue
-            key = methods.camel(name)
+            key = camel(name)
             if key in repeated:
                 made.setdefault(key, []).append(value)
             else:
@@ -144,7 +145,7 @@ def _repeated(field: Any) -> bool:
 def _at(data: Json, field: str) -> str:
     value: Any = data
     for name in field.split("."):
-        value = (value or {}).get(methods.camel(name))
+        value = (value or {}).get(camel(name))
     return str(value or "")
 
 

@@ -185,7 +185,9 @@ class Vizier:
             if request.get("trialInfeasible"):
                 ended = engine.complete(trial.id, infeasible=infeasible)
             elif final is None and engine.objective.final(engine.trials[trial.id].measurements) is None:
-                raise precondition(f"{trial.name} has no measurement of every metric; add one, or give final_measurement.")
+                raise precondition(
+                    f"{trial.name} has no measurement of every metric; add one, or give final_measurement."
+                )
             else:
                 ended = engine.complete(trial.id, final)
             return _shown(self._save(stored.name, {**record, **ended.record()}))

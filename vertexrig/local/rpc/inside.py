@@ -11,7 +11,9 @@ from starlette.types import ASGIApp
 Json = dict[str, Any]
 
 
-async def call(app: ASGIApp, method: str, target: str, body: Any, headers: Iterable[tuple[str, str]]) -> tuple[int, Json]:
+async def call(
+    app: ASGIApp, method: str, target: str, body: Any, headers: Iterable[tuple[str, str]]
+) -> tuple[int, Json]:
     """The status and JSON of the answer to one request.
 
     Args:

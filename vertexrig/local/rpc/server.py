@@ -135,12 +135,16 @@ class RpcServer:
         import grpc
 
         peer = _PEER.fullmatch(context.peer())
-        refusal = user_refusal((peer[1], int(peer[2])), self.address) if peer else "This server answers this machine only."
+        refusal = (
+            user_refusal((peer[1], int(peer[2])), self.address) if peer else "This server answers this machine only."
+        )
         if refusal:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal)
 
 
-def _rest(routes: tuple[methods.Binding, ...], request: dict[str, Any], version: str) -> tuple[methods.Binding, str, Any]:
+def _rest(
+    routes: tuple[methods.Binding, ...], request: dict[str, Any], version: str
+) -> tuple[methods.Binding, str, Any]:
     """The first route whose path the request fits, with path and body.
 
     Raises:
