@@ -68,7 +68,9 @@ def sdk(
 def test_an_experiment(sdk: Any) -> None:
     """A run with parameters, metrics, a time series, artifacts and an execution is read back whole, and deleted."""
     board = sdk.Tensorboard.create(display_name="board")
-    sdk.init(experiment="first", experiment_tensorboard=board)
+    sdk.init(
+        project="my-project", experiment="first", experiment_tensorboard=board
+    )  # without a project, init means REST
     sdk.start_run("run-1")
     sdk.log_params({"rate": 0.1, "optimizer": "adam"})
     sdk.log_metrics({"accuracy": 0.9})
@@ -99,17 +101,21 @@ def test_an_experiment(sdk: Any) -> None:
 
 
 def test_a_job_with_an_experiment_and_a_tensorboard(sdk: Any) -> None:
-    """CustomJob.run takes an experiment and its run, and another job a TensorBoard; the run then names the job."""
+    """CustomJob.run takes an experiment and its run, which it ends with the job, and another job a TensorBoard."""
     board = sdk.Tensorboard.create(display_name="jobs")
-    sdk.init(experiment="of-jobs", experiment_tensorboard=board)
+    sdk.init(
+        project="my-project", experiment="of-jobs", experiment_tensorboard=board
+    )  # without a project, init means REST
     pools = snake_keys(job(pool("print('hello')"))["workerPoolSpecs"])
+    sdk.start_run("job-run")
+    sdk.end_run()
     first = sdk.CustomJob(display_name="tracked", worker_pool_specs=pools)
     first.run(
         experiment="of-jobs", experiment_run="job-run", service_account="trainer@my-project.iam.gserviceaccount.com"
     )
     assert first.state.name == "JOB_STATE_SUCCEEDED"
-    logged = sdk.ExperimentRun("job-run", experiment="of-jobs").get_logged_custom_jobs()
-    assert [one.resource_name for one in logged] == [first.resource_name]
+    assert first.to_dict()["jobSpec"]["experimentRun"].endswith("/contexts/of-jobs-job-run")
+    assert sdk.ExperimentRun("job-run", experiment="of-jobs").get_state() == "COMPLETE"
     second = sdk.CustomJob(display_name="board", worker_pool_specs=pools)
     second.run(tensorboard=board.resource_name, service_account="trainer@my-project.iam.gserviceaccount.com")
     assert second.to_dict()["jobSpec"]["tensorboard"] == board.resource_name
