@@ -5,10 +5,12 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -198,6 +200,28 @@ def test_another_users_connection_is_refused(channel: grpc.Channel, monkeypatch:
     with pytest.raises(exceptions.PermissionDenied, match="not you"):
         client(channel, "job_service").list_custom_jobs(parent=PARENT)
     assert asked[0][0][0] == "127.0.0.1" and asked[0][0][1] > 1024
+
+
+def test_without_grpcio_rest_is_answered_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where grpcio is not installed the server runs, has no gRPC port, and says so in one line."""
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with server.running(Settings(tmp_path), grpc=True) as alone:
+        assert alone.grpc_port is None and "VERTEXRIG_GRPC" not in server.env(alone)
+        assert httpx.get(f"{alone.url}/vertex/v1/{PARENT}/customJobs").json() == {}
+    assert [record.getMessage() for record in caplog.records if "grpcio" in record.getMessage()] == [
+        "grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)"
+    ]
+
+
+def test_the_port_is_shown(here: server.RunningServer) -> None:
+    """Whoever finds the server by its folder, its status and its variables learn the port."""
+    found = server.find(here.root)
+    assert found is not None and found.grpc_port == here.grpc_port
+    status = server.status(here.root)
+    assert status is not None and status["grpc_port"] == here.grpc_port
+    assert server.env(here)["VERTEXRIG_GRPC"] == f"127.0.0.1:{here.grpc_port}"
 
 
 # Vizier
