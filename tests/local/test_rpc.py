@@ -5,10 +5,13 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import select
+import socket
 import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from importlib import import_module
 from pathlib import Path
 from typing import Any
@@ -160,8 +163,6 @@ def test_a_deadline_ends_a_call(channel: grpc.Channel, monkeypatch: pytest.Monke
 
 def test_garbage_and_messages_too_large(here: server.RunningServer, channel: grpc.Channel) -> None:
     """Bytes that are no message, a message beyond the limit and a connection that is not HTTP/2 are refused; others go on."""
-    import socket
-
     path = "/google.cloud.aiplatform.v1.JobService/CreateCustomJob"
     call = channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
     for sent, code in (
@@ -176,6 +177,18 @@ def test_garbage_and_messages_too_large(here: server.RunningServer, channel: grp
         while raw.recv(4096):
             pass  # it closes the connection
     assert list(client(channel, "vizier_service").list_studies(parent="projects/none/locations/us-central1")) == []
+
+
+def test_connections_beyond_the_limit_are_closed(here: server.RunningServer, channel: grpc.Channel) -> None:
+    """350 connections that never say anything do not stop a client that is there; those beyond the limit are closed."""
+    jobs = client(channel, "job_service")
+    list(jobs.list_custom_jobs(parent=PARENT))
+    with ExitStack() as stack:
+        address = ("127.0.0.1", here.grpc_port or 0)
+        idle = [stack.enter_context(socket.create_connection(address, timeout=20)) for _ in range(350)]
+        while not select.select(idle, [], [], 0.1)[0]:
+            pass  # the closing of one of them is something to read
+        list(jobs.list_custom_jobs(parent=PARENT))
 
 
 def test_two_hundred_calls_at_once(channel: grpc.Channel) -> None:
@@ -561,8 +574,8 @@ def test_both_ways_give_the_same(
         over = messages.from_message(messages.message_class(answer).FromString(call(request, timeout=60)))
     except grpc.RpcError as error:
         assert rest.status_code >= 400, (path, body, error.details())
-        told = rest.json()["error"]
-        assert (error.code().name, new(error.details())) == (told["status"], new(told["message"]))
+        problem = rest.json()["error"]
+        assert (error.code().name, new(error.details())) == (problem["status"], new(problem["message"]))
     else:
         SEEN.add(method)
         assert rest.status_code == 200, (path, body, rest.text, over)

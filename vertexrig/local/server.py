@@ -174,6 +174,25 @@ class Local:
             part.close()
 
 
+def _http_server(app: Any) -> Any:
+    """uvicorn for an application, on sockets that its `run` is given."""
+    import uvicorn
+
+    from vertexrig.local.guard import serving_protocol
+
+    return uvicorn.Server(
+        uvicorn.Config(
+            app,
+            log_level="warning",
+            access_log=False,
+            proxy_headers=False,
+            lifespan="on",
+            timeout_graceful_shutdown=3,
+            http=serving_protocol(),
+        )
+    )
+
+
 @contextmanager
 def running(
     settings: Settings,
@@ -193,10 +212,6 @@ def running(
     Raises:
         UsageError: The port is taken, another server runs on the folder, or the folder cannot be used.
     """
-    import uvicorn
-
-    from vertexrig.local.guard import serving_protocol
-
     root = state.make_private(settings.root)
     with state.held(root) as lock, bound(usual_port(port)) as listener:
         here = RunningServer(root, listener.getsockname()[1], os.getpid())
@@ -206,17 +221,7 @@ def running(
             local = Local(replace(settings, root=root, run=run), about, on_stop, grpc=grpc)
         except OSError as error:
             raise UsageError(f"the state folder {root} cannot be used: {error}; move away what is in the way") from None
-        server = uvicorn.Server(
-            uvicorn.Config(
-                local.app,
-                log_level="warning",
-                access_log=False,
-                proxy_headers=False,
-                lifespan="on",
-                timeout_graceful_shutdown=3,
-                http=serving_protocol(),
-            )
-        )
+        server = _http_server(local.app)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server", daemon=True)
         try:
             write_text(root / BOTO, BOTO_TEXT)
