@@ -170,3 +170,21 @@ def test_a_parent_model_that_is_not_there(sdk: Any) -> None:
     )  # fmt: skip
     with pytest.raises(exceptions.NotFound, match="models/7"):
         training.run(model_display_name="m", parent_model="7", args=[SAVES], base_output_dir="gs://staging/none")
+
+
+@pytest.mark.parametrize("sdk", ["grpc"], indirect=True)
+def test_event_files_are_uploaded(sdk: Any, tmp_path: Path) -> None:
+    """The SDK's uploader copies event files into a TensorBoard, from which their values are read again."""
+    from tensorboard.summary import Writer
+
+    writer = Writer(str(tmp_path / "logs/train"))
+    for step in range(3):
+        writer.add_scalar("loss", 1 / 2**step, step=step)
+    writer.close()
+    board = sdk.Tensorboard.create(display_name="uploads")
+    sdk.upload_tb_log(
+        tensorboard_id=board.name, tensorboard_experiment_name="uploaded", logdir=str(tmp_path / "logs")
+    )  # fmt: skip
+    (run,) = sdk.TensorboardRun.list(f"{board.resource_name}/experiments/uploaded")
+    values = run.read_time_series_data()["loss"].values
+    assert [(point.step, point.scalar.value) for point in values] == [(0, 1.0), (1, 0.5), (2, 0.25)]

@@ -128,7 +128,8 @@ class Local:
         self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
         self.extras = parts.Extras(settings.root, settings.run.project, at_least_twice=settings.at_least_twice)
-        registry = Registry(self.store, seed=settings.seed, project=settings.run.project)
+        project, make_bucket = settings.run.project, self.objects.create_bucket
+        registry = Registry(self.store, seed=settings.seed, project=project, make_bucket=make_bucket)
         check = _check if settings.checks else None
         self.jobs = Jobs(settings, self.store, self.extras.sink, check=check, admit=registry.machines.require)
         self.studies = Studies(self.jobs)
