@@ -334,6 +334,27 @@ def test_models_and_their_versions(channel: grpc.Channel) -> None:
         models.get_model(name=one.model)
 
 
+def test_what_no_message_holds_is_refused(channel: grpc.Channel) -> None:
+    """A trial's parameter without an id, a mask inside of a number, a run without a parent, an Any of no type: all are 400 or 404."""
+    vizier, models = client(channel, "vizier_service"), client(channel, "model_service")
+    study = vizier.create_study(parent=PARENT, study={"display_name": "refusals", "study_spec": STUDY})
+    with pytest.raises(exceptions.InvalidArgument, match="search space"):
+        vizier.create_trial(parent=study.name, trial={"parameters": [{}]})
+    model = models.upload_model(parent=PARENT, model={"display_name": "x", "metadata": 0.5}).result(timeout=60).model
+    with pytest.raises(exceptions.InvalidArgument, match="metadata.a"):
+        models.update_model(model={"name": model, "metadata": 1.5}, update_mask={"paths": ["metadata.a"]})
+    boards = client(channel, "tensorboard_service")
+    experiment = f"{PARENT}/tensorboards/1/experiments/e"
+    with pytest.raises(exceptions.NotFound):
+        boards.batch_create_tensorboard_runs(parent=experiment, requests=[{"tensorboard_run_id": "r"}])
+    request = messages.message_class("CreateTrainingPipelineRequest")(parent=PARENT)
+    request.training_pipeline.error.details.add(type_url="none", value=b"x")
+    call = channel.unary_unary("/google.cloud.aiplatform.v1.PipelineService/CreateTrainingPipeline")
+    with pytest.raises(grpc.RpcError) as refused:
+        call(request.SerializeToString(), timeout=30)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
 # machines, projects
 
 
@@ -459,9 +480,15 @@ NAMES = st.sampled_from([
 def filled(draw: st.DrawFn, message: Any, depth: int = 0) -> None:
     """Set some fields of a message to something."""
     for field in message.DESCRIPTOR.fields:
-        if field.is_repeated or not draw(st.booleans()) or depth > 2:
+        if not draw(st.booleans()) or depth > 3:
             continue
         kind = field.cpp_type
+        if field.is_repeated:
+            if kind == field.CPPTYPE_MESSAGE and field.message_type.full_name.startswith("google.cloud."):
+                filled(draw, getattr(message, field.name).add(), depth + 1)
+            elif kind == field.CPPTYPE_STRING and field.type == field.TYPE_STRING:
+                getattr(message, field.name).extend(draw(st.lists(st.one_of(NAMES, WORDS), max_size=3)))
+            continue
         if kind == field.CPPTYPE_MESSAGE:
             if field.message_type.full_name == "google.protobuf.FieldMask":
                 getattr(message, field.name).paths.append(
@@ -570,6 +597,7 @@ def test_both_ways_give_the_same(
         assert (refused.value.code(), refused.value.details()) == (grpc.StatusCode.INVALID_ARGUMENT, str(error))
         return
     rest = httpx.request(binding.http, f"{here.url}/vertex{path}", json=body, timeout=60)
+    assert rest.status_code < 500 or rest.status_code == 501, (path, body, rest.text)
     try:
         over = messages.from_message(messages.message_class(answer).FromString(call(request, timeout=60)))
     except grpc.RpcError as error:

@@ -92,11 +92,12 @@ class Tensorboards:
         above = {"experiments": self.boards, "runs": self.experiments, "timeSeries": self.runs}[collection.kind]
 
         def create(request: Json) -> Json:
-            above.stored(request["parent"])
+            parent = str(request.get("parent", ""))
+            above.stored(parent)
             id_, fields = str(request.get(f"{field}Id", "")), request.get(field) or {}
             if not id_ and collection is not self.series:
                 raise invalid(f"{field}Id is required.")
-            return collection.create(request["parent"], fields, id_)
+            return collection.create(parent, fields, id_)
 
         return create
 

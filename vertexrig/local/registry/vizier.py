@@ -140,7 +140,8 @@ class Vizier:
         with self._lock:
             stored = self.studies.stored(name)
             parameters = [dict(row) for row in given.get("parameters", ())]
-            if self._engine(stored).space.read(parameters) is None:
+            unnamed = any("parameterId" not in row for row in parameters)
+            if unnamed or self._engine(stored).space.read(parameters) is None:
                 raise invalid("The trial's parameters are not a point of the study's search space.")
             number = self._next(name)
             trial = Trial(number, parameters=whole_numbers(parameters), name=f"{name}/trials/{number}")
