@@ -65,9 +65,9 @@ def rest(here: server.RunningServer) -> Iterator[httpx.Client]:
         yield made
 
 
-def client(channel: grpc.Channel, service: str, library: str = "aiplatform_v1", package: str = "google.cloud") -> Any:
+def client(channel: grpc.Channel, service: str, library: str = "aiplatform_v1") -> Any:
     """The gapic client of a service over the channel: `client(channel, "job_service")`."""
-    base = f"{package}.{library}.services.{service}"
+    base = f"google.cloud.{library}.services.{service}"
     name = "".join(part.title() for part in service.split("_"))
     transport = getattr(import_module(f"{base}.transports.grpc"), f"{name}GrpcTransport")
     return getattr(import_module(base), f"{name}Client")(transport=transport(channel=channel))
@@ -396,7 +396,10 @@ def test_persistent_resources(channel: grpc.Channel) -> None:
 
 def test_a_projects_id_and_number(channel: grpc.Channel, here: server.RunningServer) -> None:
     """GetProject leads from id to number and back, over gRPC and over both versions of REST."""
-    projects = client(channel, "projects", "resourcemanager_v3")
+    from google.cloud.resourcemanager_v3.services.projects import ProjectsClient
+    from google.cloud.resourcemanager_v3.services.projects.transports import ProjectsGrpcTransport
+
+    projects = ProjectsClient(transport=ProjectsGrpcTransport(channel=channel))
     by_id = projects.get_project(name="projects/my-project")
     assert by_id.project_id == "my-project" and by_id.state.name == "ACTIVE"
     assert projects.get_project(name=by_id.name).project_id == "my-project"
@@ -484,6 +487,8 @@ def filled(draw: st.DrawFn, message: Any, depth: int = 0) -> None:
             continue
         kind = field.cpp_type
         if field.is_repeated:
+            if kind == field.CPPTYPE_MESSAGE and field.message_type.GetOptions().map_entry:
+                continue
             if kind == field.CPPTYPE_MESSAGE and field.message_type.full_name.startswith("google.cloud."):
                 filled(draw, getattr(message, field.name).add(), depth + 1)
             elif kind == field.CPPTYPE_STRING and field.type == field.TYPE_STRING:
