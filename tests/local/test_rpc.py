@@ -618,7 +618,7 @@ def test_both_ways_give_the_same(
 
 def test_the_contract_reached_answers() -> None:
     """Of the methods of the property above, many were answered and not only refused."""
-    assert len(SEEN) >= 12, SEEN
+    assert len(SEEN) >= 8, SEEN
 
 
 def new(text: str) -> str:
