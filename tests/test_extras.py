@@ -102,6 +102,8 @@ GOOGLE = {
     "google.cloud.scheduler": "google-cloud-scheduler",
     "google.cloud.storage": "google-cloud-storage",
     "google.cloud.aiplatform": "google-cloud-aiplatform",
+    "google.cloud.logging": "google-cloud-logging",
+    "google.cloud.resourcemanager": "google-cloud-resource-manager",
 }
 
 

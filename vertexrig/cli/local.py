@@ -169,7 +169,7 @@ def status(file: Path | None, root: Path | None, format_: str) -> None:
         output.say(f"no local Vertex runs on {folder}")
     else:
         queue = found["queue"]
-        grpc = f"  gRPC port {found['grpc_port']}" if found.get("grpc_port") else ""
+        grpc = f"  gRPC 127.0.0.1:{found['grpc_port']}" if found.get("grpc_port") else ""
         output.say(f"{found['url']}{grpc}  process {found['pid']}  state in {found['root']}")
         output.say(
             f"{queue['running']} jobs running, {queue['waiting']} waiting, {queue['used']} of {queue['slots']} slots"

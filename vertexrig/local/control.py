@@ -59,6 +59,7 @@ def env(running: RunningServer, *, project: str = "local-project", region: str =
         "STORAGE_EMULATOR_HOST": url,
         "VERTEXRIG_LOCAL": url,
         "VERTEXRIG_AIPLATFORM": f"{url}{AIPLATFORM}",
+        **({"VERTEXRIG_GRPC": f"{HOST}:{running.grpc_port}"} if running.grpc_port else {}),
     }
 
 
