@@ -217,7 +217,7 @@ def _importance(importance: Importance) -> Chart:
     spec["height"] = 28 * len(importance.weights)
     note = (
         "How much each parameter alone decides whether a trial is among the best tenth (PED-ANOVA, by Optuna). The line "
-        f"holds the middle 80 % of {importance.resamples} resamples of the trials: long lines mean few trials, not much."
+        f"holds the middle 80 % of {importance.resamples} resamples of the trials: where lines overlap, the order is not certain."
     )
     return Chart("importance", "Importance of the parameters", spec, note)
 

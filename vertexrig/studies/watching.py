@@ -135,7 +135,10 @@ def _ahead(study: StudyRecord, cost: Spent | None, now: float) -> list[tuple[str
     to_run = max(0.0, left * typical - done)
     places = max(1, min(study.parallel, left))
     facts.append(
-        ("time left, an estimate", f"{length((to_run + left * gap) / places)}, as the {len(lengths)} trials before")
+        (
+            "time left, an estimate",
+            f"{length((to_run + left * gap) / places)}, if the rest runs as the {len(lengths)} that ended",
+        )
     )
     if cost is not None:
         facts.append(("cost at the end, an estimate", cost.money(cost.seconds + to_run)))
