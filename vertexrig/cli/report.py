@@ -85,7 +85,7 @@ def _html(found: FoundJob, seen: Insight | None, file: Path | None) -> str:
         found.job,
         seen,
         cost=spent(found.job, workspace.catalog, factor=workspace.loaded.project.trigger.budget.price_factor),
-        reproduction=reproduction(found.job, again=command_line(verb, name)),
+        reproduction=reproduction(found.job, project=workspace.loaded.project.project, again=command_line(verb, name)),
         console=found.console,
         record=found.record,
     )
