@@ -42,6 +42,7 @@ def command(job: str, file: Path | None, local: bool, output: Path | None, figur
         extras.need("vl_convert")
     found = remote.find(file, job, local=local)
     seen = _insight(found) if html or figures is not None else None
+    drawn = _drawn(seen) if figures is not None else []  # before anything is written
     text = _html(found, seen, file) if html else report.page(found.job, found.console, found.record)
     rows = trials.table(found.job.data) if found.job.collection == TUNING else []
     data: dict[str, Any] = {"job": dict(found.job.data), "console": found.console or None, "trials": rows}
@@ -49,7 +50,7 @@ def command(job: str, file: Path | None, local: bool, output: Path | None, figur
         write_text(output, text)
         options.note(f"wrote {output}")
     if figures is not None:
-        data["figures"] = _figures(seen, figures)
+        data["figures"] = _write(drawn, figures)
     result(format_, {**data, "path": output and str(output)}, "" if output else text.rstrip("\n"))
 
 
@@ -90,20 +91,25 @@ def _html(found: FoundJob, seen: Insight | None, file: Path | None) -> str:
         record=found.record,
     )
     # a rehearsal's messages name files of this machine; a page may be sent to others
-    return text.replace(escape(str(workspace.loaded.path(".").resolve())), ".") if found.record else text
+    folder = workspace.loaded.path(".").resolve()
+    return text.replace(f"{escape(str(folder))}/", "./") if found.record and folder.name else text
 
 
-def _figures(seen: Insight | None, folder: Path) -> list[str]:
-    """Write the charts, and name their files."""
-    from vertexrig.files import write_bytes
+def _drawn(seen: Insight | None) -> list[tuple[str, bytes]]:
+    """The charts as PNG, by name."""
     from vertexrig.studies.drawing import figures
 
     if seen is None or not seen.charts.sections:
         raise UsageError("there is nothing to draw: a chart needs a sweep with at least one trial that has started")
-    written = []
-    for name, png in figures(seen.charts):
-        path = folder / f"{name}.png"
+    return list(figures(seen.charts))
+
+
+def _write(drawn: list[tuple[str, bytes]], folder: Path) -> list[str]:
+    """Write the charts, and name their files."""
+    from vertexrig.files import write_bytes
+
+    paths = [folder / f"{name}.png" for name, _ in drawn]
+    for path, (_, png) in zip(paths, drawn, strict=True):
         write_bytes(path, png)
-        written.append(str(path))
-    options.note(f"wrote {len(written)} charts to {folder}")
-    return written
+    options.note(f"wrote {len(paths)} charts to {folder}")
+    return [str(path) for path in paths]
