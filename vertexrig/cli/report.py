@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import extras, options, remote
+from vertexrig.cli import extras, options
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 
@@ -33,13 +33,14 @@ def command(job: str, file: Path | None, local: bool, output: Path | None, figur
     As HTML it is one file that loads nothing from the network, with charts, the cost as an estimate, and the commands that
     create the job again. `--figures` also writes each chart as PNG. Both need the extra `report`.
     """
+    html = _is_html(format_, output)
+    if html or figures is not None:
+        extras.need("vl_convert")  # first: its extra brings what the others need, too
+    from vertexrig.cli import remote
     from vertexrig.cloud.vertex import TUNING
     from vertexrig.files import write_text
     from vertexrig.studies import report, trials
 
-    html = _is_html(format_, output)
-    if html or figures is not None:
-        extras.need("vl_convert")
     found = remote.find(file, job, local=local)
     seen = _insight(found) if html or figures is not None else None
     drawn = _drawn(seen) if figures is not None else []  # before anything is written
