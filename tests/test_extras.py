@@ -37,7 +37,7 @@ NOT_IMPORTED = {
     "tzdata": "zoneinfo reads it where the system has no time zones",
     "tensorboard": "TensorFlow's summary writer, which the trainer uses, needs it",
     "importlib-resources": "tensorflow-datasets imports it without saying so",
-    "pytest-xdist": "pytest -n", "schemathesis": "run as a program", "mypy": "run as a program", "ruff": "run as a program",
+    "pytest-rerunfailures": "pytest --reruns", "pytest-xdist": "pytest -n", "schemathesis": "run as a program", "mypy": "run as a program", "ruff": "run as a program",
     "playwright": "the tests of pages drive the system's Chromium with it",
     "build": "run as a program", "types-pyyaml": "mypy reads it", "types-protobuf": "mypy reads it",
 }  # fmt: skip
