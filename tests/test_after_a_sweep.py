@@ -19,6 +19,7 @@ import yaml
 from tests import clouds
 from tests.registry import Registry, registry
 from tests.tools import REPOSITORY
+from vertexrig import cli
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
