@@ -101,6 +101,8 @@ def follow_up(
     data |= {
         key: former[key] for key in ("parallel_trial_count", "max_failed_trial_count") if former.get(key) is not None
     }
+    if isinstance(data.get("parallel_trial_count"), int):
+        data["parallel_trial_count"] = min(data["parallel_trial_count"], most)
     if grid is not None:
         comments[("max_trial_count",)] = [f"every combination once: {_product(open_)}"]
     _study(outcome, data, comments, open_, kept, grid=grid is not None)
