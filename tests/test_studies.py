@@ -364,6 +364,18 @@ def test_conditional_parameters_go_with_their_parent(project: Path) -> None:
     )
 
 
+def test_what_the_former_sweep_laid_over_its_study_does_not_undo_the_new_one(project: Path) -> None:
+    """Of `spec:` all is kept but parameters, metrics and algorithm; an output folder becomes one beside the former's."""
+    more = "    base_output_directory: gs://my-bucket/tune/\n    spec: {study_spec: {parameters: [{scaleType: X}], observationNoise: LOW}}\n"
+    project.write_text(
+        PROJECT.replace("    max_trial_count: 4\n", "    max_trial_count: 4\n    parallel_trial_count: 9\n" + more)
+    )
+    text, _ = follow(study([LR], rows(0.1, 0.2, 0.3, 0.4)), project, "tune", trials=2)
+    data = yamltext.read(text).data["sweeps"]["tune-2"]
+    assert data["spec"] == {"studySpec": {"observationNoise": "LOW"}} and data["parallel_trial_count"] == 2
+    assert data["base_output_directory"] == "gs://my-bucket/tune/tune-2"
+
+
 def test_a_list_of_arguments_and_variables_stay(project: Path) -> None:
     """Frozen values replace arguments of their name in a list; `${…}` of the file is not filled in."""
     cat = {"parameterId": "mode", "categoricalValueSpec": {"values": ["fast", "slow"]}}
