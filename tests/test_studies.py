@@ -553,11 +553,18 @@ def test_a_model_has_to_beat_the_one_that_is_there(
 def test_what_cannot_be_compared_is_not_better() -> None:
     """A version without labels, or with another metric, keeps its place unless --force is given."""
     for labels, said in (
-        ({}, "no label says its metric"),
+        ({}, "nothing says its metric"),
         ({"metric": "f1", "metric_value": "0_5"}, "its metric is f1"),
     ):
         found = register.compare(trained(), {"versionId": "1", "labels": labels}, 0)
         assert not found.better and said in found.text and "--force" in found.text
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_version_s_own_description_goes_before_labels_that_versions_may_share(value: float) -> None:
+    """What register writes into the description is read back exactly."""
+    body = register.model_body(trained(value=value), "m", "image", "champion", {})
+    assert register.measured({**body, "labels": {"metric": "f1", "metric_value": "0_5"}}) == ("accuracy", value)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))
