@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, output, steps
+from vertexrig.cli import local_python, options, output, steps
 from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
 from vertexrig.errors import ServiceError, UsageError
@@ -32,6 +32,9 @@ root_option = click.option(
 @click.group("local", cls=Group)
 def command() -> None:
     """A server on this machine that speaks the APIs of Vertex AI and its neighbours, and really trains."""
+
+
+command.add_command(local_python.command)
 
 
 @command.command("up", short_help="Start the server on 127.0.0.1.")
