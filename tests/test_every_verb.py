@@ -21,6 +21,7 @@ import pytest
 import yaml
 
 from tests import clouds, packages
+from tests.tools import need
 from vertexrig import cli
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
@@ -108,7 +109,11 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     images = {"*quick*": LocalImage(folder / "image", (sys.executable, "main.py"))}
     settings = Settings(folder / "vertex", slots=8, run=RunOptions(grace=0.5, images=images))
     with server.running(settings) as here, pytest.MonkeyPatch.context() as patch:
-        for name, value in {**server.env(here, project="my-project"), "NO_COLOR": "1"}.items():
+        for name, value in {
+            **server.env(here, project="my-project"),
+            "NO_COLOR": "1",
+            "XDG_CACHE_HOME": str(folder),
+        }.items():
             patch.setenv(name, value)
         patch.chdir(folder)
         (folder / "vertex/gs/my-bucket").mkdir(parents=True, exist_ok=True)
@@ -160,6 +165,13 @@ def _locked(stage: Stage) -> tuple[str, ...]:
     return ("own",)
 
 
+def _python(stage: Stage) -> tuple[str, ...]:
+    """The image whose lock file is there; uv makes its environment."""
+    need("uv")
+    _locked(stage)
+    return ("--image", "build")
+
+
 NOWHERE = ("--root", "nowhere")
 NO_FILE = ("--file", "nope.yaml")
 ROWS: dict[str, Row | None] = {
@@ -176,6 +188,7 @@ ROWS: dict[str, Row | None] = {
     "local down": Row(NOWHERE, {"stopped"}, NO_FILE, "usage", slow=True),
     "local status": Row(_root, {"url", "queue"}, NO_FILE, "usage"),
     "local env": Row(_root, {"env"}, NOWHERE, "service"),
+    "local python": Row(_python, {"python", "differs", "lines"}, ("--image", "tf-0"), "usage", slow=True),
     "local kill": Row(
         lambda stage: (stage.submit("forever", "RUNNING").rpartition("/")[2], "workerpool0-0", *_root(stage)),
         {"job", "replica"},
