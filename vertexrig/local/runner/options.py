@@ -11,7 +11,9 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
+from vertexrig.catalog import load
 from vertexrig.errors import VertexrigError
+from vertexrig.local.runner.pythons import interpreters
 from vertexrig.package import image
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import LocalImage
@@ -94,7 +96,7 @@ def of_project(loaded: Loaded) -> RunOptions:
     """What the project file's `local:` names: interpreters and images, with their folders as absolute paths."""
     local = loaded.project.local
     images = {name: replace(image, path=str(loaded.path(image.path).resolve())) for name, image in local.images.items()}
-    return RunOptions(interpreters=local.interpreters, images=images, built=_built(loaded))
+    return RunOptions(interpreters=interpreters(loaded, load), images=images, built=_built(loaded))
 
 
 def _built(loaded: Loaded) -> dict[str, TrainerSources]:
