@@ -253,7 +253,12 @@ def running(
             )
         except OSError as error:
             raise UsageError(f"the state folder {root} cannot be used: {error}; move away what is in the way") from None
-        prefixes = {"aiplatform": AIPLATFORM, "logging": LOGGING, "cloudscheduler": SCHEDULER}
+        prefixes = {
+            "aiplatform": AIPLATFORM,
+            "logging": LOGGING,
+            "cloudscheduler": SCHEDULER,
+            "cloudresourcemanager": RESOURCE_MANAGER,
+        }
         server = _http_server(front, local, prefixes, proxy)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server", daemon=True)
         try:

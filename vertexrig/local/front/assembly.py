@@ -81,7 +81,6 @@ class Front:
             service(f"storage.{DOMAIN}", rf"storage\.{_DOMAIN}", xml),
             service(f"storage.{DOMAIN}", rf"([a-z0-9][a-z0-9._-]+)\.storage\.{_DOMAIN}", xml, r"/\1"),
             service(f"oauth2.{DOMAIN}", rf"(?:oauth2|www)\.{_DOMAIN}", Api(who.oauth_table()), path=_TOKEN_PATHS),
-            service(f"cloudresourcemanager.{DOMAIN}", rf"cloudresourcemanager\.{_DOMAIN}", Api(who.projects_table())),
             service(f"iamcredentials.{DOMAIN}", rf"iamcredentials\.{_DOMAIN}", Api(who.accounts_table())),
             service("metadata.google.internal", f"(?:{_METADATA})", Api(who.metadata_table())),
         ]
