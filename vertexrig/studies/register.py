@@ -12,7 +12,7 @@ from typing import Any
 
 from vertexrig.catalog import Catalog
 from vertexrig.catalog.serving import SOURCE, serving_image
-from vertexrig.cloud.models import Models, plain
+from vertexrig.cloud.models import ModelsClient, plain
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import UsageError
 from vertexrig.spec.document import Document
@@ -175,7 +175,7 @@ def measured(version: Mapping[str, Any]) -> tuple[str, float | None]:
     return str(labels.get(METRIC, "")), label_number(str(labels.get(VALUE, "")))
 
 
-def present(models: Models, display_name: str, alias: str) -> Mapping[str, Any] | None:
+def present(models: ModelsClient, display_name: str, alias: str) -> Mapping[str, Any] | None:
     """The version of a model that a new one has to beat; None if there is no model of the name.
 
     Raises:

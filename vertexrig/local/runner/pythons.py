@@ -19,7 +19,7 @@ from vertexrig.package.image import describe_image
 from vertexrig.package.recipes import pinned, recipe
 from vertexrig.package.uv import uv
 from vertexrig.project.config import Loaded
-from vertexrig.project.resolve import BUILD
+from vertexrig.project.model import BUILD
 from vertexrig.text import command_line
 
 INSTALL_TIMEOUT_S = 3600
