@@ -13,7 +13,7 @@ from vertexrig.errors import UsageError
 from vertexrig.files import write_text
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
-from vertexrig.project.resolve import BUILD
+from vertexrig.project.model import BUILD
 
 
 @click.command("python", short_help="Make an environment with an image's Python and versions.")

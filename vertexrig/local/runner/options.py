@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -121,11 +120,6 @@ def _built(loaded: Loaded) -> dict[str, TrainerSources]:
 def first_match(patterns: Mapping[str, T], image: str) -> T | None:
     """The value of the first pattern that fits an image URI."""
     return next((value for pattern, value in patterns.items() if fnmatchcase(image, pattern)), None)
-
-
-def new_job_id() -> str:
-    """A numeric id as the service's: 19 digits, within a signed 64-bit integer."""
-    return str(10**18 + secrets.randbelow(8 * 10**18))
 
 
 class Control:
