@@ -28,7 +28,7 @@ from vertexrig.errors import PackageError, VertexrigError
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.rehearsal import rehearse
 from vertexrig.local.runner import RunOptions
-from vertexrig.local.runner.options import of_project
+from vertexrig.local.runner.configured import of_project
 from vertexrig.local.server import settings_of
 from vertexrig.package import dockerfile, image, locking, uv
 from vertexrig.package.recipes import KINDS, RECIPES

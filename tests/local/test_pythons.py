@@ -17,7 +17,7 @@ from vertexrig.checks.workspace import Workspace
 from vertexrig.errors import ConfigError, PackageError, UsageError
 from vertexrig.local.rehearsal import rehearse
 from vertexrig.local.runner import pythons
-from vertexrig.local.runner.options import of_project
+from vertexrig.local.runner.configured import of_project
 from vertexrig.project import config
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"

@@ -84,7 +84,8 @@ def settings(loaded: Loaded | None, folder: Path, *, gs_paths: str | None = None
         slots: Replicas at one time, over what the project file says.
     """
     from vertexrig.local.jobs.settings import Settings
-    from vertexrig.local.runner.options import RunOptions, of_project
+    from vertexrig.local.runner.configured import of_project
+    from vertexrig.local.runner.options import RunOptions
 
     local = loaded.project.local if loaded else None
     run = of_project(loaded) if loaded else RunOptions()

@@ -113,11 +113,8 @@ def _go_on(name: str, file: Path | None, where: str | None, format_: str, *, reh
         options.note(steps.line("rehearse" if rehearsed else "submit", name, *steps.named(file)))
         return
     context = click.get_current_context()
-    if where == "local":
-        from vertexrig.cli import rehearse
-
-        context.invoke(rehearse.command, name=name, file=file, format_=format_)
-    else:
-        from vertexrig.cli import submit
-
-        context.invoke(submit.command, name=name, file=file, format_=format_)
+    group = context.find_root().command
+    assert isinstance(group, click.Group)
+    verb = group.get_command(context, "rehearse" if where == "local" else "submit")
+    assert verb is not None
+    context.invoke(verb, name=name, file=file, format_=format_)

@@ -6,15 +6,10 @@ import os
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass, field
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
-from vertexrig.catalog import load
-from vertexrig.errors import VertexrigError
-from vertexrig.local.runner.pythons import interpreters
-from vertexrig.package import image
-from vertexrig.project.config import Loaded
 from vertexrig.project.model import LocalImage
 
 T = TypeVar("T")
@@ -89,32 +84,6 @@ class RunOptions:
     memory_limit: int = 0
     restart_delay: float = 0.0
     keep_gs: bool = False
-
-
-def of_project(loaded: Loaded) -> RunOptions:
-    """What the project file's `local:` names: interpreters and images, with their folders as absolute paths."""
-    local = loaded.project.local
-    images = {name: replace(image, path=str(loaded.path(image.path).resolve())) for name, image in local.images.items()}
-    return RunOptions(interpreters=interpreters(loaded, load), images=images, built=_built(loaded))
-
-
-def _built(loaded: Loaded) -> dict[str, TrainerSources]:
-    """Pattern of each image that `vertexrig image` makes -> the trainer's sources."""
-    trainer = loaded.project.trainer
-    folder = loaded.path(trainer.path).resolve()
-    if not loaded.file.name or not folder.exists():
-        return {}
-    found = {}
-    for kind, pattern in image.patterns(loaded).items():
-        try:
-            made = image.describe_image(loaded, kind)
-        except VertexrigError:
-            continue  # there is no image of that kind
-        found[pattern] = TrainerSources(
-            str(folder), trainer.module, str(loaded.path("build/packages").resolve()),
-            made.framework, made.version, made.python,
-        )  # fmt: skip
-    return found
 
 
 def first_match(patterns: Mapping[str, T], image: str) -> T | None:

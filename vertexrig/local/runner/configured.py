@@ -1,0 +1,38 @@
+"""What the project file says of runs on this machine, as options of a run."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+
+from vertexrig.catalog import load
+from vertexrig.errors import VertexrigError
+from vertexrig.local.runner.options import RunOptions, TrainerSources
+from vertexrig.local.runner.pythons import interpreters
+from vertexrig.package import image
+from vertexrig.project.config import Loaded
+
+
+def of_project(loaded: Loaded) -> RunOptions:
+    """What the project file's `local:` names: interpreters and images, with their folders as absolute paths."""
+    local = loaded.project.local
+    images = {name: replace(image, path=str(loaded.path(image.path).resolve())) for name, image in local.images.items()}
+    return RunOptions(interpreters=interpreters(loaded, load), images=images, built=_built(loaded))
+
+
+def _built(loaded: Loaded) -> dict[str, TrainerSources]:
+    """Pattern of each image that `vertexrig image` makes -> the trainer's sources."""
+    trainer = loaded.project.trainer
+    folder = loaded.path(trainer.path).resolve()
+    if not loaded.file.name or not folder.exists():
+        return {}
+    found = {}
+    for kind, pattern in image.patterns(loaded).items():
+        try:
+            made = image.describe_image(loaded, kind)
+        except VertexrigError:
+            continue  # there is no image of that kind
+        found[pattern] = TrainerSources(
+            str(folder), trainer.module, str(loaded.path("build/packages").resolve()),
+            made.framework, made.version, made.python,
+        )  # fmt: skip
+    return found
