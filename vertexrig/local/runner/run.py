@@ -290,7 +290,11 @@ class _Run:
         def step(package: Path, requirements: bool) -> None:
             nonlocal steps
             steps += 1
-            uri = uris[package.name]
+            uri = uris.get(package.name, "")
+            if not uri:  # the image holds it on Vertex AI, so the service says nothing
+                if not requirements:
+                    self.log(f"Installing {package.name}, which the image {pool.image} holds.")
+                return
             texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
             self._say(texts, one.name, routine=False)  # it may take a while
 
