@@ -204,7 +204,7 @@ def error_like(answer: httpx.Response) -> bool:
     if answer.status_code < 400 or not answer.content:
         return answer.status_code < 500
     error = answer.json()["error"]
-    keys = {"code", "message", "status", "errors"} <= error.keys()
+    keys = set(error) == {"code", "message", "errors"}
     return answer.status_code < 500 and keys and error["code"] == answer.status_code
 
 
