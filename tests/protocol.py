@@ -44,13 +44,23 @@ class Broken(AssertionError):
     """What the protocol promises does not hold."""
 
 
+class Uploads:
+    """One package in the bucket, whatever the version."""
+
+    def package(self, tf_version: str | None) -> str:
+        return f"{clouds.BUCKET}/packages/t.tar.gz"
+
+    def image(self, kind: str) -> str:
+        raise NotImplementedError  # the job names a prebuilt image
+
+
 @functools.cache
 def prepared() -> tuple[Workspace, Prepared]:
     """A rendered job whose runs share one folder, so that nothing is rendered again for a run."""
     folder = Path(tempfile.mkdtemp(prefix="vertexrig-protocol-"))
     job = {"machine_type": "n1-standard-4", "timeout": "3600s", "base_output_directory": f"{clouds.BUCKET}/shared"}
     data = {**clouds.PROJECT, "jobs": {"cpu": job}, "sweeps": {}, "trigger": {}}
-    workspace = Workspace(clouds.loaded(folder, data), uploaded=lambda _: f"{clouds.BUCKET}/packages/t.tar.gz")
+    workspace = Workspace(clouds.loaded(folder, data), uploaded=Uploads())
     return workspace, workspace.prepare("cpu")
 
 

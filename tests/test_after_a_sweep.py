@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import io
 import json
 import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +19,7 @@ import yaml
 from tests import clouds
 from tests.registry import Registry, registry
 from tests.tools import REPOSITORY
+from vertexrig import cli
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
@@ -88,12 +91,16 @@ class Place:
         self.file = folder / "vertexrig.yaml"
 
     def run(self, *words: str) -> tuple[int, dict[str, Any], str]:
-        """A verb with --format json: its exit code, its document, and the rest."""
-        environment = {**os.environ, "NO_COLOR": "1"}
-        command = [sys.executable, "-m", "vertexrig", *words, "--format=json"]
-        done = subprocess.run(command, cwd=self.folder, env=environment, capture_output=True, text=True, timeout=300)
-        assert "Traceback" not in done.stderr, done.stderr
-        return done.returncode, json.loads(done.stdout or "{}"), done.stderr
+        """A verb with --format json, in the project's folder: its exit code, its document, and what it says on stderr."""
+        out, err, before = io.StringIO(), io.StringIO(), Path.cwd()
+        os.chdir(self.folder)
+        try:
+            with redirect_stdout(out), redirect_stderr(err):
+                code = cli.run([*words, "--format=json"])
+        finally:
+            os.chdir(before)
+        assert "Traceback" not in err.getvalue()
+        return code, json.loads(out.getvalue() or "{}"), err.getvalue()
 
     def ended(self, name: str, within: float = 120) -> None:
         vertex = clouds.vertex(self.here)

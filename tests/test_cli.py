@@ -165,8 +165,12 @@ def test_init_writes_a_project_that_checks(tmp_path: Path) -> None:
     """The project file that `init` writes renders without another step but its trainer folder."""
     assert vertexrig("init", cwd=tmp_path).returncode == 0
     (tmp_path / "trainer" / "trainer").mkdir(parents=True)
-    for name in ("__init__.py", "task.py"):
-        (tmp_path / "trainer" / "trainer" / name).write_text("")
+    (tmp_path / "trainer" / "trainer" / "__init__.py").write_text("")
+    (tmp_path / "trainer" / "trainer" / "task.py").write_text(
+        "import argparse, hypertune\nparser = argparse.ArgumentParser()\nparser.add_argument('--epochs', type=int)\n"
+        "parser.add_argument('--learning_rate', type=float)\nargs = parser.parse_args()\n"
+        "hypertune.HyperTune().report_hyperparameter_tuning_metric('accuracy', 0.5, 1)\n"
+    )
     done = vertexrig("render", "cpu", "gpu", "sweep", cwd=tmp_path)
     assert done.returncode == 0, done.stderr
 

@@ -315,6 +315,30 @@ def test_workers_that_save_to_one_place_are_found(tmp_path: Path) -> None:
     assert "workers-save-together" not in verdicts(tmp_path, MULTI + save + chief, "--job-dir=gs://b/o", replicas=3)
 
 
+@pytest.mark.parametrize(
+    ("code", "found"),
+    [
+        ("os.makedirs(os.environ['AIP_MODEL_DIR'], exist_ok=True)", True),
+        (
+            "d = os.environ.get('AIP_MODEL_DIR')\nwith open(os.path.join(d, 'm.pkl'), 'wb') as f:\n    f.write(b'')",
+            True,
+        ),
+        ("import joblib\njoblib.dump({}, os.getenv('AIP_MODEL_DIR') + '/m.joblib')", True),
+        ("import torch as t\nt.save({}, f\"{os.environ['AIP_CHECKPOINT_DIR']}/m.pt\")", True),
+        ("from pathlib import Path\nPath(os.environ['AIP_MODEL_DIR']).mkdir()", True),
+        ("d = os.environ['AIP_MODEL_DIR'].replace('gs://', '/gcs/')\nos.makedirs(d)", False),
+        ("d = os.environ['AIP_MODEL_DIR']\nd = d.replace('gs://', '/gcs/')\nos.makedirs(d)", False),
+        ("from fsspec import open\nopen(os.environ['AIP_MODEL_DIR'] + '/m.pkl')", False),
+        ("import tensorflow as tf\ntf.io.gfile.makedirs(os.environ['AIP_MODEL_DIR'])", False),
+        ("open(os.environ['TF_CONFIG'])", False),
+    ],
+)
+def test_a_bucket_opened_as_a_folder_is_found(tmp_path: Path, code: str, found: bool) -> None:
+    """open, os, Path, joblib.dump and torch.save of an AIP_ variable are found, also by a name; what maps it first is not."""
+    output = {"outputUriPrefix": "gs://b/o"}
+    assert ("gs-path-opened" in verdicts(tmp_path, f"import os\n{code}\n", baseOutputDirectory=output)) is found
+
+
 def test_an_output_given_as_argument_needs_no_aip_model_dir(tmp_path: Path) -> None:
     """`--job-dir=gs://…` carries the output; data in a bucket do not."""
     code = "import argparse\np = argparse.ArgumentParser()\np.add_argument('--job-dir')\np.add_argument('--data')\np.parse_args()\n"

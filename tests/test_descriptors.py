@@ -72,6 +72,14 @@ def test_the_file_is_the_installed_librarys() -> None:
     assert f"google-cloud-aiplatform {importlib.metadata.version('google-cloud-aiplatform')} " in strict._SCHEMA
 
 
+def test_the_other_files_are_the_installed_libraries() -> None:
+    """So do the descriptors of the other APIs, and the table of routes."""
+    from vertexrig.local import methods
+
+    assert descriptors.OTHERS.read_bytes() == TOOL["build_others"]().SerializeToString(deterministic=True)
+    assert methods.TABLE.read_text(encoding="utf-8") == TOOL["table"](TOOL["routes"]())
+
+
 def everything() -> Iterator[Any]:
     """Every message descriptor of the pool, nested ones too."""
     from google.protobuf import descriptor_pb2

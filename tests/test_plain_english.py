@@ -46,7 +46,7 @@ LEFT: dict[str, dict[str, int]] = {
         "project": 7,
         "render": 4,
         "spec": 16,
-        "submit": 5,
+        "studies": 1,
         "trigger": 3,
         "yamltext": 3,
     },

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import html
 import os
 import pty
 import re
@@ -19,7 +20,7 @@ from pathlib import Path
 
 import pytest
 
-from tests import clouds
+from tests import clouds, tools
 from tests.local.jobkit import sdist
 from tests.tools import INSTALLED
 from vertexrig.cloud.rest import RestError
@@ -127,6 +128,35 @@ def test_a_live_table_that_ctrl_c_leaves(here: server.RunningServer, tmp_path: P
     with terminal("watch", number, "--poll=0.3", cwd=tmp_path, env=env) as again:
         assert again.ends() == 0
         assert "SUCCEEDED  3 succeeded of 3" in again.text and "best so far" in again.text
+
+
+def test_the_commands_of_a_report_create_the_job_again(
+    here: server.RunningServer, tmp_path: Path, gate: Path, gcloud: str
+) -> None:
+    """The script on the HTML page of a sweep, run as it is with the real gcloud, makes a sweep of the same study."""
+    pytest.importorskip("vl_convert", reason="the extra report is not installed")
+    gate.touch()
+    data = {**clouds.PROJECT, "sweeps": {"sweep": {**clouds.PROJECT["sweeps"]["sweep"], "max_trial_count": 1}}}
+    submitter = clouds.submitter(here, tmp_path, data)
+    made = submitter.submit(submitter.prepare(submit.Request("sweep")), submit.request_key("again"), "x")
+    env = {**server.env(here, project="my-project"), "CLOUDSDK_CONFIG": str(tmp_path / "gcloud")}
+    done = tools.vertexrig("report", made.name, "--format=html", cwd=tmp_path, env=env)
+    assert done.returncode == 0, done.stderr
+    script = re.search(r"(cat &gt; .*?)</pre>", done.stdout, re.DOTALL)
+    assert script is not None
+    ran = subprocess.run(
+        ["sh", "-ec", html.unescape(script[1])], cwd=tmp_path, env={**os.environ, **env}, capture_output=True, text=True
+    )
+    assert ran.returncode == 0, ran.stderr
+    first, second = (clouds.vertex(here).get(name) for name in (made.name, newest(here)))
+    assert first is not None and second is not None and first.name != second.name
+    for key in ("displayName", "studySpec", "trialJobSpec", "maxTrialCount", "parallelTrialCount"):
+        assert second.data.get(key) == first.data.get(key), key
+
+
+def newest(here: server.RunningServer) -> str:
+    """The resource name of the newest sweep."""
+    return next(iter(clouds.vertex(here).list("hyperparameterTuningJobs", limit=1))).name
 
 
 def test_a_lost_connection_is_found_again() -> None:

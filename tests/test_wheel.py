@@ -49,6 +49,7 @@ LINES: dict[str, int | str] = {
     "local status": 1,
     "local down": 0,
     "local env": 3,
+    "local python --image tf-0": 2,
     "local kill x workerpool0-0": 3,
     "local preempt x": 3,
     "local conform": LOCAL,

@@ -11,7 +11,7 @@ from pathlib import Path
 
 from tests.tools import REPOSITORY
 
-PARTS = ("vertexrig", "templates", "functions", "setup.py", "pyproject.toml", "README.md", "LICENSE")
+PARTS = ("vertexrig", "templates", "functions", "fidelity", "setup.py", "pyproject.toml", "README.md", "LICENSE")
 
 
 def build(folder: Path) -> Path:

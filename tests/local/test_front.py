@@ -231,6 +231,46 @@ def test_nothing_goes_to_google(client: requests.Session, sink: Sink) -> None:
     assert sink.heads == [f"{host}:443 {login}" for host in ("pypi.org", "files.pythonhosted.org", "data.example.com")]
 
 
+def test_an_allowed_host_is_reached(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Through a tunnel and by plain HTTP an allowed host gets what was sent, without the proxy's token."""
+    seen = []
+
+    class Echo(http.server.BaseHTTPRequestHandler):
+        def do_POST(self) -> None:
+            body = self.rfile.read(int(self.headers["Content-Length"]))
+            seen.append((self.path, len(body), self.headers["Proxy-Authorization"]))
+            self.send_response(200)
+            self.end_headers()
+            self.wfile.write(body[-3:])
+
+        def log_message(self, *args: object) -> None:
+            pass
+
+    for name in ("https_proxy", "http_proxy", "all_proxy", "HTTPS_PROXY", "HTTP_PROXY", "ALL_PROXY"):
+        monkeypatch.delenv(name, raising=False)
+    with http.server.ThreadingHTTPServer(("127.0.0.1", 0), Echo) as target, \
+            server.running(Settings(tmp_path, allow_hosts=("localhost",))) as passing:  # fmt: skip
+        threading.Thread(target=target.serve_forever, daemon=True).start()
+        port, body = target.server_address[1], b"x" * 3_000_000 + b"end"
+        head = b"Host: localhost\r\nContent-Length: %d\r\n" % len(body)
+        plain = b"POST http://localhost:%d/plain HTTP/1.1\r\n{login}" % port + head + b"\r\n" + body
+        assert spoken(passing, plain).endswith(b"\r\n\r\nend")
+        token = (passing.root / FOLDER / "token").read_text()
+        login = base64.b64encode(f"vertexrig:{token}".encode()).decode()
+        with socket.create_connection(("127.0.0.1", passing.front_port), timeout=30) as connection:
+            connection.sendall(
+                f"CONNECT localhost:{port} HTTP/1.1\r\nProxy-Authorization: Basic {login}\r\n\r\n".encode()
+            )
+            assert connection.recv(200) == b"HTTP/1.1 200 Connection established\r\n\r\n"
+            connection.sendall(b"POST /tunnel HTTP/1.0\r\n" + head + b"\r\n" + body)
+            answer = b""
+            while part := connection.recv(65536):
+                answer += part
+        assert answer.endswith(b"\r\n\r\nend")
+        target.shutdown()
+    assert seen == [("/plain", 3_000_003, None), ("/tunnel", 3_000_003, None)]
+
+
 def test_a_refusal_says_how_to_allow_the_host(client: requests.Session) -> None:
     """The reason of the refusal, which clients show, names the host and the key of the project file."""
     with pytest.raises(
@@ -463,3 +503,32 @@ def test_the_record_has_both_ports(here: RunningServer) -> None:
     found = state.find(here.root)
     assert found is not None and found.front_port == here.front_port
     assert set(json.loads((here.root / "server.json").read_text())) == {"pid", "port", "url", "grpc_port", "front_port"}
+
+
+def test_headers_that_tensorflow_sends_and_looks_for(here: RunningServer) -> None:
+    """`Transfer-Encoding: identity`, also in pieces, is no error; `Location` and `Range` are written with capitals."""
+    server.make_bucket(here, "headers")
+    start = (
+        b"POST /upload/storage/v1/b/headers/o?uploadType=resumable&name=x HTTP/1.1\r\nHost: 127.0.0.1\r\n"
+        b"transfer-encoding:  Identity\r\nX-Upload-Content-Length: 262145\r\nContent-Length: 0\r\n\r\n"
+    )
+    with socket.create_connection(("127.0.0.1", here.port), timeout=30) as connection:
+        for sent in (start[:100], start[100:150], start[150:]):
+            connection.sendall(sent)
+        head = connection.recv(65536).decode()
+        (location,) = [line.partition(": ")[2] for line in head.split("\r\n") if line.startswith("Location: ")]
+        path = location.partition("127.0.0.1")[2]
+        connection.sendall(
+            f"PUT {path} HTTP/1.1\r\nHost: 127.0.0.1\r\nTransfer-Encoding: identity\r\nContent-Length: 262144\r\n"
+            "Content-Range: bytes 0-262143/262145\r\n\r\n".encode()
+            + b"\r\nTransfer-Encoding: identity\r\n".ljust(262144)
+        )
+        answer = connection.recv(65536)
+        assert answer.startswith(b"HTTP/1.1 308 ") and b"\r\nRange: bytes=0-262143\r\n" in answer
+        connection.sendall(
+            b"PUT " + path.encode() + b" HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Length: 1\r\n"
+            b"Content-Range: bytes 262144-262144/262145\r\n\r\n!"
+        )
+        assert connection.recv(65536).startswith(b"HTTP/1.1 200 ")
+    kept = (here.root / "gs/headers/x").read_bytes()
+    assert kept.startswith(b"\r\nTransfer-Encoding: identity\r\n ") and kept.endswith(b" !")

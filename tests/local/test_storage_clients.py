@@ -7,6 +7,7 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
+import httpx
 import pytest
 
 from vertexrig.local.storage import ObjectStore, routes
@@ -111,3 +112,28 @@ def test_google_cloud_storage(store: ObjectStore, url: str, tmp_path: Path, monk
     assert bucket.get_blob("none") is None and client.lookup_bucket("none") is None
     bucket.delete(force=True)
     assert list(client.list_buckets()) == []
+
+
+def test_a_buckets_policy(store: ObjectStore, url: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    """google-cloud-storage sets a bucket's IAM policy and reads it back; one read before another's change is refused."""
+    from google.api_core import exceptions
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud.storage import Client
+
+    monkeypatch.setenv("STORAGE_EMULATOR_HOST", url)
+    store.create_bucket("bkt")
+    bucket = Client(project="my-project", credentials=AnonymousCredentials()).bucket("bkt")
+    stale, policy = bucket.get_iam_policy(), bucket.get_iam_policy()
+    assert list(policy.bindings) == []
+    policy.bindings.append({"role": "roles/storage.objectViewer", "members": {"user:a@example.com"}})
+    bucket.set_iam_policy(policy)
+    kept = bucket.get_iam_policy()
+    assert kept.bindings == [{"role": "roles/storage.objectViewer", "members": {"user:a@example.com"}}]
+    with pytest.raises(exceptions.PreconditionFailed):
+        bucket.set_iam_policy(stale)
+    wrong = httpx.put(f"{url}/storage/v1/b/bkt/iam", json={"bindings": [{"members": ["a"]}]})
+    assert wrong.status_code == 400 and "'role'" in wrong.json()["error"]["message"]
+    assert bucket.test_iam_permissions(["storage.objects.get"]) == ["storage.objects.get"]
+    bucket.delete()
+    store.create_bucket("bkt")
+    assert list(bucket.get_iam_policy().bindings) == [], "a new bucket of the name has none"

@@ -11,7 +11,7 @@ from vertexrig.checks.model import BuiltImage, Context, Problem, Rule
 from vertexrig.checks.sources import BUILT
 from vertexrig.finding import Severity
 from vertexrig.project.config import Loaded
-from vertexrig.project.resolve import BUILD
+from vertexrig.project.model import BUILD
 from vertexrig.spec.document import Document, Pool
 
 

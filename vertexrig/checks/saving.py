@@ -58,8 +58,26 @@ def workers_save_together(document: Document, context: Context) -> Iterator[Prob
     yield Problem(pool.program_path, message, fix)
 
 
+def bucket_opened_as_a_folder(document: Document, context: Context) -> Iterator[Problem]:
+    """What AIP_MODEL_DIR and its neighbours hold is not opened as a local path."""
+    if context.trainer is None or not document.output:
+        return
+    pool = next(iter(document.pools), None)
+    if pool is None:
+        return
+    for place in context.trainer.astray:
+        message = (
+            f"{place.file}:{place.line}: {place.text} takes a local path, and the variable holds a gs:// path: what is "
+            "written there is lost with the machine"
+        )
+        fix = 'replace "gs://" at its beginning with "/gcs/", or write with tf.io.gfile, google-cloud-storage or fsspec'
+        yield Problem(pool.program_path, message, fix)
+
+
 RULES: tuple[Rule, ...] = (
     Rule("keras-3-saving", Severity.ERROR, "A model is saved in a way that the image's Keras takes.", _KERAS, keras_3_saving),
     Rule("workers-save-together", Severity.WARNING, "Of several workers that train together, one saves the model.",
          join(DISTRIBUTED, PRACTICE), workers_save_together),
+    Rule("gs-path-opened", Severity.WARNING, "A gs:// path of an AIP_… variable is not opened as a local path.",
+         PRACTICE, bucket_opened_as_a_folder),
 )  # fmt: skip

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from vertexrig.local.conform.score import AreaScore
     from vertexrig.local.conform.scripts import ScriptRecord
     from vertexrig.local.conform.target import Target
-    from vertexrig.local.conform.tries import Outcome
+    from vertexrig.local.conform.tries import Tried
 
 _BUDGET = 5.0
 _MEMORY = 400 * 1024 * 1024
@@ -223,7 +223,7 @@ def _target(against: str, project: str | None, region: str, bucket: str | None, 
 _BUCKET = "fidelity-bucket"
 
 
-def _accept(held: Manifest, outcome: Outcome) -> None:
+def _accept(held: Manifest, outcome: Tried) -> None:
     """Keep the result beside the rows; the page is made from it."""
     from vertexrig.local.conform.score import accepted
 

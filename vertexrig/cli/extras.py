@@ -42,6 +42,7 @@ PARTS: Mapping[str, Part] = {
     "jsonschema": Part("jsonschema", "local"),
     "cryptography": Part("cryptography", "local"),
     "certifi": Part("certifi", "local"),
+    "grpc": Part("grpcio", "local"),
     "vl_convert": Part("vl-convert-python", "report"),
 }
 """Modules outside the base install that vertexrig imports or runs; a parent includes the modules below it."""

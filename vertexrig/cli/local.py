@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import conform, local_place, local_run, options, output, steps
+from vertexrig.cli import conform, local_place, local_python, local_run, options, output, steps
 from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
 
@@ -27,6 +27,7 @@ def command() -> None:
 
 
 command.add_command(conform.command)
+command.add_command(local_python.command)
 
 
 @command.command("up", short_help="Start the server on 127.0.0.1.")
@@ -150,7 +151,7 @@ def down(file: Path | None, root: Path | None, forget: bool, format_: str) -> No
     result(format_, {"stopped": bool(stopped), **({"forgotten": forgotten} if forget else {})}, "")
     options.note("stopped" if stopped else f"no local Vertex runs on {folder}")
     if forget:
-        options.note(f"removed {folder}" if forgotten else f"there is no state in {folder}")
+        options.note(f"removed the state in {folder}" if forgotten else f"there is no state in {folder}")
 
 
 @command.command("status")
@@ -169,7 +170,7 @@ def status(file: Path | None, root: Path | None, format_: str) -> None:
         output.say(f"no local Vertex runs on {folder}")
     else:
         queue = found["queue"]
-        grpc = f"  gRPC port {found['grpc_port']}" if found.get("grpc_port") else ""
+        grpc = f"  gRPC 127.0.0.1:{found['grpc_port']}" if found.get("grpc_port") else ""
         output.say(f"{found['url']}{grpc}  process {found['pid']}  state in {found['root']}")
         output.say(
             f"{queue['running']} jobs running, {queue['waiting']} waiting, {queue['used']} of {queue['slots']} slots"

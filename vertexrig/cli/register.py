@@ -61,7 +61,7 @@ def command(
     STORAGE_EMULATOR_HOST set, as `vertexrig local env` prints them, it goes to the local Vertex.
     """
     from vertexrig import catalog
-    from vertexrig.cloud.models import Models, plain
+    from vertexrig.cloud.models import ModelsClient, plain
     from vertexrig.cloud.storage import Storage
     from vertexrig.project import config
     from vertexrig.studies import register
@@ -72,7 +72,7 @@ def command(
     rehearsed = "; it was rehearsed: point at the local Vertex with `vertexrig local env`" if found.record else ""
     register.must_be_there(Storage(trained.uri), saved_model=serving_image is None, hint=rehearsed)
     project = loaded.project
-    models = Models(remote.vertex(file))
+    models = ModelsClient(remote.vertex(file))
     display = display_name or _display_name(found, loaded, name)
     there = register.present(models, display, alias)
     comparison = register.compare(trained, there, min_gain)

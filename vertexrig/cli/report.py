@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import extras, options, remote
+from vertexrig.cli import extras, options
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 
@@ -33,15 +33,17 @@ def command(job: str, file: Path | None, local: bool, output: Path | None, figur
     As HTML it is one file that loads nothing from the network, with charts, the cost as an estimate, and the commands that
     create the job again. `--figures` also writes each chart as PNG. Both need the extra `report`.
     """
+    html = _is_html(format_, output)
+    if html or figures is not None:
+        extras.need("vl_convert")  # first: its extra brings what the others need, too
+    from vertexrig.cli import remote
     from vertexrig.cloud.vertex import TUNING
     from vertexrig.files import write_text
     from vertexrig.studies import report, trials
 
-    html = _is_html(format_, output)
-    if html or figures is not None:
-        extras.need("vl_convert")
     found = remote.find(file, job, local=local)
     seen = _insight(found) if html or figures is not None else None
+    drawn = _drawn(seen) if figures is not None else []  # before anything is written
     text = _html(found, seen, file) if html else report.page(found.job, found.console, found.record)
     rows = trials.table(found.job.data) if found.job.collection == TUNING else []
     data: dict[str, Any] = {"job": dict(found.job.data), "console": found.console or None, "trials": rows}
@@ -49,7 +51,7 @@ def command(job: str, file: Path | None, local: bool, output: Path | None, figur
         write_text(output, text)
         options.note(f"wrote {output}")
     if figures is not None:
-        data["figures"] = _figures(seen, figures)
+        data["figures"] = _write(drawn, figures)
     result(format_, {**data, "path": output and str(output)}, "" if output else text.rstrip("\n"))
 
 
@@ -85,25 +87,30 @@ def _html(found: FoundJob, seen: Insight | None, file: Path | None) -> str:
         found.job,
         seen,
         cost=spent(found.job, workspace.catalog, factor=workspace.loaded.project.trigger.budget.price_factor),
-        reproduction=reproduction(found.job, again=command_line(verb, name)),
+        reproduction=reproduction(found.job, project=workspace.loaded.project.project, again=command_line(verb, name)),
         console=found.console,
         record=found.record,
     )
     # a rehearsal's messages name files of this machine; a page may be sent to others
-    return text.replace(escape(str(workspace.loaded.path(".").resolve())), ".") if found.record else text
+    folder = workspace.loaded.path(".").resolve()
+    return text.replace(f"{escape(str(folder))}/", "./") if found.record and folder.name else text
 
 
-def _figures(seen: Insight | None, folder: Path) -> list[str]:
-    """Write the charts, and name their files."""
-    from vertexrig.files import write_bytes
+def _drawn(seen: Insight | None) -> list[tuple[str, bytes]]:
+    """The charts as PNG, by name."""
     from vertexrig.studies.drawing import figures
 
     if seen is None or not seen.charts.sections:
         raise UsageError("there is nothing to draw: a chart needs a sweep with at least one trial that has started")
-    written = []
-    for name, png in figures(seen.charts):
-        path = folder / f"{name}.png"
+    return list(figures(seen.charts))
+
+
+def _write(drawn: list[tuple[str, bytes]], folder: Path) -> list[str]:
+    """Write the charts, and name their files."""
+    from vertexrig.files import write_bytes
+
+    paths = [folder / f"{name}.png" for name, _ in drawn]
+    for path, (_, png) in zip(paths, drawn, strict=True):
         write_bytes(path, png)
-        written.append(str(path))
-    options.note(f"wrote {len(written)} charts to {folder}")
-    return written
+    options.note(f"wrote {len(paths)} charts to {folder}")
+    return [str(path) for path in paths]

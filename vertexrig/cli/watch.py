@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from vertexrig.studies.watching import Watched
 
 LOG_EVERY_S = 5.0
-"""Seconds between two looks at the logs, which have a quota of their own."""
+"""Seconds between two looks at the logs, whose API has a separate quota."""
 
 
 @click.command("watch")

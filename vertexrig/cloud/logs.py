@@ -19,7 +19,7 @@ LOGGING_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING"
 
 
 @dataclass(frozen=True)
-class LogLine:
+class PrintedLine:
     """A line of a replica.
 
     Args:
@@ -51,7 +51,7 @@ class JobLogs:
         """False where jobs are on another server and nothing says where its logs are."""
         return bool(os.environ.get(LOGGING_VARIABLE)) or not os.environ.get(ENDPOINT_VARIABLE)
 
-    def tail(self, jobs: Sequence[str], since: str, lines: int = 100) -> list[LogLine]:
+    def tail(self, jobs: Sequence[str], since: str, lines: int = 100) -> list[PrintedLine]:
         """The last lines of some jobs, the oldest first.
 
         Args:
@@ -76,10 +76,10 @@ class JobLogs:
         return [line for entry in reversed(entries) if (line := _line(entry)) is not None]
 
 
-def _line(entry: Mapping[str, Any]) -> LogLine | None:
+def _line(entry: Mapping[str, Any]) -> PrintedLine | None:
     labels = (entry.get("resource") or {}).get("labels") or {}
     payload = entry.get("jsonPayload")
     text = entry.get("textPayload") or (payload.get("message") if isinstance(payload, Mapping) else "") or ""
     if not str(text).strip():
         return None
-    return LogLine(str(labels.get("job_id", "")), str(labels.get("task_name") or "service"), str(text).rstrip("\n"))
+    return PrintedLine(str(labels.get("job_id", "")), str(labels.get("task_name") or "service"), str(text).rstrip("\n"))

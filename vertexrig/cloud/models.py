@@ -18,7 +18,7 @@ WAIT_S = 600.0
 POLL_S = 2.0
 
 
-class Models:
+class ModelsClient:
     """The Model Registry of one project and region.
 
     Args:

@@ -19,7 +19,7 @@ _URI = re.compile(
 )
 
 
-class Registry:
+class ArtifactRegistry:
     """Artifact Registry's images."""
 
     def __init__(self) -> None:

@@ -23,6 +23,11 @@ from vertexrig.local.state import DEFAULT_ROOT, HOST, RunningServer, find
 if TYPE_CHECKING:
     from vertexrig.local.jobs.settings import Settings
 
+_STATE = frozenset({
+    "boto.cfg", "envs", "front", "gs", "history", "jobs", "logs", "rehearsals", "scheduler", "server.json", "server.log", "storage",
+    "users.lock",
+})  # fmt: skip
+"""What is in a state folder, beside its database."""
 DEFAULT_PORT = 8642
 BOTO = "boto.cfg"
 AIPLATFORM, LOGGING, SCHEDULER, ADMIN = "/vertex", "/logging", "/scheduler", "/local"
@@ -54,6 +59,7 @@ def env(running: RunningServer, *, project: str = "local-project", region: str =
         "STORAGE_EMULATOR_HOST": url,
         "VERTEXRIG_LOCAL": url,
         "VERTEXRIG_AIPLATFORM": f"{url}{AIPLATFORM}",
+        **({"VERTEXRIG_GRPC": f"{HOST}:{running.grpc_port}"} if running.grpc_port else {}),
     }
 
 
@@ -154,20 +160,19 @@ def forget(root: Path = DEFAULT_ROOT) -> bool:
     Raises:
         UsageError: The folder is not one of a local Vertex, or a server holds it.
     """
-    if not root.exists():
+    if not root.is_dir():
         return False
-    known = ("server.json", "front", "vertex.sqlite3", "history", "gs", "jobs")
-    if not root.is_dir() or not any((root / name).exists() for name in known):
-        raise UsageError(
-            f"{root} is not the state of a local Vertex: it has none of {', '.join(known)}; nothing is removed"
-        )
+    if not (
+        root / "vertex.sqlite3"
+    ).is_file():  # only a server makes it: a folder that merely has a `jobs` is somebody's
+        raise UsageError(f"{root} is not the state of a local Vertex: it has no vertex.sqlite3; nothing is removed")
     with state.held(root):
-        for path in [*root.iterdir()]:
+        for path in [path for path in root.iterdir() if path.name in _STATE or path.name.startswith("vertex.sqlite3")]:
             if path.is_dir() and not path.is_symlink():
                 shutil.rmtree(path)
             else:
                 path.unlink()
-    with suppress(OSError):
+    with suppress(OSError):  # something else is in it, which stays
         root.rmdir()
     return True
 

@@ -7,6 +7,7 @@ one server holds at a time; a server that was killed leaves nothing to clean up.
 from __future__ import annotations
 
 import json
+import logging
 import os
 import signal
 import socket
@@ -55,6 +56,7 @@ from vertexrig.spec.document import Document
 if TYPE_CHECKING:
     from starlette.types import ASGIApp
 
+    from vertexrig.local.front.assembly import Front
     from vertexrig.local.rpc.server import RpcServer
 
 __all__ = [
@@ -62,6 +64,7 @@ __all__ = [
     "call", "down", "env", "find", "kill", "make_bucket", "preempt", "running", "serve", "settings_of", "status", "up",
 ]  # fmt: skip
 
+_LOG = logging.getLogger(__name__)
 RPC_PREFIXES = {
     "google.cloud.aiplatform.": AIPLATFORM,
     "google.longrunning.": AIPLATFORM,
@@ -92,11 +95,11 @@ def _check(document: Document, region: str) -> list[Finding]:
 
 
 def rpc_server(app: Any) -> RpcServer | None:
-    """The gRPC server over the REST application; None, with a line on stderr, where grpcio is not installed."""
+    """The gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
         import grpc  # noqa: F401
     except ImportError:
-        sys.stderr.write("warning: grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)\n")
+        _LOG.warning("grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)")
         return None
     from vertexrig.local.rpc.server import RpcServer
 
@@ -142,7 +145,8 @@ class Local:
         self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
         self.extras = parts.Extras(settings.root, settings.run.project, at_least_twice=settings.at_least_twice)
-        registry = Registry(self.store, seed=settings.seed, project=settings.run.project)
+        project, make_bucket = settings.run.project, self.objects.create_bucket
+        registry = Registry(self.store, seed=settings.seed, project=project, make_bucket=make_bucket)
         check = _check if settings.checks else None
         self.jobs = Jobs(settings, self.store, self.extras.sink, check=check, admit=registry.machines.require)
         self.studies = Studies(self.jobs)
@@ -195,6 +199,24 @@ class Local:
             part.close()
 
 
+def _http_server(front: Front, local: Local, prefixes: Mapping[str, str], proxy: socket.socket) -> Any:
+    """uvicorn for the server's own port, on sockets that its `run` is given, and for the front's."""
+    import uvicorn
+
+    from vertexrig.local.front.serving import protocol, server_with
+
+    config = uvicorn.Config(
+        front.app(local.app, local.apis, local.xml, prefixes),
+        log_level="warning",
+        access_log=False,
+        proxy_headers=False,
+        lifespan="on",
+        timeout_graceful_shutdown=3,
+        http=protocol(),
+    )
+    return server_with(config, proxy, front.connections(proxy.getsockname()[1]))
+
+
 @contextmanager
 def running(
     settings: Settings,
@@ -216,10 +238,7 @@ def running(
     Raises:
         UsageError: The port is taken, another server runs on the folder, or the folder cannot be used.
     """
-    import uvicorn
-
-    from vertexrig.local.front import Front
-    from vertexrig.local.front.serving import protocol, server_with
+    from vertexrig.local.front.assembly import Front
 
     root = state.make_private(settings.root)
     with state.held(root) as lock, bound(usual_port(port)) as listener, _beside(listener, port) as proxy:
@@ -234,20 +253,13 @@ def running(
             )
         except OSError as error:
             raise UsageError(f"the state folder {root} cannot be used: {error}; move away what is in the way") from None
-        prefixes = {"aiplatform": AIPLATFORM, "logging": LOGGING, "cloudscheduler": SCHEDULER}
-        server = server_with(
-            uvicorn.Config(
-                front.app(local.app, local.apis, local.xml, prefixes),
-                log_level="warning",
-                access_log=False,
-                proxy_headers=False,
-                lifespan="on",
-                timeout_graceful_shutdown=3,
-                http=protocol(),
-            ),
-            proxy,
-            front.connections(front_port),
-        )
+        prefixes = {
+            "aiplatform": AIPLATFORM,
+            "logging": LOGGING,
+            "cloudscheduler": SCHEDULER,
+            "cloudresourcemanager": RESOURCE_MANAGER,
+        }
+        server = _http_server(front, local, prefixes, proxy)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server", daemon=True)
         try:
             write_text(root / BOTO, BOTO_TEXT)

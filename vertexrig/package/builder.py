@@ -23,6 +23,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from vertexrig.errors import PackageError
+from vertexrig.package import notebook
 from vertexrig.package.folders import why_absent
 from vertexrig.package.sources import PackageId, Sources, gather, identity_of
 from vertexrig.package.verify import Verified, default_python, install, reason, run, verify
@@ -108,6 +109,7 @@ def build(
     _outside(folder, out_dir, sources)
     if sources.refusals:
         raise PackageError("the trainer's requirements cannot go with the image: " + "; ".join(sources.refusals))
+    notebook.refuse_cells(sources)
     known = _known(out_dir, identity)
     if known is not None and (module in known.verified or not verify) and (known.wheel is not None or not wheel):
         return known

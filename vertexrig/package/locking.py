@@ -8,16 +8,14 @@ from __future__ import annotations
 
 import hashlib
 import re
-import shutil
 import subprocess
-import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator
 from email.parser import Parser
 from pathlib import Path
 
-from vertexrig.errors import PackageError, UsageError
+from vertexrig.errors import PackageError
 from vertexrig.files import write_text
 from vertexrig.package import builder, folders
 from vertexrig.package.builder import Built
@@ -25,6 +23,7 @@ from vertexrig.package.image import ImageId, framework_requirements
 from vertexrig.package.requirements import REQUIREMENTS, Requirement, left_out, lines_of, normalise
 from vertexrig.package.source.reader import read
 from vertexrig.package.supplied import declared_modules, distribution_of, is_supplied
+from vertexrig.package.uv import uv
 from vertexrig.project.config import Loaded
 
 LOCK_TIMEOUT_S = 600
@@ -129,7 +128,7 @@ def write_lock(image: ImageId, lines: list[str]) -> None:
     """Resolve the requirements for the image's Python and write its lock file.
 
     Raises:
-        UsageError: uv is not there.
+        UsageError: uv is not installed.
         PackageError: They cannot be resolved, or one of them has no hash.
     """
     with tempfile.TemporaryDirectory(prefix="vertexrig-lock-") as temporary:
@@ -164,17 +163,3 @@ def heading(image: ImageId, lines: list[str]) -> str:
     """The first lines of a lock file: what it is for, and a hash of the requirements it was made of."""
     made = f"# Made by `vertexrig image --lock` for Python {image.python} on {PLATFORM}; do not edit.\n"
     return f"{made}{_INPUTS}{_digest(image, lines)}\n"
-
-
-def uv() -> list[str]:
-    """How to start uv.
-
-    Raises:
-        UsageError: It is not installed.
-    """
-    if shutil.which("uv"):
-        return ["uv"]
-    found = subprocess.run([sys.executable, "-m", "uv", "--version"], capture_output=True, check=False)
-    if found.returncode == 0:
-        return [sys.executable, "-m", "uv"]
-    raise UsageError(f"uv is needed for this and is not installed: {sys.executable} -m pip install uv")

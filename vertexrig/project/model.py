@@ -10,7 +10,61 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from vertexrig.catalog.typed import Scalar, option
+from vertexrig.project.study import (
+    ConditionalParameter as ConditionalParameter,
+)
+from vertexrig.project.study import (
+    ConvexStopping as ConvexStopping,
+)
+from vertexrig.project.study import (
+    DoubleRange as DoubleRange,
+)
+from vertexrig.project.study import (
+    ElapsedDuration as ElapsedDuration,
+)
+from vertexrig.project.study import (
+    Goal as Goal,
+)
+from vertexrig.project.study import (
+    IntegerRange as IntegerRange,
+)
+from vertexrig.project.study import (
+    IntegerValues as IntegerValues,
+)
+from vertexrig.project.study import (
+    MetricSettings as MetricSettings,
+)
+from vertexrig.project.study import (
+    NumberValues as NumberValues,
+)
+from vertexrig.project.study import (
+    ParameterSpec as ParameterSpec,
+)
+from vertexrig.project.study import (
+    SafetyConfig as SafetyConfig,
+)
+from vertexrig.project.study import (
+    Study as Study,
+)
+from vertexrig.project.study import (
+    StudyParameter as StudyParameter,
+)
+from vertexrig.project.study import (
+    StudyStopping as StudyStopping,
+)
+from vertexrig.project.study import (
+    TextValues as TextValues,
+)
+from vertexrig.project.study import (
+    TimeConstraint as TimeConstraint,
+)
+from vertexrig.project.study import (
+    Value,
+)
 from vertexrig.spec.names import PROJECT, REGION
+
+BUILD = "build"
+"""The image that `vertexrig image` makes, where an image is named."""
 
 NAME = (r"[a-z0-9][a-z0-9_-]{0,62}", "a name: lowercase letters, digits, - and _, at most 63, a letter or digit first")
 BUCKET = (r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?", "a bucket such as gs://my-bucket")
@@ -23,20 +77,8 @@ ALLOWED_HOST = (
 Args = Mapping[str, Scalar | None] | tuple[str, ...]
 
 
-class _Value:
-    """Equality and repr for all the values below: generating them for each class would cost 10 ms at every start."""
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
-
-
 @dataclass(frozen=True, eq=False, repr=False)
-class ImageBuild(_Value):
+class ImageBuild(Value):
     """The image that `vertexrig image` makes of the trainer, used where an image is `build`."""
 
     framework: str = option(
@@ -71,7 +113,7 @@ class ImageBuild(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Trainer(_Value):
+class Trainer(Value):
     """The training code that the jobs run."""
 
     path: str = option(
@@ -94,7 +136,7 @@ class Trainer(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Container(_Value):
+class Container(Value):
     """A custom container to run instead of the trainer package (containerSpec)."""
 
     image_uri: str = option("Image URI, usually in Artifact Registry.")
@@ -102,7 +144,7 @@ class Container(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class ReservationAffinity(_Value):
+class ReservationAffinity(Value):
     """Which Compute Engine reservation a machine uses."""
 
     reservation_affinity_type: Literal["NO_RESERVATION", "ANY_RESERVATION", "SPECIFIC_RESERVATION"] = option(
@@ -113,7 +155,7 @@ class ReservationAffinity(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class NfsMount(_Value):
+class NfsMount(Value):
     """A network file share mounted under /mnt/nfs/."""
 
     server: str = option("IP address of the NFS server.")
@@ -122,7 +164,7 @@ class NfsMount(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DnsPeeringConfig(_Value):
+class DnsPeeringConfig(Value):
     """A domain resolved in another network."""
 
     domain: str = option("DNS name suffix, with a dot at its end.")
@@ -131,7 +173,7 @@ class DnsPeeringConfig(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class PscInterfaceConfig(_Value):
+class PscInterfaceConfig(Value):
     """Private Service Connect: how replicas reach your network."""
 
     network_attachment: str = option("Name or full resource name of the network attachment.")
@@ -139,7 +181,7 @@ class PscInterfaceConfig(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class MachineSettings(_Value):
+class MachineSettings(Value):
     """What one replica of a pool runs on. A role that names its own machine_type inherits no accelerator."""
 
     machine_type: str | None = option("Machine type, such as n1-standard-8.", None)
@@ -209,153 +251,7 @@ class Job(MachineSettings):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class SafetyConfig(_Value):
-    """A metric that must stay on the safe side of a threshold."""
-
-    safety_threshold: float = option("The threshold.")
-    desired_min_safe_trials_fraction: float | None = option("Share of trials that should be safe, 0 to 1.", None)
-
-
-Goal = Literal["MAXIMIZE", "MINIMIZE"]
-ScaleType = Literal["UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"]
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class MetricSettings(_Value):
-    """A metric with more than a goal."""
-
-    goal: Goal = option("MAXIMIZE or MINIMIZE.")
-    safety_config: SafetyConfig | None = option("Makes it a safety metric.", None)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class DoubleRange(_Value):
-    """A continuous range, both ends included."""
-
-    min_value: float = option("Smallest value.")
-    max_value: float = option("Largest value.")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class IntegerRange(_Value):
-    """A range of whole numbers, both ends included."""
-
-    min_value: int = option("Smallest value.")
-    max_value: int = option("Largest value.")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class NumberValues(_Value):
-    """Numbers, in increasing order."""
-
-    values: tuple[float, ...] = option("The values.")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class IntegerValues(_Value):
-    """Whole numbers."""
-
-    values: tuple[int, ...] = option("The values.")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TextValues(_Value):
-    """Texts."""
-
-    values: tuple[str, ...] = option("The values.")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class StudyParameter(_Value):
-    """A parameter of a study; exactly one of the four value specs is given."""
-
-    double_value_spec: DoubleRange | None = option("A continuous range.", None)
-    integer_value_spec: IntegerRange | None = option("A range of whole numbers.", None)
-    discrete_value_spec: NumberValues | None = option("A list of numbers, increasing.", None)
-    categorical_value_spec: TextValues | None = option("A list of texts.", None)
-    scale_type: ScaleType | None = option("How the range is searched; not for categorical.", None)
-    conditional_parameter_specs: tuple[ConditionalParameter, ...] = option(
-        "Parameters that exist only while this one has certain values.", ()
-    )
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ParameterSpec(StudyParameter):
-    """A parameter that carries its own id, inside conditional_parameter_specs."""
-
-    parameter_id: str = option("Its name; the trainer gets --NAME=value.", "")
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ConditionalParameter(_Value):
-    """A child parameter and the parent's values it exists for; exactly one of the three conditions is given."""
-
-    parameter_spec: ParameterSpec = option("The child.")
-    parent_discrete_values: NumberValues | None = option("Values of a discrete parent.", None)
-    parent_int_values: IntegerValues | None = option("Values of an integer parent.", None)
-    parent_categorical_values: TextValues | None = option("Values of a categorical parent.", None)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ElapsedDuration(_Value):
-    """Automated stopping by median or decay curve."""
-
-    use_elapsed_duration: bool | None = option("Compare trials by time instead of by step.", None)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class ConvexStopping(_Value):
-    """Automated stopping by a convex model of the curve."""
-
-    max_step_count: int | None = option("Steps at which a trial is complete.", None)
-    min_step_count: int | None = option("Steps before a trial may be stopped.", None)
-    min_measurement_count: int | None = option("Measurements before a trial may be stopped.", None)
-    learning_rate_parameter_name: str | None = option("Parameter that is the learning rate.", None)
-    use_elapsed_duration: bool | None = option("Compare trials by time instead of by step.", None)
-    update_all_stopped_trials: bool | None = option("Also update trials already stopped.", None)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class TimeConstraint(_Value):
-    """A duration or an end time."""
-
-    max_duration: str | None = option("Duration such as 3600s.", None)
-    end_time: str | None = option("Time such as 2026-12-31T00:00:00Z.", None)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class StudyStopping(_Value):
-    """When the whole study ends before max_trial_count."""
-
-    should_stop_asap: bool | None = option("Stop running trials as well.", None)
-    minimum_runtime_constraint: TimeConstraint | None = option("Not before.", None)
-    maximum_runtime_constraint: TimeConstraint | None = option("Not after.", None)
-    min_num_trials: int | None = option("At least so many trials.", None)
-    max_num_trials: int | None = option("At most so many trials.", None)
-    max_num_trials_no_progress: int | None = option("Stop after so many trials without a better one.", None)
-    max_duration_no_progress: str | None = option("Stop after so long without a better one.", None)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Study(_Value):
-    """What a sweep searches for and where (StudySpec)."""
-
-    metrics: Mapping[str, Goal | MetricSettings] = option("Metric ids and their goal: {accuracy: MAXIMIZE}.")
-    parameters: Mapping[str, StudyParameter] = option("Parameters by id.")
-    algorithm: Literal["ALGORITHM_UNSPECIFIED", "GRID_SEARCH", "RANDOM_SEARCH"] | None = option(
-        "GRID_SEARCH or RANDOM_SEARCH; Bayesian if not given.", None
-    )
-    measurement_selection_type: Literal["LAST_MEASUREMENT", "BEST_MEASUREMENT"] | None = option(
-        "Which measurement of a trial counts.", None
-    )
-    median_automated_stopping_spec: ElapsedDuration | None = option("Stop trials below the median.", None)
-    decay_curve_stopping_spec: ElapsedDuration | None = option("Stop trials by decay curve.", None)
-    convex_automated_stopping_spec: ConvexStopping | None = option("Stop trials by a convex model.", None)
-    study_stopping_config: StudyStopping | None = option("When the study ends early.", None)
-
-
-@dataclass(frozen=True, eq=False, repr=False)
-class Sweep(_Value):
+class Sweep(Value):
     """A HyperparameterTuningJob over a job."""
 
     job: str = option("The job each trial runs.")
@@ -383,7 +279,7 @@ class Sweep(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class RetryConfig(_Value):
+class RetryConfig(Value):
     """How Cloud Scheduler retries a failed delivery."""
 
     retry_count: int = option("Retries, 0 to 5.", 3)
@@ -394,7 +290,7 @@ class RetryConfig(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Schedule(_Value):
+class Schedule(Value):
     """A cron line that runs a job or a sweep through the trigger."""
 
     run: str = option("The job or sweep.")
@@ -411,7 +307,7 @@ class Schedule(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Bound(_Value):
+class Bound(Value):
     """What a caller of the trigger may set a key to."""
 
     min: float | None = option("Smallest number.", None)
@@ -421,7 +317,7 @@ class Bound(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Budget(_Value):
+class Budget(Value):
     """What the trigger may start."""
 
     usd_per_run: float | None = option("Estimated US dollars of one run, at most.", None)
@@ -435,7 +331,7 @@ class Budget(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class TriggerSettings(_Value):
+class TriggerSettings(Value):
     """The Cloud Function that starts jobs and sweeps."""
 
     function: str = option("Name of the function.", "vertexrig", pattern=NAME)
@@ -453,7 +349,7 @@ class TriggerSettings(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LocalImage(_Value):
+class LocalImage(Value):
     """A folder that is run in place of a container image on this machine when there is no container engine."""
 
     path: str = option("Folder with the image's code, relative to the project file.")
@@ -461,12 +357,15 @@ class LocalImage(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class LocalSettings(_Value):
+class LocalSettings(Value):
     """How rehearsals run on this machine."""
 
     slots: int | None = option("Replicas that may run at one time; a guess from the processors if not given.", None)
     images: Mapping[str, LocalImage] = option("Stand-ins by image pattern (* matches anything).", factory=dict)
-    interpreters: Mapping[str, str] = option("Python interpreter by image pattern.", factory=dict)
+    interpreters: Mapping[str, str] = option(
+        "Python interpreter by image pattern: a path, or an image that `vertexrig local python --image` made one for.",
+        factory=dict,
+    )
     gs_paths: Literal["mapped", "kept"] | None = option(
         "What `gs://` in a job's variables and arguments becomes: `mapped` to a folder, or `kept`, so that replicas reach "
         "the local storage by the real names; `local run` keeps them unless this says otherwise.",
@@ -481,7 +380,7 @@ class LocalSettings(_Value):
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Project(_Value):
+class Project(Value):
     """The whole project file."""
 
     project: str = option("Google Cloud project id.", pattern=PROJECT)

@@ -20,8 +20,6 @@ from vertexrig.project import model, runs
 from vertexrig.project.config import Loaded
 from vertexrig.project.origins import carry, plain
 
-BUILD = "build"
-"""What `image` says in the project file for the image that `vertexrig image` makes."""
 ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
 
 _MACHINE_COMPANIONS = (
@@ -276,7 +274,7 @@ class _Resolver:
         command: tuple[str, ...] = ()
         if machine.container is not None:
             command = machine.container.command
-        elif not python and (machine.image or trainer.image) == BUILD:
+        elif not python and (machine.image or trainer.image) == model.BUILD:
             if job.module not in (None, trainer.module):  # the image's ENTRYPOINT starts trainer.module
                 command = ("python", "-m", carry(job.module, job.module))
         elif not python:
@@ -312,7 +310,7 @@ class _Resolver:
             return False, machine.container.image_uri, None
         trainer = self.loaded.project.trainer
         name = machine.image or trainer.image
-        if name == BUILD:
+        if name == model.BUILD:
             return False, carry(self.built_image(self.image_kind(machine)), name), None
         if name == "custom":
             if not trainer.custom_image:

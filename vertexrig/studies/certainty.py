@@ -38,7 +38,7 @@ class Certainty:
 
     @property
     def within_noise(self) -> bool | None:
-        """Whether the lead is no larger than what chance makes; None if the noise is not known."""
+        """Whether chance alone makes such a lead; None if the noise is not known."""
         if self.lead is None or self.noise is None:
             return None
         return self.lead < SIGMAS * math.sqrt(2) * self.noise

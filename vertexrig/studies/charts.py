@@ -1,6 +1,6 @@
 """The charts of a study as Vega-Lite specifications: plain data, drawn by the page in a browser or by vl-convert as PNG.
 
-Columns have names of their own (`p0`, `m0`, `u0`), and real names stand in titles only, so that a parameter may be called
+Columns are called `p0`, `m0`, `u0`, and real names are in titles only, so that a parameter may be called
 anything. A chart names its data set; `Charts.data` holds each set once for all charts.
 """
 
@@ -217,7 +217,7 @@ def _importance(importance: Importance) -> Chart:
     spec["height"] = 28 * len(importance.weights)
     note = (
         "How much each parameter alone decides whether a trial is among the best tenth (PED-ANOVA, by Optuna). The line "
-        f"holds the middle 80 % of {importance.resamples} resamples of the trials: long lines mean few trials, not much."
+        f"holds the middle 80 % of {importance.resamples} resamples of the trials: where lines overlap, the order is not certain."
     )
     return Chart("importance", "Importance of the parameters", spec, note)
 

@@ -352,8 +352,8 @@ def _step(decision: Decision, count: int) -> tuple[float, int, int]:
 
 def _digits(value: float, rounded: Any = round, digits: int = 2) -> float:
     """A number with so many significant digits."""
-    if value == 0:
-        return 0.0
+    if abs(value) < 1e-300:  # the power of ten would overflow
+        return value
     power = digits - 1 - math.floor(math.log10(abs(value)))
     scaled = value * 10.0**power
     if abs(scaled - round(scaled)) < 1e-6:

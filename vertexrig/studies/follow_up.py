@@ -13,7 +13,7 @@ from vertexrig.errors import UsageError
 from vertexrig.explain.estimate import Estimate, estimate
 from vertexrig.project.config import Loaded
 from vertexrig.project.resolve import scalar_text
-from vertexrig.spec.names import snake_keys
+from vertexrig.spec.names import camel, snake_keys
 from vertexrig.spec.space import Dimension
 from vertexrig.studies.decide import Decision, decide, frozen, gridded, shown, tidy
 from vertexrig.studies.edit import Entry, Path_, literal
@@ -25,6 +25,7 @@ _SETTINGS = (
     "measurement_selection_type", "median_automated_stopping_spec", "decay_curve_stopping_spec",
     "convex_automated_stopping_spec", "study_stopping_config",
 )  # fmt: skip
+_DECIDED = ("parameters", "metrics", "algorithm")
 
 
 @dataclass(frozen=True)
@@ -101,14 +102,28 @@ def follow_up(
     data |= {
         key: former[key] for key in ("parallel_trial_count", "max_failed_trial_count") if former.get(key) is not None
     }
+    if isinstance(data.get("parallel_trial_count"), int):
+        data["parallel_trial_count"] = min(data["parallel_trial_count"], most)
     if grid is not None:
         comments[("max_trial_count",)] = [f"every combination once: {_product(open_)}"]
     _study(outcome, data, comments, open_, kept, grid=grid is not None)
-    data["labels"] = {**(former.get("labels") or {}), LABEL: after}
-    data |= {key: former[key] for key in ("kms_key_name", "silence", "spec") if former.get(key)}
-    if former.get("base_output_directory"):
-        data["base_output_directory"] = f"{former['base_output_directory'].rstrip('/')}/{name}"
+    data |= _inherited(former, after, name)
     return FollowUp(name, after, tuple(decisions), kept, most, grid is not None, Entry("sweeps", name, data, comments))
+
+
+def _inherited(former: Mapping[str, Any], after: str, name: str) -> dict[str, Any]:
+    """What the new sweep has of the former beside job, study and arguments; the former's output folder would be overwritten."""
+    found: dict[str, Any] = {"labels": {**(former.get("labels") or {}), LABEL: after}}
+    found |= {key: former[key] for key in ("kms_key_name", "silence") if former.get(key)}
+    spec = {camel(str(key)): value for key, value in (former.get("spec") or {}).items()}
+    if isinstance(spec.get("studySpec"), Mapping):  # the former's parameters would be laid over the new ones
+        spec["studySpec"] = {key: value for key, value in spec["studySpec"].items() if camel(str(key)) not in _DECIDED}
+    spec = {key: value for key, value in spec.items() if value != {} and key != "maxTrialCount"}
+    if spec:
+        found["spec"] = spec
+    if former.get("base_output_directory"):
+        found["base_output_directory"] = f"{former['base_output_directory'].rstrip('/')}/{name}"
+    return found
 
 
 def price(prepared: Prepared, catalog: Catalog) -> Estimate:

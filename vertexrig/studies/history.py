@@ -31,7 +31,7 @@ class Record:
         run: The run whose output folder it had, "" without one.
         output: Its output folder on this machine, "" without one.
         metrics: What a job's trainer reported last, by tag.
-        stand_ins: A sentence for each thing that stood in for the cloud's.
+        stand_ins: A sentence for each substitute for a part of the cloud.
     """
 
     name: str

@@ -12,7 +12,7 @@ from typing import Any
 
 from vertexrig.catalog import Catalog
 from vertexrig.catalog.serving import SOURCE, serving_image
-from vertexrig.cloud.models import Models, plain
+from vertexrig.cloud.models import ModelsClient, plain
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import UsageError
 from vertexrig.spec.document import Document
@@ -21,6 +21,7 @@ SAVED_MODEL, SUMMARY = "saved_model.pb", "summary.json"
 METRIC, VALUE = "metric", "metric_value"
 """Labels with the metric's name and its value, `0_9312`: a label's value has no dot."""
 MODEL_DIR = "model"
+_DESCRIPTION = re.compile(r"(?P<metric>.+?) (?P<value>-?[0-9][0-9.]*(?:e[-+]?[0-9]+)?), from ")
 _HASH = re.compile(r"\+([0-9a-f]{6,})")
 
 
@@ -145,10 +146,9 @@ def compare(trained: Trained, there: Mapping[str, Any] | None, least: float) -> 
     if there is None:
         return Comparison(True, f"{own}; there is no such model yet")
     version = str(there.get("versionId", ""))
-    labels = there.get("labels") or {}
-    value = label_number(str(labels.get(VALUE, "")))
-    if labels.get(METRIC) != label(trained.metric) or value is None:
-        known = f"its metric is {labels.get(METRIC)}" if labels.get(METRIC) else "no label says its metric"
+    metric, value = measured(there)
+    if metric != label(trained.metric) or value is None:
+        known = f"its metric is {metric}" if metric else "nothing says its metric"
         return Comparison(
             False,
             f"{own} cannot be compared with version {version}, since {known}; --force registers it all the same",
@@ -166,7 +166,16 @@ def compare(trained: Trained, there: Mapping[str, Any] | None, least: float) -> 
     )
 
 
-def present(models: Models, display_name: str, alias: str) -> Mapping[str, Any] | None:
+def measured(version: Mapping[str, Any]) -> tuple[str, float | None]:
+    """The metric of a version, as a label has it, and its value: of its description, which each version has for itself, or its labels."""
+    match = _DESCRIPTION.match(str(version.get("versionDescription", "")))
+    if match is not None:
+        return label(match["metric"]), float(match["value"])
+    labels = version.get("labels") or {}
+    return str(labels.get(METRIC, "")), label_number(str(labels.get(VALUE, "")))
+
+
+def present(models: ModelsClient, display_name: str, alias: str) -> Mapping[str, Any] | None:
     """The version of a model that a new one has to beat; None if there is no model of the name.
 
     Raises:
@@ -189,7 +198,7 @@ def model_body(
     return {
         "displayName": display_name,
         "versionAliases": list(dict.fromkeys(["default", alias])),
-        "versionDescription": f"{trained.metric} {trained.value:.6g}, from {trained.job} {trained.number}".rstrip(),
+        "versionDescription": f"{trained.metric} {trained.value!r}, from {trained.job} {trained.number}".rstrip(),
         "labels": {**{key: label(value) for key, value in labels.items()}, **trained.labels},
         "artifactUri": trained.uri,
         "containerSpec": {"imageUri": serving_uri},

@@ -1,4 +1,4 @@
-"""How jobs stand and what they found, as text and as a Markdown page."""
+"""The state of jobs and what they found, as text and as a Markdown page."""
 
 from __future__ import annotations
 

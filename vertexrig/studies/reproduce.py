@@ -12,6 +12,8 @@ from vertexrig.studies.cost import document
 from vertexrig.studies.trials import TrialResult
 
 _END = "END_OF_JOB"
+_OWN_LABELS = "vertexrig_"
+"""What this program's own labels begin with: they name the request that made the first job."""
 
 
 @dataclass(frozen=True)
@@ -36,22 +38,27 @@ class Reproduction:
         return f"cat > {self.file} <<'{_END}'\n{self.yaml}{_END}\n{self.create}\n"
 
 
-def reproduction(job: RemoteJob, *, again: str) -> Reproduction:
+def reproduction(job: RemoteJob, *, project: str, again: str) -> Reproduction:
     """How to make a job again.
 
     The package, the arguments and the search space are those of the job; what the project file says today may differ.
 
     Args:
         job: The job.
+        project: Its Google Cloud project id; a resource name has the project's number, which gcloud refuses.
         again: The command of this program that runs the same from the project file.
     """
     read = document(job)
     sweep = job.collection == TUNING
     file = f"{job.id or 'job'}.yaml"
     parts = job.name.split("/")
-    place = [f"--project={parts[1]}", f"--region={parts[3]}"] if len(parts) > 3 else []
+    place = [f"--project={project}", *([f"--region={parts[3]}"] if len(parts) > 3 else [])]
     words = ["gcloud", "ai", "hp-tuning-jobs" if sweep else "custom-jobs", "create", *place]
     words += [f"--display-name={job.display_name}", f"--config={file}"]
+    labels = {key: value for key, value in job.labels.items() if not key.startswith(_OWN_LABELS)}
+    words += [f"--labels={','.join(f'{key}={value}' for key, value in sorted(labels.items()))}"] if labels else []
+    key_name = (job.data.get("encryptionSpec") or {}).get("kmsKeyName")
+    words += [f"--kms-key={key_name}"] if key_name else []
     text = yaml.safe_dump(read.data, sort_keys=False, allow_unicode=True, width=10_000)
     return Reproduction(text, shlex.join(words), file, again)
 

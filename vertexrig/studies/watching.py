@@ -6,7 +6,7 @@ import statistics
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 
-from vertexrig.cloud.logs import LogLine
+from vertexrig.cloud.logs import PrintedLine
 from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.spec.states import short
 from vertexrig.studies import report
@@ -77,7 +77,7 @@ def watched(job: RemoteJob, cost: Spent | None, now: float) -> Watched:
     return Watched(title, f"{short(job.state)}  {report.progress(job)}", tuple(facts), running, jobs)
 
 
-def tails(lines: Sequence[LogLine], seen: Watched, each: int) -> list[tuple[str, str]]:
+def tails(lines: Sequence[PrintedLine], seen: Watched, each: int) -> list[tuple[str, str]]:
     """The last `each` lines of each replica: (who, line); a trial's replica is named with its trial."""
     trial_of = {trial.custom_job: trial.id for trial in seen.trials}
     by_replica: dict[str, list[str]] = {}
@@ -135,7 +135,10 @@ def _ahead(study: StudyRecord, cost: Spent | None, now: float) -> list[tuple[str
     to_run = max(0.0, left * typical - done)
     places = max(1, min(study.parallel, left))
     facts.append(
-        ("time left, an estimate", f"{length((to_run + left * gap) / places)}, as the {len(lengths)} trials before")
+        (
+            "time left, an estimate",
+            f"{length((to_run + left * gap) / places)}, if the rest runs as the {len(lengths)} that ended",
+        )
     )
     if cost is not None:
         facts.append(("cost at the end, an estimate", cost.money(cost.seconds + to_run)))

@@ -9,7 +9,7 @@ from fnmatch import fnmatchcase
 
 from vertexrig import times
 from vertexrig.cloud import vertex
-from vertexrig.cloud.registry import ENDPOINT_VARIABLE, Registry
+from vertexrig.cloud.registry import ENDPOINT_VARIABLE, ArtifactRegistry
 from vertexrig.cloud.rest import is_loopback
 from vertexrig.cloud.storage import Storage
 from vertexrig.errors import UsageError
@@ -59,7 +59,7 @@ def record(renderer: Renderer, verb: Callable[..., str], names: Iterable[str], s
     names = list(names)
     found = {kind: uri for name in names for kind, uri in renderer.images_of(name).items()}
     if found and not is_local():
-        registry = Registry()
+        registry = ArtifactRegistry()
         for kind, uri in found.items():
             if not registry.has(uri):
                 name = next(name for name in names if kind in renderer.images_of(name))

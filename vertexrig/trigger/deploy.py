@@ -14,8 +14,7 @@ from pathlib import Path
 
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
-from vertexrig.project.model import Project
-from vertexrig.project.resolve import BUILD
+from vertexrig.project.model import BUILD, Project
 
 APIS = (
     "aiplatform.googleapis.com", "artifactregistry.googleapis.com", "cloudbuild.googleapis.com",

@@ -19,7 +19,7 @@ from email.utils import parsedate_to_datetime
 from typing import Any, Literal
 
 from vertexrig.checks.workspace import Workspace
-from vertexrig.cloud.registry import Registry
+from vertexrig.cloud.registry import ArtifactRegistry
 from vertexrig.cloud.rest import Rest, is_loopback
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, KINDS, Vertex
@@ -187,7 +187,7 @@ def _images(subject: Subject) -> Iterator[Result]:
         return
     from vertexrig.package.image import repository
 
-    registry, place = Registry(), repository(loaded)
+    registry, place = ArtifactRegistry(), repository(loaded)
     if not registry.has_repository(place):
         fix = deploy.registry_steps(loaded)[0].line
         yield Result("Artifact Registry", "error", f"there is no repository {place}", fix)

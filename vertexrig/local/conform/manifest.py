@@ -79,7 +79,7 @@ class ManifestRow:
 
 
 @dataclass(frozen=True)
-class Decision:
+class Ruling:
     """What we do about differences.
 
     Args:
@@ -128,7 +128,7 @@ class Manifest:
     rows: tuple[ManifestRow, ...]
     scripts: Mapping[str, Script]
     sources: Mapping[str, FactSource] = field(default_factory=dict)
-    decisions: tuple[Decision, ...] = ()
+    decisions: tuple[Ruling, ...] = ()
 
     @property
     def date(self) -> str:
@@ -175,7 +175,7 @@ def load(folder: Path | None = None) -> Manifest:
     sources = {source.id: source for source in _sources(folder, problems)}
     scripts = _scripts(folder)
     rows = tuple(_rows(folder, sources, scripts, problems))
-    decisions = tuple(Decision(tuple(one["rows"]), one["decided"]) for _, one in _lines(folder / "decisions.jsonl"))
+    decisions = tuple(Ruling(tuple(one["rows"]), one["decided"]) for _, one in _lines(folder / "decisions.jsonl"))
     problems += [
         f"decisions.jsonl: {pattern!r} fits no row"
         for one in decisions

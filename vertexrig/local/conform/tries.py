@@ -25,7 +25,7 @@ SIDE_BY_SIDE = 6
 
 
 @dataclass(frozen=True)
-class Outcome:
+class Tried:
     """How rows came out.
 
     Args:
@@ -42,7 +42,7 @@ def conform(
     rows: Sequence[ManifestRow],
     target: Target,
     on_script: Callable[[str, ScriptRecord], None] = lambda name, record: None,
-) -> Outcome:
+) -> Tried:
     """Try rows on a target.
 
     Args:
@@ -77,7 +77,7 @@ def conform(
             records = dict(zip(names, pool.map(play, names), strict=True))
             answers = dict(zip((row.id for row in asking), pool.map(ask, asking), strict=True))
     verdicts = tuple(_verdict(manifest, row, records.get(row.run) or answers[row.id]) for row in rows)
-    return Outcome(verdicts, tuple(exchanges(records, answers, target.names())))
+    return Tried(verdicts, tuple(exchanges(records, answers, target.names())))
 
 
 def _verdict(manifest: Manifest, row: ManifestRow, record: ScriptRecord) -> Verdict:

@@ -11,7 +11,6 @@ import secrets
 import time
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 from urllib.parse import parse_qs
 
 from cryptography.hazmat.primitives import hashes
@@ -22,7 +21,7 @@ from starlette.responses import JSONResponse, PlainTextResponse, Response
 
 from vertexrig.local.front.authority import write_private
 from vertexrig.local.front.variables import ACCESS_TOKEN, CREDENTIALS
-from vertexrig.local.http import Coverage, Endpoint, Json, endpoint, invalid, not_found, read_body, read_json
+from vertexrig.local.http import Coverage, Endpoint, Json, endpoint, invalid, not_found, read_body
 
 TOKEN_URI = "https://oauth2.googleapis.com/token"
 LIFETIME = 3599
@@ -34,8 +33,6 @@ COVERAGE = (
     Coverage("oauth2.tokeninfo", "approximated", "The local account for every token."),
     Coverage("oauth2.revoke", "approximated", "Accepted; nothing changes."),
     Coverage("metadata.computeMetadata.v1", "approximated", "The project, zone, and the account with tokens."),
-    Coverage("cloudresourcemanager.projects.get", "approximated", "Every project exists, with one number."),
-    Coverage("cloudresourcemanager.projects.testIamPermissions", "approximated", "Every permission is held."),
     Coverage("iamcredentials.getAllowedLocations", "approximated", "Anywhere."),
     Coverage("compute.googleapis.com and every other API", "not served", "501 with the service and the method."),
 )
@@ -189,35 +186,6 @@ class Account:
             endpoint("GET", "/", self.metadata),
             endpoint("GET", "/computeMetadata/v1/?", self.metadata),
             endpoint("GET", "/computeMetadata/v1/{rest*}", self.metadata),
-        ]
-
-    # -- projects
-
-    async def project_v3(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET /v3/projects/ID."""
-        name = path["project"]
-        resource: dict[str, Any] = {"name": f"projects/{self.number}", "projectId": self._id(name), "state": "ACTIVE"}
-        return JSONResponse({**resource, "displayName": self._id(name), "parent": "organizations/1"})
-
-    async def project_v1(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET /v1/projects/ID."""
-        name = self._id(path["project"])
-        shown = {"projectNumber": self.number, "projectId": name, "lifecycleState": "ACTIVE", "name": name}
-        return JSONResponse(shown)
-
-    def _id(self, name: str) -> str:
-        return self.project if name.isdigit() else name
-
-    async def permissions(self, request: Request, path: Mapping[str, str]) -> Response:
-        """POST /v1/projects/ID:testIamPermissions: every permission is held."""
-        return JSONResponse({"permissions": (await read_json(request)).get("permissions", [])})
-
-    def projects_table(self) -> list[Endpoint]:
-        """Routes of the Resource Manager."""
-        return [
-            endpoint("GET", "/v3/projects/{project}", self.project_v3),
-            endpoint("GET", "/v1/projects/{project}", self.project_v1),
-            endpoint("POST", "/v[13]/projects/{project}(?::|%3A)testIamPermissions", self.permissions),
         ]
 
     # -- service accounts

@@ -108,7 +108,7 @@ class Gate(asyncio.Protocol):
         self.transport: asyncio.Transport | None = None
         self._head = bytearray()
         self._rest = bytearray()  # decrypted bytes that came before the connection was handed over
-        self._passed = False
+        self._passed = self._ended = False
         self._task: asyncio.Task[None] | None = None
         self._timer: asyncio.TimerHandle | None = None
 
@@ -145,6 +145,11 @@ class Gate(asyncio.Protocol):
         except _TurnedAway as refusal:
             self._refuse(refusal)
 
+    def eof_received(self) -> bool:
+        """A client that has sent all still gets its answer, once it is known where the connection goes."""
+        self._ended = self._passed and self.transport is not None and self.transport.can_write_eof()
+        return self._ended
+
     def connection_lost(self, error: Exception | None) -> None:
         if self._timer is not None:
             self._timer.cancel()
@@ -177,8 +182,9 @@ class Gate(asyncio.Protocol):
                 await self._plain(method, target, headers)
         except _TurnedAway as refusal:
             self._refuse(refusal)
-        except (OSError, ssl.SSLError) as error:  # a client that breaks off or does not trust the certificate
-            self.shared.journal.note(f"refused: a connection broke off: {type(error).__name__}: {str(error)[:200]}")
+        except OSError as error:  # a client that breaks off, or does not trust the certificate
+            if isinstance(error, ssl.SSLError):
+                self.shared.journal.note(f"refused: no TLS came about: {error.reason or error}")
             if self.transport is not None:
                 self.transport.abort()
 
@@ -251,14 +257,14 @@ class Gate(asyncio.Protocol):
         ]  # fmt: skip
         # One request per connection, so that a second one to another host cannot follow unseen.
         lines = [f"{method} {path} HTTP/1.1".encode("latin-1"), *kept, b"Connection: close", b"", b""]
-        request = b"\r\n".join(lines) + bytes(self._rest)
+        request = b"\r\n".join(lines)  # what follows it is in _rest, and may still grow
         if self._way(host) is Way.PASSED:
             return await self._pass(host, port, b"", request)
         if host not in METADATA:
             raise _TurnedAway(403, f"http://{host} is not served: Google's APIs are asked with https")
         assert self.transport is not None
         self._settled()
-        return self._speak_http(host, self.transport, request)
+        return self._speak_http(host, self.transport, request + bytes(self._rest))
 
     def _speak_http(self, host: str, transport: asyncio.Transport, received: bytes) -> None:
         """Hand the connection to the HTTP server in this process."""
@@ -279,7 +285,6 @@ class Gate(asyncio.Protocol):
         assert end.transport is not None
         self.transport.write(answer)
         end.transport.write(request)
-        self._rest.clear()
         self._join(end)
 
     def _join(self, end: PipeEnd) -> None:
@@ -291,6 +296,8 @@ class Gate(asyncio.Protocol):
         transport.set_protocol(own)
         own._waiting += self._rest
         own.join(end)
+        if self._ended:
+            own.eof_received()
 
 
 def _parsed(head: bytes) -> tuple[str, str, dict[str, str]]:

@@ -14,8 +14,8 @@ from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.jobs.studies import Studies
 from vertexrig.local.runner.lines import Line
-from vertexrig.local.runner.options import Control, new_job_id
-from vertexrig.local.runner.result import JobResult
+from vertexrig.local.runner.options import Control
+from vertexrig.local.runner.result import JobResult, new_job_id
 
 _LOOK_EVERY = 0.1
 

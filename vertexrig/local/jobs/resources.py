@@ -9,7 +9,7 @@ from typing import Any
 
 from vertexrig import times
 from vertexrig.local.http import invalid
-from vertexrig.local.runner.options import new_job_id
+from vertexrig.local.runner.result import new_job_id
 from vertexrig.spec import messages
 
 Json = dict[str, Any]

@@ -6,6 +6,8 @@ routes from Google's own table, and gRPC calls those.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 from vertexrig.local.http import Endpoint
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.registry import empty, metadata, models, persistent, service, tensorboards, vizier
@@ -21,9 +23,12 @@ class Registry:
         store: Where their resources are kept.
         seed: Of Vizier's search.
         project: The project of which the number is known before any client names it.
+        make_bucket: Makes a Cloud Storage bucket.
     """
 
-    def __init__(self, store: ResourceStore, *, seed: int, project: str) -> None:
+    def __init__(
+        self, store: ResourceStore, *, seed: int, project: str, make_bucket: Callable[[str], object] = lambda name: None
+    ) -> None:
         self.store = store
         self.models = models.Models(store)
         self.machines = persistent.PersistentResources(store)
@@ -32,7 +37,7 @@ class Registry:
             models.SERVICE: self.models.table(),
             persistent.SERVICE: self.machines.table(),
             vizier.SERVICE: vizier.Vizier(store, seed).table(),
-            tensorboards.SERVICE: tensorboards.Tensorboards(store).table(),
+            tensorboards.SERVICE: tensorboards.Tensorboards(store, make_bucket).table(),
             metadata.SERVICE: metadata.MetadataStores(store).table(),
         }
 

@@ -135,8 +135,10 @@ def apply_mask(body: Json, fields: Mapping[str, Any], mask: str, allowed: frozen
             raise invalid(
                 f"Invalid update_mask: {path[:100]!r} cannot be updated. Fields: {', '.join(sorted(allowed))}."
             )
-        if rest and isinstance(body.get(key, {}), dict):
-            inner, given = body.setdefault(key, {}), fields.get(key) or {}
+        if rest and not (isinstance(body.get(key, {}), dict) and isinstance(fields.get(key, {}), dict)):
+            raise invalid(f"Invalid update_mask: {path[:100]!r} is inside of what is not a message.")
+        if rest:
+            inner, given = body.setdefault(key, {}), fields.get(key, {})
             name = rest if rest in given or key in ("labels", "metadata") else camel(rest)
             inner.pop(name, None)
             inner.update({name: given[name]} if name in given else {})

@@ -106,10 +106,7 @@ class MetadataStores:
         if request.get("allowMissing") and self.store.get(name) is None:
             parent, _, id_ = name.rpartition(f"/{collection.kind}/")
             return collection.create(parent, given, id_)
-        made = collection.update(name, given, mask, _UPDATED)
-        if not mask and "metadata" in given:
-            return made
-        return made
+        return collection.update(name, given, mask, _UPDATED)
 
     def _delete(self, collection: Collection, request: Json) -> Done:
         name = request["name"]

@@ -90,7 +90,8 @@ class Models:
         def edit(body: Json, hidden: Json) -> None:
             versions = _versions(body, hidden)
             number = str(hidden.get("last", len(versions)) + 1)
-            made.update(_version(name, number, set(), {**fields, "createTime": body["createTime"]}))
+            shared: Json = {key: body[key] for key in ("description", "labels") if key in body}
+            made.update(_version(name, number, set(), {**shared, **fields, "createTime": body["createTime"]}))
             versions[number] = made
             _give(versions, number, aliases)
             hidden.update(versions=versions, last=int(number))

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from vertexrig.local.http import Endpoint, endpoint, invalid
+from vertexrig.local.http import Endpoint, endpoint, invalid, read_json
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.resources import Json
 
@@ -30,6 +30,7 @@ class Projects:
         return [
             endpoint("GET", "/v3/projects/{project}", self.get),
             endpoint("GET", "/v1/projects/{project}", self.get_v1),
+            endpoint("POST", "/v[13]/projects/{project}(?::|%3A)testIamPermissions", self.permissions),
         ]
 
     async def get(self, request: Request, path: Mapping[str, str]) -> Response:
@@ -46,6 +47,10 @@ class Projects:
         id_, number = _names(path["project"])
         body = {"projectNumber": number, "projectId": id_, "name": id_, "lifecycleState": "ACTIVE", "createTime": _MADE}
         return JSONResponse(body)
+
+    async def permissions(self, request: Request, path: Mapping[str, str]) -> Response:
+        """POST /v1/projects/ID:testIamPermissions: every permission is held."""
+        return JSONResponse({"permissions": (await read_json(request)).get("permissions", [])})
 
 
 def _names(given: str) -> tuple[str, str]:

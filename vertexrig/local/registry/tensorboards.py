@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import uuid
 from collections.abc import Callable, Mapping
 from typing import Any
 
@@ -29,10 +30,11 @@ class Tensorboards:
 
     Args:
         store: Where they are kept.
+        make_bucket: Makes the Cloud Storage bucket of a TensorBoard, where the SDK's uploader puts images and graphs.
     """
 
-    def __init__(self, store: ResourceStore) -> None:
-        self.store = store
+    def __init__(self, store: ResourceStore, make_bucket: Callable[[str], object] = lambda name: None) -> None:
+        self.store, self.make_bucket = store, make_bucket
         self.boards = Collection(store, "tensorboards", "Tensorboard")
         self.experiments, self.runs, self.series = (
             Collection(store, kind, message, listed, pattern) for message, kind, listed, pattern in _LEVELS
@@ -71,7 +73,9 @@ class Tensorboards:
         fields = request.get("tensorboard") or {}
         if not fields.get("displayName"):
             raise invalid("Tensorboard display_name is required.")
-        made = self.boards.create(request["parent"], fields)
+        bucket = f"cloud-ai-platform-{uuid.uuid4()}"
+        self.make_bucket(bucket)
+        made = self.boards.create(request["parent"], {**fields, "blobStoragePathPrefix": f"{bucket}/tensorboard"})
         return Done(request["parent"], "CreateTensorboardOperationMetadata", "Tensorboard", made)
 
     def update(self, request: Json) -> Done:
@@ -88,11 +92,12 @@ class Tensorboards:
         above = {"experiments": self.boards, "runs": self.experiments, "timeSeries": self.runs}[collection.kind]
 
         def create(request: Json) -> Json:
-            above.stored(request["parent"])
+            parent = str(request.get("parent", ""))
+            above.stored(parent)
             id_, fields = str(request.get(f"{field}Id", "")), request.get(field) or {}
             if not id_ and collection is not self.series:
                 raise invalid(f"{field}Id is required.")
-            return collection.create(request["parent"], fields, id_)
+            return collection.create(parent, fields, id_)
 
         return create
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import threading
 from collections.abc import Mapping, Sequence
 from typing import Any
@@ -140,14 +141,15 @@ class Vizier:
         with self._lock:
             stored = self.studies.stored(name)
             parameters = [dict(row) for row in given.get("parameters", ())]
-            if self._engine(stored).space.read(parameters) is None:
+            unnamed = any("parameterId" not in row for row in parameters)
+            if unnamed or self._engine(stored).space.read(parameters) is None:
                 raise invalid("The trial's parameters are not a point of the study's search space.")
             number = self._next(name)
             trial = Trial(number, parameters=whole_numbers(parameters), name=f"{name}/trials/{number}")
             if given.get("finalMeasurement"):
                 at = seconds_since_1970(resources.now())
                 trial.move(TrialState.ACTIVE, at=at)
-                trial.final_measurement = Measurement.from_dict(given["finalMeasurement"])
+                trial.final_measurement = _measurement(given["finalMeasurement"])
                 trial.move(TrialState.SUCCEEDED, at=at)
             kept = {"clientId": given["clientId"]} if given.get("clientId") else {}
             return _shown(self._save(name, {**trial.record(), **kept}))
@@ -171,7 +173,7 @@ class Vizier:
         with self._lock:
             trial, record = self._running(request["trialName"])
             given = request.get("measurement") or {}
-            trial.add([Measurement.from_dict(given)])
+            trial.add([_measurement(given)])
             return _shown(self._save(_study_of(trial.name), {**record, **trial.record()}))
 
     def complete(self, request: Json) -> Json:
@@ -180,7 +182,7 @@ class Vizier:
             trial, record = self._running(request["name"])
             stored = self.studies.stored(_study_of(trial.name))
             engine = self._engine(stored)
-            final = Measurement.from_dict(request["finalMeasurement"]) if request.get("finalMeasurement") else None
+            final = _measurement(request["finalMeasurement"]) if request.get("finalMeasurement") else None
             infeasible = str(request.get("infeasibleReason", "")) or "The client gave no reason."
             if request.get("trialInfeasible"):
                 ended = engine.complete(trial.id, infeasible=infeasible)
@@ -294,3 +296,13 @@ def _study_spec(given: Json) -> Json:
     if wrong:
         raise found_errors([(snake(one.path), one.message) for one in wrong])
     return dict(document.data.get("studySpec") or {})
+
+
+def _measurement(given: Mapping[str, Any]) -> Measurement:
+    """A measurement as sent; 400 for a metric without an id or with a value that is not finite."""
+    for metric in given.get("metrics", ()):
+        if not metric.get("metricId") or not math.isfinite(float(metric.get("value", 0.0))):
+            raise invalid(
+                f"Invalid measurement: each metric needs metric_id and a finite value, not {str(metric)[:100]}."
+            )
+    return Measurement.from_dict(given)

@@ -26,11 +26,18 @@ def to_json(kind: Any, request: bytes) -> Json:
     Raises:
         ValueError: The bytes are not such a message.
     """
+    from google.protobuf import json_format
     from google.protobuf.message import DecodeError
 
     try:
         return messages.from_message(kind.FromString(request))
-    except DecodeError as error:
+    except (
+        DecodeError,
+        json_format.Error,
+        TypeError,
+        ValueError,
+        RecursionError,
+    ) as error:  # an Any of an unknown type
         raise ValueError(f"The request is not a {kind.DESCRIPTOR.name}: {error}") from None
 
 

@@ -1,6 +1,6 @@
 """The gRPC server of a local Vertex: unary methods, each answered by the REST handler of the same method.
 
-It runs in the event loop of the HTTP server, on a port of its own of this machine, without TLS. Clients that insist on TLS
+It runs in the event loop of the HTTP server, on a second port of this machine, without TLS. Clients that insist on TLS
 reach it through a proxy that adds it.
 """
 

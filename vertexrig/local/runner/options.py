@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import secrets
 import threading
 from collections.abc import Mapping
 from contextlib import suppress
@@ -11,7 +10,9 @@ from dataclasses import dataclass, field, replace
 from fnmatch import fnmatchcase
 from typing import TypeVar
 
+from vertexrig.catalog import load
 from vertexrig.errors import VertexrigError
+from vertexrig.local.runner.pythons import interpreters
 from vertexrig.package import image
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import LocalImage
@@ -94,7 +95,7 @@ def of_project(loaded: Loaded) -> RunOptions:
     """What the project file's `local:` names: interpreters and images, with their folders as absolute paths."""
     local = loaded.project.local
     images = {name: replace(image, path=str(loaded.path(image.path).resolve())) for name, image in local.images.items()}
-    return RunOptions(interpreters=local.interpreters, images=images, built=_built(loaded))
+    return RunOptions(interpreters=interpreters(loaded, load), images=images, built=_built(loaded))
 
 
 def _built(loaded: Loaded) -> dict[str, TrainerSources]:
@@ -119,11 +120,6 @@ def _built(loaded: Loaded) -> dict[str, TrainerSources]:
 def first_match(patterns: Mapping[str, T], image: str) -> T | None:
     """The value of the first pattern that fits an image URI."""
     return next((value for pattern, value in patterns.items() if fnmatchcase(image, pattern)), None)
-
-
-def new_job_id() -> str:
-    """A numeric id as the service's: 19 digits, within a signed 64-bit integer."""
-    return str(10**18 + secrets.randbelow(8 * 10**18))
 
 
 class Control:

@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import secrets
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
+
+
+def new_job_id() -> str:
+    """A numeric id as the service's: 19 digits, within a signed 64-bit integer."""
+    return str(10**18 + secrets.randbelow(8 * 10**18))
 
 
 @dataclass(frozen=True)

@@ -18,9 +18,9 @@ from vertexrig.local.hints import hint
 from vertexrig.local.runner import environment, places, policy, ports, programs, servicelog
 from vertexrig.local.runner.children import Child, Children, Command, Exit, sweep
 from vertexrig.local.runner.lines import OF_CONTAINER, OF_PACKAGE, SERVICE, Line, LogFiles, OnLine
-from vertexrig.local.runner.options import Control, RunOptions, new_job_id
+from vertexrig.local.runner.options import Control, RunOptions
 from vertexrig.local.runner.policy import Action
-from vertexrig.local.runner.result import JobError, JobResult
+from vertexrig.local.runner.result import JobError, JobResult, new_job_id
 from vertexrig.spec import cluster
 from vertexrig.spec.states import CANCELLED, CANCELLING, FAILED, PENDING, RUNNING, SUCCEEDED
 

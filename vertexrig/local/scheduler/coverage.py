@@ -25,5 +25,5 @@ COVERAGE: tuple[Coverage, ...] = (
     Coverage("cloudscheduler: targets", "approximated", "This machine only, unless other hosts are allowed."),
     Coverage("cloudscheduler: Pub/Sub and App Engine targets", "not served"),
     Coverage("cloudscheduler: cmekConfig", "not served"),
-    Coverage("cloudscheduler: gRPC", "not served", "Use the REST transport of the client."),
+    Coverage("cloudscheduler: gRPC", "served"),
 )

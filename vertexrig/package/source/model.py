@@ -218,6 +218,7 @@ class TrainerSource:
         environment_complete: False if names are put together while running (`f"AIP_{kind}_DIR"`).
         saves: Where a Keras model is saved.
         torch: What a PyTorch trainer does.
+        astray: Calls that take a gs:// path for a local one, with the function as text.
         tells_chief: Whether the source tells the chief from other workers.
         names_bucket: Whether the source names a place in Cloud Storage.
         imports: Every import of the modules read.
@@ -249,6 +250,7 @@ class TrainerSource:
     environment_complete: bool = True
     saves: tuple[Save, ...] = ()
     torch: TorchUse = field(default_factory=TorchUse)
+    astray: tuple[SourcePlace, ...] = ()
     tells_chief: bool = False
     names_bucket: bool = False
     imports: tuple[Import, ...] = ()

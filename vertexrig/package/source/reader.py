@@ -15,6 +15,7 @@ from pathlib import Path
 
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.package.source import absl_flags, argparses, clicks, records, traits, typers
+from vertexrig.package.source.astray import astray
 from vertexrig.package.source.declared import Collector
 from vertexrig.package.source.files import Tree, open_tree, parse_module
 from vertexrig.package.source.model import SourceProblem, TrainerSource
@@ -112,6 +113,7 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         environment_complete=complete,
         saves=tuple(saves(code)),
         torch=torch_use(code),
+        astray=tuple(astray(code)),
         tells_chief=tells_chief(code),
         names_bucket=remote(code),
         imports=tuple(traits.imports(code, tree)),

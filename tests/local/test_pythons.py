@@ -1,0 +1,93 @@
+"""`vertexrig local python`: environments with an image's versions, cached by content, and rehearsals that run in them."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests import clouds
+from tests.packages import lock_nothing, small
+from tests.tools import need, vertexrig
+from vertexrig.catalog import load
+from vertexrig.checks.workspace import Workspace
+from vertexrig.errors import ConfigError, PackageError, UsageError
+from vertexrig.local.rehearsal import rehearse
+from vertexrig.local.runner import pythons
+from vertexrig.local.runner.options import of_project
+from vertexrig.project import config
+
+PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
+NOWHERE = "vertexrig-there-is-no-such-distribution==1"
+JOB = {"machine_type": "n1-standard-4", "timeout": "600s"}
+
+
+@pytest.fixture(autouse=True)
+def cache(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    return tmp_path / "cache"
+
+
+def test_what_an_image_wants() -> None:
+    """The Python and the framework of the catalog, and what the image lists beside it; a wrong name gives the choices."""
+    what = pythons.wanted("tf-2.17", load(), None)
+    assert (what.python, what.requirements) == ("3.10", ("tensorflow~=2.17.0",))
+    assert "pandas==2.2.3" in what.listed and "cloudml-hypertune" in what.listed
+    assert pythons.wanted("xgboost-2.1", load(), None).requirements == ("xgboost~=2.1.0",)
+    with pytest.raises(UsageError, match="no prebuilt cpu image 'tf-2.71'. Choices: build, "):
+        pythons.wanted("tf-2.71", load(), None)
+    with pytest.raises(UsageError, match="needs a project file"):
+        pythons.wanted("build", load(), None)
+
+
+def test_an_environment_is_made_once_and_says_what_it_lacks(cache: Path) -> None:
+    """What must be there is; what no registry has is named; the second call makes nothing; other content is another folder."""
+    need("uv")
+    said: list[str] = []
+    what = pythons.WantedPython("tiny", PYTHON, ("six==1.16.0",), ("iniconfig==2.0.0", NOWHERE))
+    made = pythons.make_python(what, said.append)
+    assert made.fresh and made.python.is_relative_to(cache) and len(said) == 3
+    code = "import importlib.metadata as m, pip, sys; print(m.version('six'), m.version('iniconfig'), *sys.version_info[:2])"
+    ran = subprocess.run([made.python, "-c", code], capture_output=True, text=True)
+    assert ran.stdout == f"1.16.0 2.0.0 {sys.version_info[0]} {sys.version_info[1]}\n", ran.stderr
+    assert f"{NOWHERE} is not here: no registry that uv asks has it" in made.differs
+    again = pythons.make_python(what, said.append)
+    assert (again.fresh, again.differs, len(said)) == (False, made.differs, 3)
+    assert pythons.WantedPython("tiny", PYTHON, ("six==1.17.0",)).folder != what.folder
+    with pytest.raises(PackageError, match="vertexrig-there-is-no-such-distribution==1 cannot be installed"):
+        pythons.make_python(pythons.WantedPython("tiny", PYTHON, (NOWHERE,)), said.append)
+
+
+def test_a_project_names_the_image_and_the_rehearsal_runs_in_its_environment(tmp_path: Path) -> None:
+    """--wire writes lines without a path; before the environment is made the error says how, afterwards the job's Python is
+    its own, which has what the lock file has and nothing of this one."""
+    need("uv")
+    task = "import importlib.util, sys\nprint('in', sys.base_prefix, importlib.util.find_spec('optuna'))\n"
+    small(tmp_path / "code", task)
+    data = {**clouds.PROJECT, "sweeps": {}, "trigger": {}, "jobs": {"cpu": JOB}}
+    data["trainer"] = {"path": "code", "image": "build", "build": {"python": PYTHON}}
+    loaded = clouds.loaded(tmp_path, data)
+    refused = vertexrig("local", "python", "--image", "build", cwd=tmp_path)
+    assert refused.returncode == 2 and "there is no lock file" in refused.stderr
+    lock_nothing(loaded, "cpu")
+    done = vertexrig("local", "python", "--image=build", "--wire", "--format=json", cwd=tmp_path)
+    assert done.returncode == 0, done.stderr
+    found = json.loads(done.stdout)
+    assert found["fresh"] and found["lines"] == 'local:\n  interpreters: {"*trainer-cpu:*": build}\n'
+    assert str(tmp_path) not in (tmp_path / "vertexrig.yaml").read_text()
+    wired = config.load(tmp_path / "vertexrig.yaml")
+    assert of_project(wired).interpreters == {"*trainer-cpu:*": found["python"]}
+    lines: list[str] = []
+    from vertexrig.local.rehearsal import Watcher
+
+    ended = rehearse(Workspace(wired), "cpu", watcher=Watcher(line=lambda trial, line: lines.append(line.text)))
+    assert ended.succeeded and any(line.startswith("in ") and line.endswith(" None") for line in lines), lines
+    again = vertexrig("local", "python", "--image=build", "--wire", cwd=tmp_path)
+    assert again.returncode == 0 and "already" in again.stderr and "nothing has changed" in again.stderr
+    lock = tmp_path / "locks/trainer-cpu.txt"
+    lock.write_text(lock.read_text() + "# more\n")
+    with pytest.raises(ConfigError, match="was not made yet: vertexrig local python --image build"):
+        of_project(wired)

@@ -1,0 +1,102 @@
+"""The parts of a front, put together for one server."""
+
+from __future__ import annotations
+
+import os
+import secrets
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from starlette.types import ASGIApp
+
+from vertexrig.local import state
+from vertexrig.local.front.app import FrontApp, service
+from vertexrig.local.front.authority import Authority, write_private
+from vertexrig.local.front.hosts import DOMAIN, METADATA, Hosts, registries
+from vertexrig.local.front.identity import Account
+from vertexrig.local.front.pipes import Upstream
+from vertexrig.local.front.proxy import Connections, Journal, NewHttp, most_connections
+from vertexrig.local.front.variables import FOLDER, GCLOUD, TOKEN
+from vertexrig.local.http import Api
+from vertexrig.local.state import make_private
+
+if TYPE_CHECKING:
+    from collections.abc import Mapping
+
+_DOMAIN = DOMAIN.replace(".", r"\.")
+_METADATA = "|".join(sorted(METADATA)).replace(".", r"\.")
+_STORAGE_PATHS = r"/(storage|(resumable/)?upload/storage|download/storage|batch/storage)(/|$)"
+_TOKEN_PATHS = r"/(.*/)?(token|tokeninfo|revoke)$"
+
+
+class Front:
+    """What the front of one server consists of.
+
+    Args:
+        root: The state folder.
+        project: Project of the made-up account.
+        project_number: Number of every project.
+        allowed: Patterns of hosts that pass, beside package registries.
+    """
+
+    def __init__(self, root: Path, project: str, project_number: str, allowed: Iterable[str] = ()) -> None:
+        self.root = root
+        self.folder = make_private(root / FOLDER)
+        make_private(self.folder / GCLOUD)
+        self.authority = Authority(self.folder)
+        self.identity = Account(self.folder, project, project_number)
+        self.hosts = Hosts([*allowed, *registries(os.environ)])
+        self.journal = Journal()
+        self.token = self._token()
+
+    def _token(self) -> str:
+        """The folder's token: kept, so that a shell with it works on with the next server."""
+        path = self.folder / TOKEN
+        try:
+            kept = path.read_text(encoding="ascii")
+        except (OSError, UnicodeError):
+            kept = ""
+        if len(kept) < 32 or not kept.isalnum():
+            kept = secrets.token_hex(24)
+            write_private(path, kept.encode())
+        return kept
+
+    def app(self, plain: ASGIApp, apis: ASGIApp, xml: ASGIApp, prefixes: Mapping[str, str]) -> FrontApp:
+        """The application for both ports.
+
+        Args:
+            plain: Answers the server's own port.
+            apis: Answers by path prefix, without the guard of the server's own port.
+            xml: Answers the XML API of Cloud Storage.
+            prefixes: Path prefix in `apis` by the first part of a host name.
+        """
+        who = self.identity
+        table = [
+            service(f"{name}.{DOMAIN}", rf"(?:[a-z0-9-]+-)?{name}(?:\.[a-z0-9-]+\.rep)?\.{_DOMAIN}", apis, prefix)
+            for name, prefix in prefixes.items()
+        ]
+        table += [
+            service(f"storage.{DOMAIN}", rf"(?:storage|www)\.{_DOMAIN}", apis, path=_STORAGE_PATHS),
+            service(f"storage.{DOMAIN}", rf"storage\.{_DOMAIN}", xml),
+            service(f"storage.{DOMAIN}", rf"([a-z0-9][a-z0-9._-]+)\.storage\.{_DOMAIN}", xml, r"/\1"),
+            service(f"oauth2.{DOMAIN}", rf"(?:oauth2|www)\.{_DOMAIN}", Api(who.oauth_table()), path=_TOKEN_PATHS),
+            service(f"iamcredentials.{DOMAIN}", rf"iamcredentials\.{_DOMAIN}", Api(who.accounts_table())),
+            service("metadata.google.internal", f"(?:{_METADATA})", Api(who.metadata_table())),
+        ]
+        return FrontApp(plain, tuple(table), self.journal)
+
+    def connections(self, port: int) -> Callable[[NewHttp], Connections]:
+        """What makes the state that the connections of the front at a port share."""
+
+        def grpc_port() -> int | None:
+            here = state.find(self.root)
+            return here.grpc_port if here is not None else None
+
+        def made(new_http: NewHttp) -> Connections:
+            return Connections(
+                self.authority, self.hosts, self.token, new_http, grpc_port, self.journal, Upstream(port),
+                most_connections(),
+            )  # fmt: skip
+
+        return made

@@ -1,0 +1,49 @@
+"""Scripts that were exported from a notebook: lines that only run in one."""
+
+from __future__ import annotations
+
+import ast
+import re
+
+from vertexrig.errors import PackageError
+from vertexrig.package.folders import read_bytes
+from vertexrig.package.sources import Sources
+
+_INSTALLS = re.compile(r"pip3? install\s+(?P<what>[^'\"]+)")
+
+
+def refuse_cells(sources: Sources) -> None:
+    """Refuse a trainer that calls get_ipython() where nothing asks first whether it is there.
+
+    `jupyter nbconvert --to script` writes `!command` and `%magic` so.
+
+    Raises:
+        PackageError: It does; the message names the lines, and what belongs into requirements.txt.
+    """
+    for relative, path in sources.files:
+        data = read_bytes(path, relative) if relative.endswith(".py") and relative not in sources.rewritten else b""
+        if b"get_ipython()" not in data:
+            continue
+        try:
+            tree = ast.parse(data)
+        except SyntaxError:
+            continue  # said elsewhere
+        found = [node for node in tree.body if _calls(node)]
+        if found:
+            lines = ", ".join(str(node.lineno) for node in found)
+            wanted = [match["what"].strip() for node in found if (match := _INSTALLS.search(ast.unparse(node)))]
+            install = f"; write {' and '.join(wanted)} into requirements.txt" if wanted else ""
+            raise PackageError(
+                f"{relative}:{lines}: get_ipython() is there in a notebook only, and the trainer would stop at it. "
+                f"Delete the {'lines' if len(found) > 1 else 'line'}{install}"
+            )
+
+
+def _calls(node: ast.stmt) -> bool:
+    """Whether a statement of the module's own level calls it, outside of try, if and functions."""
+    if not isinstance(node, (ast.Expr, ast.Assign)):
+        return False
+    return any(
+        isinstance(one, ast.Call) and isinstance(one.func, ast.Name) and one.func.id == "get_ipython"
+        for one in ast.walk(node)
+    )
