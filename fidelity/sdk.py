@@ -73,7 +73,8 @@ def pipeline():
         model_serving_container_image_uri=SERVING,
     )
     model = job.run(
-        model_display_name="fidelity sdk model", args=["--do=save"], replica_count=1, machine_type="n1-standard-4",
+        model_display_name="fidelity sdk model", args=["--do=save", "--seconds=2"],  # so that it is seen to run
+        replica_count=1, machine_type="n1-standard-4",
         base_output_dir=os.environ["FIDELITY_BUCKET"] + "/sdk", timeout=600,
     )  # fmt: skip
     job.delete()

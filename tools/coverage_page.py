@@ -17,6 +17,7 @@ from vertexrig.local.jobs import coverage as fields
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.registry import Registry
 from vertexrig.local.registry.coverage import coverage
+from vertexrig.local.registry.empty import COVERAGE as EMPTY
 from vertexrig.local.registry.projects import SERVICE as PROJECTS
 
 STATES = ("served", "approximated", "not served")
@@ -39,6 +40,7 @@ def _title(service: str) -> str:
 SECTIONS: tuple[tuple[str, tuple[Coverage, ...]], ...] = (
     ("Jobs, pipelines and operations, Vertex AI v1, v1beta1", vertex.COVERAGE),
     *services(),
+    ("Lists of what is not kept here, Vertex AI v1, v1beta1", EMPTY),
     ("Fields of jobs and studies", fields.COVERAGE),
     ("Cloud Logging v2", logs.COVERAGE),
     ("Cloud Storage, JSON API", storage.COVERAGE),

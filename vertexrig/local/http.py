@@ -80,20 +80,24 @@ class ApiError(Exception):
         super().__init__(message)
 
     def body(self) -> Json:
-        """The error as the Google APIs write it."""
-        error: Json = {
-            "code": self.code,
-            "message": self.message,
-            "status": self.status,
-            "errors": [{"message": self.message, "domain": "global", "reason": self.reason}],
-        }
-        if self.details:
-            error["details"] = self.details
-        return {"error": error}
+        """The error as Google's newer APIs write it, such as Vertex AI."""
+        error: Json = {"code": self.code, "message": self.message, "status": self.status}
+        return {"error": {**error, "details": self.details} if self.details else error}
 
-    def response(self) -> Response:
-        """The error as an HTTP answer; 304 has no body by definition."""
-        return Response(status_code=304) if self.code == 304 else JSONResponse(self.body(), status_code=self.code)
+    def older_body(self) -> Json:
+        """The error as Google's older JSON APIs write it, such as Cloud Storage."""
+        errors = [{"message": self.message, "domain": "global", "reason": self.reason}]
+        return {"error": {"code": self.code, "message": self.message, "errors": errors}}
+
+    def response(self, *, older: bool = False) -> Response:
+        """The error as an HTTP answer; 304 has no body by definition.
+
+        Args:
+            older: In the form of the older JSON APIs.
+        """
+        if self.code == 304:
+            return Response(status_code=304)
+        return JSONResponse(self.older_body() if older else self.body(), status_code=self.code)
 
 
 def not_found(message: str) -> ApiError:

@@ -12,6 +12,9 @@ from vertexrig.catalog import load
 
 Json = dict[str, Any]
 
+_PROGRAMS = ("containerSpec", "pythonPackageSpec")
+"""The service shows them after the disk."""
+
 
 def filled(job: Mapping[str, Any]) -> Json:
     """A CustomJobSpec in REST form with the boot disk of every pool that makes machines."""
@@ -30,4 +33,6 @@ def _pool(pool: Mapping[str, Any]) -> Json:
         "bootDiskType": catalog.default_boot_disk(str(pool["machineSpec"].get("machineType", ""))),
         "bootDiskSizeGb": catalog.limits.integer("boot_disk.default_gb"),
     }
-    return {**pool, "diskSpec": {**disk, **(pool.get("diskSpec") or {})}}
+    program = {key: pool[key] for key in _PROGRAMS if key in pool}
+    before = {key: value for key, value in pool.items() if key not in program}
+    return {**before, "diskSpec": {**disk, **(pool.get("diskSpec") or {})}, **program}

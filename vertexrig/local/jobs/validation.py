@@ -6,6 +6,7 @@ training service's own list: `List of found errors:\\t1.Field: job_spec.worker_p
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
@@ -22,6 +23,26 @@ Check = Callable[[spec.Document, str], Iterable[Finding]]
 """What the checks find in a document for a region; given by the server, which knows the checks."""
 
 _JSON_RULES = {"unknown-field", "unknown-enum-value", "wrong-type", "one-of", "legacy-ai-platform"}
+_MACHINE_TYPE = 'Machine type "{machine}" is not supported.'
+_RECORDED: dict[str, tuple[str, str]] = {
+    "accelerator-pair": (
+        "Both `accelerator_type` and `accelerator_count` should be specified or none.",
+        "machineSpec.acceleratorType",
+    ),
+    "accelerator-on-machine": ('Accelerator "{accelerator}" is not supported for machine type "{machine}".', ""),
+    "machine-unknown": (_MACHINE_TYPE, ""),
+    "machine-not-for-training": (_MACHINE_TYPE, ""),
+    "chief-replicas": ("Replica count for master worker pool ({pools}[0].replica_count) should be 1.", ""),
+    "machine-and-replicas": ("Both or none of `machine_spec` and `replica_count` should be specified.", ""),
+    "env-twice": ("EnvVar names must be unique.", ""),
+}
+"""By rule: what public reports quote of the service, and the field below the pool that it names where ours is another."""
+
+_REFUSED = {"machine-unknown"}
+"""Findings that the service refuses, though they are warnings where our list may be older than the service's."""
+
+_POOLS = "worker_pool_specs"
+_POOL_PATH = re.compile(r"(?:.*\.)?workerPoolSpecs\[(?P<pool>\d+)\]")
 _LABELS = (
     "There can be no more than 64 labels attached to a single resource. Label keys and values can only contain "
     "lowercase letters, numbers, dashes and underscores. Label keys must start with a letter or number, must be less "
@@ -105,7 +126,7 @@ def _outer(body: Mapping[str, Any], kind: str, path: str, skip: tuple[str, ...])
     names = {name: field.json_name for name, field in descriptors.message(kind).by_name.items()}
     unknown = [key for key in body if key not in names]
     if unknown:
-        raise _json_errors([_unknown(key, path) for key in unknown], path)
+        raise _json_errors([_unknown(key, path) for key in unknown])
     own = {names[key]: value for key, value in body.items() if names[key] not in OUTPUT_ONLY and names[key] not in skip}
     try:
         message = messages.to_message(kind, own)
@@ -121,15 +142,15 @@ def _refuse(
     reading = [f for f in document.findings if f.severity is Severity.ERROR]
     broken = [f for f in reading if f.id in _JSON_RULES]
     if broken:
-        raise _json_errors([_json_message(finding, json_path) for finding in broken], json_path)
+        raise _json_errors([_json_message(finding, json_path) for finding in broken])
     if document.job.get("tensorboard") and not document.job.get("serviceAccount"):
         account = f"{json_path}.{snake(document.job_path)}service_account"
         raise invalid(f"{account} must be specified when uploading to TensorBoard")  # kubeflow/pipelines issue 7123
     problems = [*_outer_problems(outer)]
     problems += [(prefix + snake(f.path), f.message) for f in reading]
     if check is not None and not reading:
-        found = (f for f in check(document, region) if f.severity is Severity.ERROR)
-        problems += [(prefix + snake(f.path), f.message) for f in found]
+        found = (f for f in check(document, region) if f.severity is Severity.ERROR or f.id in _REFUSED)
+        problems += [_recorded(document, f, prefix) for f in found]
     if not problems and not document.job.get("workerPoolSpecs"):
         problems.append((f"{prefix}{snake(document.job_path)}worker_pool_specs", "Worker pool specs are required."))
     if problems:
@@ -147,22 +168,35 @@ def _outer_problems(outer: Mapping[str, Any]) -> Iterable[tuple[str, str]]:
         yield "labels", _LABELS
 
 
+def _recorded(document: spec.Document, finding: Finding, prefix: str) -> tuple[str, str]:
+    """Field and message of a finding: the service's recorded words, where there are some, and then our own."""
+    words, field = _RECORDED.get(finding.id, ("", ""))
+    place = _POOL_PATH.match(finding.path)
+    if not words or place is None:
+        return prefix + snake(finding.path), finding.message
+    pool = document.pools[int(place["pool"])]
+    said = words.format(machine=pool.machine_type, accelerator=pool.accelerator_type, pools=_POOLS)
+    path = f"{place[0]}.{field}" if field else finding.path
+    return prefix + snake(path), f"{said} ({finding.message})"
+
+
 def _unknown(name: str, where: str) -> tuple[str, str]:
-    return "Invalid JSON payload received. ", f"Unknown name \"{name}\" at '{where}': Cannot find field."
+    return where, f"Invalid JSON payload received. Unknown name \"{name}\" at '{where}': Cannot find field."
 
 
 def _json_message(finding: Finding, json_path: str) -> tuple[str, str]:
-    """What the service's message begins with, and what it shares with the violation's description."""
+    """The field of a violation and its description, which is the service's message."""
     path = snake(finding.path)
     holder, _, _ = path.rpartition(".")
     if finding.id == "unknown-field":
         return _unknown(finding.path.rpartition(".")[2], f"{json_path}.{holder}" if holder else json_path)
     if finding.id == "one-of":
-        return "", f"Invalid value at '{json_path}.{holder}' (oneof), {finding.message}"
-    return "", f"Invalid value at '{json_path}.{path}': {finding.message}"
+        where = f"{json_path}.{holder}" if holder else json_path
+        return where, f"Invalid value at '{where}' (oneof), {finding.message}"
+    return f"{json_path}.{path}", f"Invalid value at '{json_path}.{path}': {finding.message}"
 
 
-def _json_errors(texts: list[tuple[str, str]], field: str) -> ApiError:
-    violations = [{"field": field, "description": text} for _, text in texts]
+def _json_errors(problems: list[tuple[str, str]]) -> ApiError:
+    violations = [{"field": field, "description": text} for field, text in problems]
     details = [{"@type": "type.googleapis.com/google.rpc.BadRequest", "fieldViolations": violations}]
-    return ApiError(400, "\n".join(map("".join, texts)), details=details)
+    return ApiError(400, "\n".join(text for _, text in problems), details=details)

@@ -164,7 +164,7 @@ def _severity(value: Any, where: str) -> str:
     names = {number: name for name, number in SEVERITIES.items()}
     if isinstance(value, int) and not isinstance(value, bool):
         return names.get(value, "DEFAULT")
-    if value is None or value in SEVERITIES:
+    if value is None or (isinstance(value, str) and value in SEVERITIES):
         return str(value or "DEFAULT")
     raise invalid(f"Invalid value at '{where}.severity': {str(value)[:80]!r} is none of {', '.join(SEVERITIES)}.")
 

@@ -10,7 +10,7 @@ from collections.abc import Callable
 
 from vertexrig.local.http import Endpoint
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.registry import metadata, models, persistent, service, tensorboards, vizier
+from vertexrig.local.registry import empty, metadata, models, persistent, service, tensorboards, vizier
 from vertexrig.local.registry.projects import Projects
 
 __all__ = ["Registry"]
@@ -44,4 +44,4 @@ class Registry:
     def table(self) -> list[Endpoint]:
         """Their routes below Vertex AI's mount; behind them, those of every method of Vertex AI that is not served."""
         served = [row for name, table in self.tables.items() for row in service.rows(self.store, name, table)]
-        return [*served, *service.unserved_rows([f"{service.PACKAGE}."])]
+        return [*served, *empty.rows(), *service.unserved_rows([f"{service.PACKAGE}."])]

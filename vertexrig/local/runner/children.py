@@ -17,7 +17,7 @@ from pathlib import Path
 from typing import IO
 
 from vertexrig.errors import JobFailedError
-from vertexrig.local.runner.lines import Line, Splitter
+from vertexrig.local.runner.lines import OF_PACKAGE, Line, Splitter
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _CHUNK = 256 * 1024
@@ -34,6 +34,7 @@ class Command:
         memory: Bytes all its processes may take together, 0 for no limit.
         cleanup: A command run after its end.
         mark: How a variable of `env` begins that only processes of this program have, "" if there is none.
+        severities: Of its lines, by stream.
     """
 
     argv: Sequence[str]
@@ -42,6 +43,7 @@ class Command:
     memory: int = 0
     cleanup: Sequence[str] = ()
     mark: str = ""
+    severities: Mapping[str, str] = field(default_factory=lambda: OF_PACKAGE)
 
 
 @dataclass(frozen=True)
@@ -188,7 +190,8 @@ class Children:
         finally:
             theirs.close()
         assert process.stdout is not None and process.stderr is not None
-        streams = {process.stdout: Splitter(name, "stdout"), process.stderr: Splitter(name, "stderr")}
+        pipes = {"stdout": process.stdout, "stderr": process.stderr}
+        streams = {pipe: Splitter(name, stream, command.severities) for stream, pipe in pipes.items()}
         child = Child(name, command, process, ours, streams)
         sources: list[socket.socket | IO[bytes]] = [ours, *streams]
         for source in sources:

@@ -5,7 +5,7 @@ from __future__ import annotations
 import codecs
 import json
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
@@ -20,7 +20,9 @@ LONGEST = 64 * 1024
 """Most characters of one entry; a longer line becomes several (Cloud Logging takes 256 KB per entry)."""
 
 SEVERITIES = ("DEFAULT", "DEBUG", "INFO", "NOTICE", "WARNING", "ERROR", "CRITICAL", "ALERT", "EMERGENCY")
-_OF_STREAM = {"stdout": "INFO", "stderr": "ERROR"}
+OF_PACKAGE = {"stdout": "INFO", "stderr": "ERROR"}
+OF_CONTAINER = {"stdout": "DEFAULT", "stderr": "DEFAULT"}
+"""The severity of each stream's lines, in a job with a Python package and in one with a container."""
 
 
 @dataclass(frozen=True)
@@ -30,10 +32,11 @@ class Line:
     Args:
         time: Seconds since 1970, when the runner read it; strictly rising within one task.
         task: `workerpool0-0`, or `service` for what the service says.
-        severity: A Cloud Logging severity: INFO for stdout, ERROR for stderr, or what a JSON line names.
+        severity: A Cloud Logging severity: that of its stream (`OF_PACKAGE`, `OF_CONTAINER`), or what a JSON line names.
         text: The line without its end.
         payload: The line as data, when it is a JSON object (Cloud Logging's jsonPayload).
         routine: The service writes it of every job (`servicelog`); a summary of this one leaves it out.
+        stderr: It came from there.
     """
 
     time: float
@@ -42,6 +45,7 @@ class Line:
     text: str
     payload: dict[str, Any] | None = None
     routine: bool = False
+    stderr: bool = False
 
     @property
     def timestamp(self) -> str:
@@ -57,11 +61,12 @@ class Splitter:
 
     Args:
         task: Task name of the lines.
-        stream: `stdout` or `stderr`; it decides the severity.
+        stream: `stdout` or `stderr`.
+        severities: Of the lines, by stream.
     """
 
-    def __init__(self, task: str, stream: str) -> None:
-        self.task, self.severity = task, _OF_STREAM[stream]
+    def __init__(self, task: str, stream: str, severities: Mapping[str, str]) -> None:
+        self.task, self.severity, self.stderr = task, severities[stream], stream == "stderr"
         self._decoder = codecs.getincrementaldecoder("utf-8")("replace")
         self._rest = ""
         self._last = 0.0
@@ -90,8 +95,10 @@ class Splitter:
                 payload = None
             if isinstance(payload, dict):
                 named = str(payload.get("severity", "")).upper()
-                return Line(now, self.task, named if named in SEVERITIES else self.severity, text, payload)
-        return Line(now, self.task, self.severity, text)
+                return Line(
+                    now, self.task, named if named in SEVERITIES else self.severity, text, payload, stderr=self.stderr
+                )
+        return Line(now, self.task, self.severity, text, stderr=self.stderr)
 
 
 class LogFiles:

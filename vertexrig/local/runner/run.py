@@ -17,7 +17,7 @@ from vertexrig.errors import JobFailedError, PackageError, VertexrigError
 from vertexrig.local.hints import hint
 from vertexrig.local.runner import environment, places, policy, ports, programs, servicelog
 from vertexrig.local.runner.children import Child, Children, Command, Exit, sweep
-from vertexrig.local.runner.lines import SERVICE, Line, LogFiles, OnLine
+from vertexrig.local.runner.lines import OF_CONTAINER, OF_PACKAGE, SERVICE, Line, LogFiles, OnLine
 from vertexrig.local.runner.options import Control, RunOptions
 from vertexrig.local.runner.policy import Action
 from vertexrig.local.runner.result import JobError, JobResult, new_job_id
@@ -28,6 +28,7 @@ SUSPENDED = "SUSPENDED"
 """Not a state of the service: the run was broken off by `Control.suspend` and can be taken up again."""
 
 _STDERR_KEPT = 200
+_ORDINARY = ("DEFAULT", "INFO")
 _MARK = "VERTEXRIG_REPLICA"
 """A variable by which the processes of a replica are found when their supervisor was killed."""
 _PIP_LINES_SHOWN = 40
@@ -133,7 +134,7 @@ class _Run:
 
     def _line(self, line: Line) -> None:
         member = self.members.get(line.task)
-        if member is not None and line.severity != "INFO":
+        if member is not None and (line.stderr or line.severity not in _ORDINARY):
             member.stderr.append(line.text)
         self.files.write(line)
         if self._on_line is not None:
@@ -290,11 +291,9 @@ class _Run:
         def step(package: Path, requirements: bool) -> None:
             nonlocal steps
             steps += 1
-            uri = uris.get(package.name, "")
-            if not uri:  # the image holds it on Vertex AI, so the service says nothing
-                if not requirements:
-                    self.log(f"Installing {package.name}, which the image {pool.image} holds.")
-                return
+            uri = uris.get(package.name)
+            if uri is None:
+                return  # the package of a trainer whose image is not run: the service knows nothing of it
             texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
             self._say(texts, one.name, routine=False)  # it may take a while
 
@@ -319,10 +318,10 @@ class _Run:
         for sentence in (environment.substitute(pool), *program.substitutes):
             if sentence and sentence not in self.substitutes:
                 self.substitutes.append(sentence)
-                self.log(f"Stand-in: {sentence}.", "WARNING")
+                self.log(f"Stand-in: {sentence}.")
         for uri in environment.absent(pool.args, self.root):
             where = environment.local_path(uri, self.root)
-            self.log(f"{uri} is looked for at {where}: there is no such bucket here yet.", "WARNING")
+            self.log(f"{uri} is looked for at {where}: there is no such bucket here yet.")
 
     def _execute(self, argv: Sequence[str], env: Mapping[str, str]) -> int:
         """Run a program of the preparation, its output in the log of the primary replica."""
@@ -380,7 +379,8 @@ class _Run:
             argv = program.argv(seen, buckets, keep_gs=keep_gs)
         env = {**machine, **contract, _MARK: f"{options.job_id}/{one.name}/"}
         mark = f"{_MARK}={env[_MARK]}"
-        return Command(argv, env, program.cwd or work, options.memory_limit, cleanup, mark)
+        severities = OF_PACKAGE if pool.container is None else OF_CONTAINER
+        return Command(argv, env, program.cwd or work, options.memory_limit, cleanup, mark, severities)
 
     # running
 

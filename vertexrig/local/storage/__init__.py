@@ -11,10 +11,11 @@ from __future__ import annotations
 
 from starlette.routing import BaseRoute, Mount
 
-from vertexrig.local.http import Api, endpoint
+from vertexrig.local.http import endpoint
 from vertexrig.local.storage.api import StorageApi
 from vertexrig.local.storage.batch import Batch
 from vertexrig.local.storage.coverage import COVERAGE
+from vertexrig.local.storage.fields import JsonApi
 from vertexrig.local.storage.store import ObjectStore
 from vertexrig.local.storage.upload import upload_table
 from vertexrig.local.storage.xml import XmlApi
@@ -29,9 +30,9 @@ def routes(store: ObjectStore) -> list[BaseRoute]:
         store: Where the objects are.
     """
     api = StorageApi(store)
-    main, uploads = Api(api.table()), Api(upload_table(store))
-    media = Api([endpoint("GET", "/v1/b/{bucket}/o/{object}", api.get_media)])
-    batch = Api([endpoint("POST", "/v1", Batch(main).run)])
+    main, uploads = JsonApi(api.table()), JsonApi(upload_table(store))
+    media = JsonApi([endpoint("GET", "/v1/b/{bucket}/o/{object}", api.get_media)])
+    batch = JsonApi([endpoint("POST", "/v1", Batch(main).run)])
     return [
         Mount("/storage", app=main),
         Mount("/upload/storage", app=uploads),

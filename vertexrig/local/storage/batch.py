@@ -56,7 +56,7 @@ class Batch:
         try:
             response = await self.api.answer(_request(outer, part))
         except ApiError as error:
-            response = error.response()
+            response = error.response(older=True)
         content_id = re.sub(r"[^\x21-\x7e]", "", str(part.get("Content-ID", "")))[:200]
         reply = f"<response-{content_id.strip('<>')}>"
         lines = [f"HTTP/1.1 {response.status_code} {_REASONS.get(response.status_code, 'Status')}"]

@@ -31,7 +31,7 @@ COVERAGE: tuple[Coverage, ...] = (
     Coverage(
         "storage.objects.list",
         "approximated",
-        "versions, matchGlob and fields are ignored; softDeleted is always empty.",
+        "versions and matchGlob are ignored, fields cuts the outermost names alone; softDeleted is always empty.",
     ),
     Coverage("storage.objects.patch", "served"),
     Coverage("storage.objects.update", "served"),

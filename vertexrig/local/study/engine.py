@@ -80,7 +80,7 @@ class StudyEngine:
         known = self.trials.get(trial_id)
         if known is not None:
             return known.parameters
-        parameters = self._next(trial_id)
+        parameters = sorted(self._next(trial_id), key=lambda row: str(row["parameterId"]))  # as the service lists them
         trial = Trial(trial_id, parameters=parameters)
         trial.move(TrialState.ACTIVE, at=self.clock())
         self.trials[trial_id] = trial

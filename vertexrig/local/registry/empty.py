@@ -1,0 +1,45 @@
+"""Collections that are there and always empty, so that a client that lists everything of a project goes on."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+
+from vertexrig.local import http, methods
+from vertexrig.local.http import Coverage, Endpoint
+from vertexrig.local.registry.service import PACKAGE, check_place
+
+_REST_ALONE = "Always empty; over REST alone."
+_LISTS: tuple[tuple[str, str, Coverage], ...] = (
+    ("DatasetService", "ListDatasets", Coverage("aiplatform.datasets.list", "approximated", _REST_ALONE)),
+    ("EndpointService", "ListEndpoints", Coverage("aiplatform.endpoints.list", "approximated", _REST_ALONE)),
+    ("PipelineService", "ListPipelineJobs", Coverage("aiplatform.pipelineJobs.list", "approximated", "Always empty.")),
+    ("JobService", "ListNasJobs", Coverage("aiplatform.nasJobs.list", "approximated", "Always empty.")),
+    (
+        "JobService",
+        "ListBatchPredictionJobs",
+        Coverage("aiplatform.batchPredictionJobs.list", "approximated", "Always empty."),
+    ),
+)
+"""Service, method, and the method's row of the coverage page."""
+
+COVERAGE: tuple[Coverage, ...] = tuple(row for _, _, row in _LISTS)
+
+
+def rows() -> list[Endpoint]:
+    """The routes of these lists."""
+    return [
+        Endpoint(binding.http, binding.pattern, _nothing)
+        for service, method, _ in _LISTS
+        for binding in methods.of_service(f"{PACKAGE}.{service}")[method]
+        if binding.variables  # not the one without a project
+    ]
+
+
+async def _nothing(request: Request, path: Mapping[str, str]) -> Response:
+    """An empty list; 400 for a place that is none."""
+    await http.read_body(request)
+    check_place(path["v0"])
+    return JSONResponse({})
