@@ -291,11 +291,9 @@ class _Run:
         def step(package: Path, requirements: bool) -> None:
             nonlocal steps
             steps += 1
-            uri = uris.get(package.name)
-            if uri is None:
-                return  # the package of a trainer whose image is not run: the service knows nothing of it
-            texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
-            self._say(texts, one.name, routine=False)  # it may take a while
+            if uri := uris.get(package.name):  # the service knows nothing of the package of a built image
+                texts = servicelog.requirements(uri) if requirements else servicelog.installing(uri)
+                self._say(texts, one.name, routine=False)  # it may take a while
 
         program = programs.prepare(
             pool, self.options, self.root, self._visible(self.folder / "config"), self._execute, step,
