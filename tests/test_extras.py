@@ -36,7 +36,7 @@ NOT_IMPORTED = {
     "tzdata": "zoneinfo reads it where the system has no time zones",
     "tensorboard": "TensorFlow's summary writer, which the trainer uses, needs it",
     "importlib-resources": "tensorflow-datasets imports it without saying so",
-    "pytest-xdist": "pytest -n", "schemathesis": "run as a program", "mypy": "run as a program", "ruff": "run as a program",
+    "pytest-rerunfailures": "pytest --reruns", "pytest-xdist": "pytest -n", "schemathesis": "run as a program", "mypy": "run as a program", "ruff": "run as a program",
     "build": "run as a program", "types-pyyaml": "mypy reads it", "types-protobuf": "mypy reads it",
 }  # fmt: skip
 COMES_WITH = {
