@@ -114,6 +114,21 @@ def test_without_a_server_one_is_started_and_stopped_by_the_last_command(tmp_pat
         server.down(root)
 
 
+def test_a_run_is_recorded(here: server.RunningServer, tmp_path: Path) -> None:
+    """`--record` keeps what the command asked and was answered, without ids; a server that runs already is left alone."""
+    sdist(tmp_path / "state/gs/packages/trainer.tar.gz")
+    (tmp_path / "launch.py").write_text(LAUNCH.format(image=IMAGE))
+    words = ("local", "run", "--record", "seen.jsonl", "--root")
+    done = vertexrig(*words, "state", "--", sys.executable, "launch.py", cwd=tmp_path, env={"HOME": str(tmp_path)})
+    assert done.returncode == 7, done.stderr
+    text = (tmp_path / "seen.jsonl").read_text()
+    assert '"POST"' in text and "customJobs" in text and "JOB_STATE_SUCCEEDED" in text
+    made = next(line for line in done.stderr.splitlines() if line.startswith("made: custom job "))
+    assert made.split()[3] not in text
+    refused = vertexrig(*words, str(here.root), "--", "true", cwd=tmp_path)
+    assert refused.returncode == 2 and "runs already" in refused.stderr and "Traceback" not in refused.stderr
+
+
 def test_exports_for_a_shell(here: server.RunningServer, tmp_path: Path) -> None:
     """`local env --transparent` gives a shell what `local run` gives a command, and removes what is in the way."""
     script = (

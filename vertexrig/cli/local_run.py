@@ -37,8 +37,14 @@ _SHOWN = {
 )
 @options.file_option
 @local_place.root_option
+@click.option(
+    "--record",
+    type=click.Path(path_type=Path, dir_okay=False),
+    metavar="FILE",
+    help="Add every call of COMMAND and its answer to FILE, without ids, names and tokens.",
+)
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(words: tuple[str, ...], file: Path | None, root: Path | None) -> None:
+def command(words: tuple[str, ...], file: Path | None, root: Path | None, record: Path | None) -> None:
     """Run COMMAND, unchanged, with Google's APIs answered by the local Vertex.
 
     The server is started if none runs, and stopped afterwards. Variables set for COMMAND alone send what it asks of
@@ -54,7 +60,7 @@ def command(words: tuple[str, ...], file: Path | None, root: Path | None) -> Non
     from vertexrig.local import control
 
     loaded, folder = local_place.project(file, root)
-    with _server(loaded, folder) as here:
+    with _server(loaded, folder, record) as here:
         change = difference(here, loaded)
         mention(change)
         before = control.call(here, "GET", "/v1/made")
@@ -79,13 +85,18 @@ def mention(change: Environment) -> None:
 
 
 @contextmanager
-def _server(loaded: Loaded | None, folder: Path) -> Iterator[RunningServer]:
+def _server(loaded: Loaded | None, folder: Path, record: Path | None) -> Iterator[RunningServer]:
     """The server of a folder; one that a command like this started is stopped when the last such command ends."""
     from vertexrig.local import control, state
 
     here = state.find(folder)
     if here is not None and not control.answers(here):
         here = None
+    if here is not None and record is not None:
+        raise UsageError(
+            f"--record {record}: a local Vertex runs already at {here.url}, and records only from its start: stop it with "
+            "`vertexrig local down`, or start it with `vertexrig local up --record FILE`"
+        )
     started = here is None
     if here is None:
         from vertexrig.cli import extras
@@ -95,7 +106,7 @@ def _server(loaded: Loaded | None, folder: Path) -> Iterator[RunningServer]:
         settings = local_place.settings(loaded, folder)
         local = loaded.project.local if loaded else None
         keep = local is None or local.gs_paths != "mapped"
-        here = control.up(local_place.with_gs(settings, keep=keep))
+        here = control.up(local_place.with_gs(settings, keep=keep), record=record)
         options.note(f"the local Vertex answers at {here.url}")
     with state.in_use(folder, begun=here.pid if started else None) as last:
         try:
