@@ -48,6 +48,15 @@ You may view the status of your job with the command
   $ gcloud ai custom-jobs describe projects/my-project/locations/us-central1/customJobs/N
 
 """
+TUNING_CANCELLED = """\
+Using endpoint [ENDPOINT]
+Request to cancel hyperparameter tuning job [N] has been sent.
+
+You may view the status of your job with the command
+
+  $ gcloud ai hp-tuning-jobs describe N --region=us-central1
+
+"""
 DESCRIBED = """\
 createTime: 'MICROSECONDS'
 displayName: from-gcloud
@@ -138,6 +147,7 @@ def test_custom_jobs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> 
     assert blanked(ai("custom-jobs", "describe", name.rpartition("/")[2]).stdout) == DESCRIBED
     listed = json.loads(ai("custom-jobs", "list", "--filter=labels.team=vision", "--format=json").stdout)
     assert [found["name"] for found in listed] == [name]
+    assert blanked(ai("custom-jobs", "list", "--filter=labels.team=vision").stdout) == f"---\n{DESCRIBED}"
     waiting = write(tmp_path / "wait.yaml", job(pool(WAIT)))
     second = json.loads(ai("custom-jobs", "create", "--display-name=x", f"--config={waiting}", "--format=json").stdout)[
         "name"
@@ -213,7 +223,7 @@ def test_tuning_jobs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> 
     config = write(tmp_path / "slow.yaml", {"studySpec": study, "trialJobSpec": job(pool(WAIT))})
     second = json.loads(ai("hp-tuning-jobs", "create", *flags[:1], f"--config={config}", *flags[2:]).stdout)["name"]
     api.wait(second, "JOB_STATE_RUNNING")
-    ai("hp-tuning-jobs", "cancel", second.rpartition("/")[2])
+    assert blanked(ai("hp-tuning-jobs", "cancel", second.rpartition("/")[2]).stderr) == TUNING_CANCELLED
     done = api.wait(second)
     assert done["state"] == "JOB_STATE_CANCELLED"
     assert {api.get(trial["customJob"])["state"] for trial in done["trials"]} == {"JOB_STATE_CANCELLED"}
