@@ -122,12 +122,19 @@ def _type_changed(table: str, given: tables.Raw, base: tables.Raw) -> str:
     if table != "limits" or "value" not in given:
         return ""
     old, new = base["value"], given["value"]
-    inner = list(new.values()) if isinstance(new, dict) else new if isinstance(new, list) else []
-    if not all(isinstance(item, str) and item.strip() for item in inner):
+    numbers = any(isinstance(item, (int, float)) for item in _inner(old))
+    if numbers and not all(isinstance(item, (int, float)) and not isinstance(item, bool) for item in _inner(new)):
+        return "value may hold numbers only"
+    if not numbers and not all(isinstance(item, str) and item.strip() for item in _inner(new)):
         return "value may hold texts only"
     if type(new) is type(old) or (isinstance(old, float) and type(new) is int):
         return ""
     return f"value must stay of type {type(old).__name__}, as in {old!r}"
+
+
+def _inner(value: object) -> list[object]:
+    """What a list or a mapping holds; nothing of another value."""
+    return list(value.values()) if isinstance(value, dict) else value if isinstance(value, list) else []
 
 
 def _defaults(cls: type[OverlayRow]) -> tables.Raw:
