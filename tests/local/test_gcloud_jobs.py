@@ -100,6 +100,8 @@ def blanked(text: str) -> str:
     """A text of gcloud without what differs from run to run."""
     for pattern, word in (
         (r"(?<=\[)http://[^\]]*", "ENDPOINT"), (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{6}Z", "MICROSECONDS"),
+        (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\d\.\d{9}Z", "NANOSECONDS"), (r"(?m)(elapsedDuration: ).*", r"\1SECONDS"),
+        (r"(?m)(value: )0\.\d+$", r"\1VALUE"),
         (r"\d{4}-\d\d-\d\dT\d\d:\d\d:\d\dZ", "SECONDS"), (r"projects/\d+", "projects/N"), (r"\d{15,}", "N"),
     ):  # fmt: skip
         text = re.sub(pattern, word, text)
@@ -189,7 +191,9 @@ def test_stream_logs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> 
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}", row[1]) for row in rows)
 
 
-def test_tuning_jobs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> None:
+def test_tuning_jobs(
+    ai: Gcloud, here: server.RunningServer, golden: Callable[[str, str], None], tmp_path: Path
+) -> None:
     """create --config, describe with trials, list and cancel; each trial is a custom job that can be described."""
     api = Api(here.url)
     study = {
@@ -210,6 +214,9 @@ def test_tuning_jobs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> 
     name = json.loads(made.stdout)["name"]
     assert api.wait(name)["state"] == "JOB_STATE_SUCCEEDED"
     shown = json.loads(ai("hp-tuning-jobs", "describe", name.rpartition("/")[2], "--format=json").stdout)
+    described = blanked(ai("hp-tuning-jobs", "describe", name.rpartition("/")[2]).stdout)
+    golden("gcloud/tuning-described.txt", described)
+    assert blanked(ai("hp-tuning-jobs", "list", "--filter=displayName=sweep").stdout) == f"---\n{described}"
     assert [trial["id"] for trial in shown["trials"]] == ["1", "2", "3"]
     for trial in shown["trials"]:
         assert trial["state"] == "SUCCEEDED"
