@@ -196,7 +196,7 @@ def test_each_range_has_its_reason_and_what_is_left_out_is_said(tmp_path: Path) 
     """Ranges follow the defaults, with the reason above them; other metrics and further flags that a sweep could vary are named."""
     more = '"--momentum", type=float, default=0.9)\nparser.add_argument("--epochs"'
     (tmp_path / "train.py").write_text(SCRIPT.replace('"--epochs"', more, 1))
-    made = starter.starter(trainer(tmp_path, tmp_path / "train.py"), load())
+    made = starter.starter(trainer(tmp_path, tmp_path / "train.py"), load(), TODAY)
     assert (
         "      parameters:\n        lr:\n          # a tenth to ten times the default 1e-05, by factors\n" in made.text
     )

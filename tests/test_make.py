@@ -122,7 +122,8 @@ def _told(name: str) -> Callable[[Path], None]:
     def look(copy: Path) -> None:
         job = yaml.safe_load((copy / f"build/jobs/{name}.yaml").read_text())
         assert job["scheduling"]["timeout"] == "60s"
-        assert "--epochs=2" in job["workerPoolSpecs"][0]["pythonPackageSpec"]["args"]
+        pool = job["workerPoolSpecs"][0]
+        assert "--epochs=2" in (pool.get("pythonPackageSpec") or pool["containerSpec"])["args"]
 
     return look
 
