@@ -77,8 +77,9 @@ class Terminal:
 
     def ends(self) -> int:
         """Read to its end; its exit code."""
+        end = time.monotonic() + 120
         while self._read(60.0):
-            pass
+            assert time.monotonic() < end, self.text[-3000:]
         return self.process.wait(30)
 
     def _read(self, seconds: float) -> bool:
@@ -99,6 +100,7 @@ def terminal(*words: str, cwd: Path, env: dict[str, str]) -> Iterator[Terminal]:
     process = subprocess.Popen(
         [sys.executable, "-m", "vertexrig", *words], cwd=cwd, stdin=theirs, stdout=theirs, stderr=theirs,
         env={**os.environ, "PYTHONPATH": str(INSTALLED), "TERM": "xterm", **env}, start_new_session=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a shell's background jobs ignore it
     )  # fmt: skip
     os.close(theirs)
     try:

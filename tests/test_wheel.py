@@ -67,7 +67,7 @@ LINES: dict[str, int | str] = {
     "promote x": SUBMIT,
     "register x": SUBMIT,
     "pull x": SUBMIT,
-    "convert build/jobs/cpu.yaml": 0,
+    "convert config.yaml": 0,
     "schedule plan": SUBMIT,
     "schedule apply": SUBMIT,
     "schedule list": SUBMIT,
@@ -111,6 +111,7 @@ def project(base: wheels.Installed, tmp_path_factory: pytest.TempPathFactory) ->
     assert done.returncode == 0, done.stderr
     with (folder / "vertexrig.yaml").open("a") as file:
         file.write(PROJECT)
+    assert base.shell("vertexrig render cpu --output config.yaml", folder).returncode == 0
     return folder
 
 

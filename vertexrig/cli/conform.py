@@ -90,6 +90,9 @@ def command(
     A row that differs is shown with what was expected and what was seen. With --against cloud the rows are tried on
     Vertex AI with your credentials, which creates jobs and costs money; what would cost more than --budget is refused.
     """
+    from vertexrig.cli import extras
+
+    extras.need("jmespath", "jsonschema", "starlette", "requests")  # the local extra brings all of them
     from vertexrig.local.conform import prices, tries
     from vertexrig.local.conform.manifest import load
     from vertexrig.local.conform.score import document, scores, side_by_side
