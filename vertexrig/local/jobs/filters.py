@@ -20,7 +20,7 @@ from vertexrig.local.http import invalid
 
 Predicate = Callable[[Mapping[str, Any]], bool]
 
-_LANGUAGE = filters.Dialect(
+LANGUAGE = filters.Dialect(
     "Invalid filter",
     length=10_000,
     depth=40,
@@ -29,6 +29,7 @@ _LANGUAGE = filters.Dialect(
     quoted=re.compile(r"""\"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""),
     bare=re.compile(r"[^\s()<>=!\"']+"),
 )
+"""How Vertex AI writes filters of its list methods."""
 _FIELDS = {
     "display_name": "displayName", "displayName": "displayName", "state": "state", "create_time": "createTime",
     "createTime": "createTime", "update_time": "updateTime", "start_time": "startTime", "end_time": "endTime",
@@ -43,7 +44,7 @@ def parse(text: str) -> Predicate:
     Raises:
         ApiError: 400, for anything that is not a filter.
     """
-    return _predicate(filters.parse(text, _LANGUAGE))
+    return _predicate(filters.parse(text, LANGUAGE))
 
 
 def _predicate(node: filters.Node) -> Predicate:

@@ -17,15 +17,6 @@ from vertexrig.local.registry.service import exists
 from vertexrig.spec.names import camel
 
 _PAGE, _LARGEST_PAGE = 100, 1000
-_DIALECT = language.Dialect(
-    "Invalid filter",
-    length=10_000,
-    depth=40,
-    text=False,
-    space=re.compile(r"\s*"),
-    quoted=re.compile(r"""\"(?:[^"\\]|\\.)*"|'(?:[^'\\]|\\.)*'"""),
-    bare=re.compile(r"[^\s()<>=!\"']+"),
-)
 _FUNCTION = re.compile(r"\bin_context\(\s*(\"[^\"]*\"|'[^']*')\s*\)")
 _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     "<": lambda own, other: own < other, "<=": lambda own, other: own <= other,
@@ -155,7 +146,7 @@ def predicate(text: str, contexts: Callable[[str, str], bool] = lambda name, con
         text: The filter.
         contexts: Whether the resource of that name is in a context; for `in_context`.
     """
-    return _predicate(language.parse(_FUNCTION.sub(r"in_context=\1", text), _DIALECT), contexts)
+    return _predicate(language.parse(_FUNCTION.sub(r"in_context=\1", text), filters.LANGUAGE), contexts)
 
 
 def _predicate(node: language.Node, contexts: Callable[[str, str], bool]) -> filters.Predicate:
