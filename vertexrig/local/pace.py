@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from statistics import median
 
 from vertexrig.catalog import load
 from vertexrig.errors import UsageError
@@ -16,7 +17,7 @@ def paced(run: RunOptions, pace: str = "none", speed: float | None = None) -> Ru
 
     Args:
         run: The options.
-        pace: `none` waits for nothing, `recorded` takes the medians of public recordings (rows `pace.*` of the catalog's limits).
+        pace: `none` waits for nothing, `recorded` takes the medians of public recordings (rows `durations.*` of the catalog's limits).
         speed: Divides the times; None is 1.
 
     Raises:
@@ -26,7 +27,6 @@ def paced(run: RunOptions, pace: str = "none", speed: float | None = None) -> Ru
         if speed is not None:
             raise UsageError("--speed divides the times of a pace; give --pace recorded with it")
         return run
-    limits, factor = load().limits, 1.0 if speed is None else speed
-    return replace(
-        run, provision=limits.number("pace.provision_s") / factor, tear_down=limits.number("pace.tear_down_s") / factor
-    )
+    factor = 1.0 if speed is None else speed
+    start, end = (median(load().limits.numbers(f"durations.{span}")) / factor for span in ("start_gpu_s", "end_s"))
+    return replace(run, provision=start, tear_down=end)
