@@ -115,7 +115,7 @@ def curves(study: StudyRecord) -> tuple[Rows, int]:
     winners = {trial.id for trial in study.best}
     stepped = any(one.step for own in study.courses.values() for one in own.curve)
     points = {
-        name: [(one.step if stepped else one.seconds, one.metrics[goal]) for one in own.curve if goal in one.metrics]
+        name: [(one.step if stepped else one.elapsed, one.metrics[goal]) for one in own.curve if goal in one.metrics]
         for name, own in study.courses.items()
     }
     points = {name: own for name, own in points.items() if len(own) > 1}

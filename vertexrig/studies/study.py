@@ -15,24 +15,10 @@ from vertexrig.spec.domain import Value
 from vertexrig.spec.names import camel_keys
 from vertexrig.spec.objective import Metric, Objective
 from vertexrig.spec.space import Dimension, Space
+from vertexrig.spec.trial import Measurement
 from vertexrig.studies import trials
 from vertexrig.studies.trials import TrialResult
 from vertexrig.times import duration_seconds, seconds_since_1970
-
-
-@dataclass(frozen=True)
-class Reported:
-    """What a trial reported at one point.
-
-    Args:
-        step: The global step; 0 if the trainer gave none.
-        seconds: Seconds since the trial's start.
-        metrics: Finite values by metricId.
-    """
-
-    step: int
-    seconds: float
-    metrics: Mapping[str, float]
 
 
 @dataclass(frozen=True)
@@ -47,7 +33,7 @@ class TrialCourse:
 
     start: float | None
     end: float | None
-    curve: tuple[Reported, ...] = ()
+    curve: tuple[Measurement, ...] = ()
 
 
 @dataclass(frozen=True)
@@ -142,7 +128,7 @@ def instant(when: Any) -> float | None:
         return None
 
 
-def _reported(row: Mapping[str, Any]) -> Reported | None:
+def _reported(row: Mapping[str, Any]) -> Measurement | None:
     metrics = {}
     for own in row.get("metrics") or ():
         try:
@@ -152,7 +138,7 @@ def _reported(row: Mapping[str, Any]) -> Reported | None:
         if math.isfinite(value):
             metrics[str(own.get("metricId", ""))] = value
     seconds = duration_seconds(row.get("elapsedDuration")) or 0.0
-    return Reported(_whole(row.get("stepCount")), seconds, metrics) if metrics else None
+    return Measurement(_whole(row.get("stepCount")), seconds, metrics) if metrics else None
 
 
 def _whole(value: Any) -> int:
