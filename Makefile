@@ -10,6 +10,8 @@ PORT ?= 8080
 ACCEPT ?=
 ROWS ?=
 WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+RERUNS ?=
+RERUN = $(if $(RERUNS),--reruns $(RERUNS))
 SETS = $(foreach pair,$(SET),--set $(pair))
 JOBS := cpu gpu multi-gpu multi-worker parameter-server tpu
 
@@ -72,11 +74,11 @@ serve-function: $(LOCAL) ## Serve the staged function on this machine against th
 	@$(RIG) function serve --port $(PORT)
 
 test: $(READY) ## Run the tests; TESTS="tests/test_render.py -k tpu" runs some of them
-	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(TESTS)
+	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(RERUN) $(TESTS)
 
 test-old: $(READY) ## Run the trainer's tests on Python 3.10 with TensorFlow 2.17, as in the newest prebuilt container
 	@test -e build/venv-tf2.17/.ready || sh tests/trainer/old_python.sh build/venv-tf2.17
-	@TRAINER_OLD_PYTHON=$(CURDIR)/build/venv-tf2.17/bin/python $(VENV)/bin/python -m pytest $(or $(TESTS),tests/trainer/test_trainer_package.py)
+	@TRAINER_OLD_PYTHON=$(CURDIR)/build/venv-tf2.17/bin/python $(VENV)/bin/python -m pytest $(RERUN) $(or $(TESTS),tests/trainer/test_trainer_package.py)
 
 # What `make test` attacks briefly, at length. TESTS names other tests.
 ATTACKS := tests/attacks tests/test_protocol.py tests/test_budget.py tests/test_trigger_generated.py
