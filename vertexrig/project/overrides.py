@@ -91,7 +91,9 @@ def _check_bound(loaded: Loaded, bound: Bound, path: tuple[str, ...]) -> None:
         try:
             re.compile(bound.pattern)
         except re.error as error:
-            raise loaded.error(f"the pattern {bound.pattern!r} does not compile as a regular expression: {error}", *path) from None
+            raise loaded.error(
+                f"the pattern {bound.pattern!r} does not compile as a regular expression: {error}", *path
+            ) from None
         if bound.min is not None or bound.max is not None:
             raise loaded.error("a pattern is for text, min and max are for numbers: give one or the other", *path)
 
