@@ -27,7 +27,7 @@ bucket: gs://my-project-vertexrig
 local:
   gs_paths: mapped # the sample writes to /gcs, which a container has and this machine does not
   images: {"*/tf_serving": {path: trainer, command: [python, -m, task]}}
-  interpreters: {"*/tf_serving": image/bin/python}
+  interpreters: {"*/tf_serving": %s}
 """
 
 
@@ -54,7 +54,7 @@ def test_the_notebook_on_gloo_trains_one_model_in_four_replicas(tmp_path: Path) 
     for name in ("torch", "sklearn", "tensorboard", "google.cloud.aiplatform"):
         module(name)
     sample = published(GLOO)
-    (tmp_path / "vertexrig.yaml").write_text(PROJECT)
+    (tmp_path / "vertexrig.yaml").write_text(PROJECT % (tmp_path / "image/bin/python"))
     (tmp_path / "trainer").mkdir()  # what `! mkdir` would make
     image(tmp_path / "image")
     given = [
