@@ -65,7 +65,8 @@ def inputs(loaded: Loaded, kind: str, wheel: Path) -> list[str]:
     lines += _indexes(folder)
     wanted += [*_required(wheel), *_left_out(folder)]
     named = {normalise(found[0]) for found in map(_NAME.match, wanted) if found}
-    wanted += sorted(_imported(folder, loaded.project.trainer.module, named) - named)
+    modules = {loaded.project.trainer.module, *(job.module for job in loaded.project.jobs.values() if job.module)}
+    wanted += sorted({name for module in modules for name in _imported(folder, module, named)} - named)
     return list(dict.fromkeys([*lines, *wanted]))
 
 
