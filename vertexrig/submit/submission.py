@@ -407,8 +407,8 @@ def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage
     """
     wanted: dict[str, set[str]] = {}
     for name in names:
-        for pool in workspace.renderer.render(name).view.pools.values():
-            for uri in pool.package_uris if pool is not None else ():
+        for pool in filter(None, workspace.renderer.render(name).view.pools.values()):
+            for uri in pool.package_uris:
                 wanted.setdefault(uri, set()).add(pool.python_module)
     return upload(workspace, wanted, storage)
 
