@@ -16,9 +16,14 @@ from pathlib import Path
 
 import pytest
 
+from tests.clouds_in_memory import Clock, MemoryStorage
 from tests.tools import need, vertexrig
+from vertexrig.checks.workspace import Workspace
 from vertexrig.cli import run
+from vertexrig.errors import PackageError
 from vertexrig.package.sources import gather
+from vertexrig.project import config
+from vertexrig.submit import submission
 
 PYTHON = f"{sys.version_info[0]}.{sys.version_info[1]}"
 HEAD = "project: my-project\nbucket: gs://my-project-vertexrig\n"
@@ -97,6 +102,18 @@ def test_a_layout_is_packaged_and_rehearsed(
         assert run(["rehearse", name, "--file", project_file, "--format", "json"]) == 0, capsys.readouterr().err
         assert f"workerpool0-0 | {says}" in capsys.readouterr().err
     assert len(list(file.parent.glob("build/packages/*.tar.gz"))) == 1
+
+
+def test_an_upload_holds_every_module_that_is_run_from_it(tmp_path: Path) -> None:
+    """A job's own module, and not the project's, is looked for in the package that is uploaded for it."""
+    files, _, _ = LAYOUTS["a monorepo with one project file and two trainers that share code"]
+    workspace = Workspace(config.load(lay_out(tmp_path, files) / "vertexrig.yaml"))
+    storage = MemoryStorage(Clock())
+    (uri,) = submission.upload_packages(workspace, ["vision", "text"], storage)
+    assert uri.rpartition("/")[2] in " ".join(storage.objects)
+    (tmp_path / "trainers/text/task.py").unlink()
+    with pytest.raises(PackageError, match=r"text\.task"):
+        submission.upload_packages(Workspace(workspace.loaded), ["vision", "text"], storage)
 
 
 def test_two_trainers_of_a_monorepo_have_packages_of_their_own(
