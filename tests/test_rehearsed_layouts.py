@@ -204,3 +204,13 @@ def test_an_index_is_named_where_it_is_written(tmp_path: Path, files: dict[str, 
         and "pypi.example.com/simple is not in the package" in warning
     )
     assert "secret" not in warning
+
+
+def test_pypi_itself_is_no_private_index(tmp_path: Path) -> None:
+    """pip asks it anyway, so naming it gives no warning."""
+    files = {
+        "requirements.txt": "--index-url https://pypi.org/simple\ntqdm\n",
+        "app/__init__.py": "",
+        "app/task.py": "",
+    }
+    assert gather(lay_out(tmp_path, files), "2.17").warnings == ()

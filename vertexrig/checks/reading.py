@@ -34,9 +34,8 @@ def gs_path_read(document: Document, context: Context) -> Iterator[Problem]:
 def _given(read: PathRead, trainer: TrainerSource, pools: list[Pool]) -> tuple[str, str] | None:
     """Where the path comes from: the path of the finding, and words for it; None if it is not in a bucket."""
     if not read.flag:
-        return pools[0].program_path, read.source if read.source.startswith(
-            _BUCKET
-        ) else f"a gs:// path ({read.source})"
+        literal = read.source.startswith(_BUCKET)
+        return pools[0].program_path, read.source if literal else f"a gs:// path ({read.source})"
     for pool in pools:
         for item in passed(pool, trainer):
             if item.flag is not None and item.flag.dest == read.flag:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vertexrig.errors import PackageError
-from vertexrig.package.requirements import beyond_the_package
+from vertexrig.package.requirements import beyond_the_package, is_pypi
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -332,7 +332,11 @@ def _indexes(file: _File) -> list[str]:
         file.table("tool", "pdm").get("source"),
     )
     urls = [one.get("url") for table in tables if isinstance(table, list) for one in table if isinstance(one, dict)]
-    return [beyond_the_package(f"pyproject.toml:{file.line(url)}", url) for url in urls if isinstance(url, str)]
+    return [
+        beyond_the_package(f"pyproject.toml:{file.line(url)}", url)
+        for url in urls
+        if isinstance(url, str) and not is_pypi(url)
+    ]
 
 
 def _elsewhere(name: str, line: int) -> str:

@@ -198,7 +198,7 @@ def lines_of(text: str) -> Iterator[tuple[int, str]]:
 
 
 def indexes_of(text: str) -> Iterator[tuple[int, str, str]]:
-    """The indexes that a requirements file names: line, option in its long form, and URL."""
+    """The indexes that a requirements file names, PyPI included: line, option in its long form, and URL."""
     for number, line in enumerate(text.splitlines(), 1):
         match = _INDEX.match(line)
         if match is not None:
@@ -208,6 +208,11 @@ def indexes_of(text: str) -> Iterator[tuple[int, str, str]]:
 def named_secretly(url: str) -> bool:
     """Whether a URL holds a user or a password."""
     return re.match(r"\w+://[^/@]*@", url) is not None
+
+
+def is_pypi(url: str) -> bool:
+    """Whether an index is the one that pip asks anyway."""
+    return re.match(r"https?://pypi\.org/", url) is not None
 
 
 def beyond_the_package(place: str, url: str) -> str:

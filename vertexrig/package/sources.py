@@ -28,6 +28,7 @@ from vertexrig.package.requirements import (
     hold,
     image_minor,
     indexes_of,
+    is_pypi,
     left_out,
     lines_of,
     rewrite,
@@ -230,7 +231,9 @@ def _note_indexes(places: Iterable[Path], notes: Notes) -> None:
     """Indexes that a requirements.txt names: a package has requirements, and no place to find them."""
     for file in dict.fromkeys(place / REQUIREMENTS for place in places):
         text = read_bytes(file, REQUIREMENTS).decode("utf-8-sig", "replace") if file.is_file() else ""
-        notes.warnings += [beyond_the_package(f"{REQUIREMENTS}:{line}", url) for line, _, url in indexes_of(text)]
+        notes.warnings += [
+            beyond_the_package(f"{REQUIREMENTS}:{line}", url) for line, _, url in indexes_of(text) if not is_pypi(url)
+        ]
 
 
 def _generated(
