@@ -265,7 +265,9 @@ def place_packages(workspace: Workspace, prepared: Prepared, root: Path) -> list
         if not target.is_file():
             trainer = workspace.loaded.project.trainer
             folder, out = workspace.loaded.path(trainer.path), workspace.loaded.path("build/packages")
-            built = builder.build(folder, out, tf_version=tf_version, module=trainer.module)
+            pools = [pool for pool in prepared.document.pools if uri in pool.package_uris]
+            for module in sorted({pool.module or trainer.module for pool in pools}):  # each of them has to be in it
+                built = builder.build(folder, out, tf_version=tf_version, module=module)
             target.parent.mkdir(parents=True, exist_ok=True)
             part = target.with_name(f".{target.name}.part")
             shutil.copyfile(built.path, part)
