@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from vertexrig import spec
@@ -57,6 +57,7 @@ def of_job(
     value: float | None = None,
     goal: str | None = None,
     known: Mapping[str, Any] | None = None,
+    folder: Callable[[str], Storage] = Storage,
 ) -> Trained:
     """The model of a custom job that succeeded.
 
@@ -68,6 +69,7 @@ def of_job(
         value: In place of what `summary.json` says.
         goal: MAXIMIZE or MINIMIZE, in place of the sweep's.
         known: Metrics that are known beside `summary.json`.
+        folder: Opens a gs:// folder.
 
     Raises:
         UsageError: It saves nothing, or its metric is not known.
@@ -88,7 +90,7 @@ def of_job(
             f"no sweep of {loaded.file} says whether more or less of {metric} is better; say it with --goal"
         )
     if value is None:
-        summary = {**(known or {}), **register.read_summary(Storage(uri))}
+        summary = {**(known or {}), **register.read_summary(folder(uri))}
         value = register.summary_value(summary, metric)
         if value is None:
             numbers = [key for key in summary if register.summary_value(summary, key) is not None]
