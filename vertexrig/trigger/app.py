@@ -38,7 +38,7 @@ from vertexrig.submit.chains import Chain, Chains
 from vertexrig.submit.claims import LABEL, Claim, Claims, InProgressError, Key, OtherBodyError
 from vertexrig.submit.submission import NoPackageError, Submitter, uploaded
 from vertexrig.trigger import openapi, request
-from vertexrig.trigger.request import LIMIT, Asked, RequestProblem
+from vertexrig.trigger.request import LIMIT, TICK_PATH, Asked, RequestProblem
 
 if TYPE_CHECKING:
     from vertexrig.trigger.ticks import Ticker
@@ -48,8 +48,6 @@ EVENT_RUN, EVENT_OBJECTS, EVENT_ARG = "VERTEXRIG_EVENT_RUN", "VERTEXRIG_EVENT_OB
 """For events of a bucket: what runs, which objects count (a regular expression on gs:// URIs), and the argument, if any,
 that the URI is given in."""
 PUBSUB, FINALIZED = "google.cloud.pubsub.topic.v1.messagePublished", "google.cloud.storage.object.v1.finalized"
-TICK_PATH = "/tick"
-"""What the tick of Cloud Scheduler calls."""
 _TRACE = re.compile(r"([0-9a-fA-F]{32})(?:/|$)|00-([0-9a-f]{32})-")
 _OWN_FOLDERS = ("vertexrig/", "packages/", "runs/")
 _RETRY_S = 30.0

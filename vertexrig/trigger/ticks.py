@@ -14,6 +14,7 @@ from datetime import datetime
 from typing import Any
 
 from vertexrig import times
+from vertexrig.checks.workspace import Prepared
 from vertexrig.cloud.models import ModelsClient
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
@@ -266,17 +267,27 @@ class Ticker:
         if held is not None and held.state == "created":
             walk.job = held.job_name
             return held.run, None
-        loaded, name = promotion.with_job(self.loaded, chain, step, sweep, self.folder)
-        prepared = self.submitter.workspace.overridden(loaded).prepare(name)
-        wrong = [one for one in prepared.findings if one.severity is Severity.ERROR]
-        if wrong:
-            raise UsageError(f"{name} would fail: " + "; ".join(f"{one.path}: {one.message}" for one in wrong))
+        prepared = self.prepared(chain, step, sweep)
+        name = prepared.rendered.view.name
         made = self.submitter.submit(prepared, key, digest({"chain": chain.id}))
         walk.job = made.name
         if made.duplicate:
             return name, None
         walk.jobs[name] = made.name
         return name, walk.looked("started", f"{name} was started: {made.name.rpartition('/')[2]}")
+
+    def prepared(self, chain: Chain, step: PromoteStep, sweep: RemoteJob) -> Prepared:
+        """The promoted job, rendered and checked.
+
+        Raises:
+            UsageError: It cannot be made of this sweep, or the checks found an error.
+        """
+        loaded, name = promotion.with_job(self.loaded, chain, step, sweep, self.folder)
+        found = self.submitter.workspace.overridden(loaded).prepare(name)
+        wrong = [one for one in found.findings if one.severity is Severity.ERROR]
+        if wrong:
+            raise UsageError(f"{name} would fail: " + "; ".join(f"{one.path}: {one.message}" for one in wrong))
+        return found
 
     def _register(self, walk: _Walk, index: int, step: RegisterStep, job: RemoteJob) -> Looked:
         chain = walk.chain
