@@ -20,11 +20,9 @@ from vertexrig.cloud.storage import Item, Storage, StoredObject
 from vertexrig.explain.estimate import Estimate
 from vertexrig.project.model import Budget, Schedule
 from vertexrig.spec.states import QUEUED, RUNNING, SUCCEEDED
-from vertexrig.studies import trained
 from vertexrig.studies.register import Trained
 from vertexrig.submit.chains import ENDED, OPEN, Chain, Chains
-from vertexrig.submit.claims import LABEL, LEASE_S, Claim, Claims, InProgressError, digest
-from vertexrig.submit.reconcile import Reconciler
+from vertexrig.submit.claims import LABEL, LEASE_S, Claim
 from vertexrig.submit.submission import Submitter
 from vertexrig.trigger.registration import Registrar
 from vertexrig.trigger.ticks import Ticker
@@ -67,6 +65,7 @@ class MemoryModels(ModelsClient):
         self.models: dict[str, list[dict[str, Any]]] = {}
         self.operations: dict[str, tuple[float, dict[str, Any]]] = {}
         self.refusal: RestError | None = None
+        self.uploading: RestError | None = None
         self._numbers = itertools.count(1)
 
     def _do(self, name: str, effect: Callable[[], Any]) -> Any:
@@ -100,6 +99,8 @@ class MemoryModels(ModelsClient):
 
     def begin_upload(self, model: Mapping[str, Any], parent_model: str = "", model_id: str = "") -> dict[str, Any]:
         def effect() -> dict[str, Any]:
+            if self.uploading is not None:
+                raise self.uploading
             name = plain(parent_model) or f"{self.parent}/models/{model_id}"
             if not parent_model and name in self.models:
                 raise RestError("the model is there", status=409)
@@ -126,7 +127,9 @@ class MemoryModels(ModelsClient):
             rows = self.models[plain(name)]
             for row in rows:
                 own = set(row["versionAliases"])
-                row["versionAliases"] = sorted(own | set(aliases) if row["versionId"] == version else own - set(aliases))
+                row["versionAliases"] = sorted(
+                    own | set(aliases) if row["versionId"] == version else own - set(aliases)
+                )
             return {}
 
         return dict(self._do("merge", effect))
@@ -218,9 +221,15 @@ class ChainWorld(World):
         submitter = self._submitter(delivery)
         submitter.claims.wait_s = 0
         ticker = self._ticker(
-            submitter, self.models, folder=lambda uri: MemoryFolder(self.storage, uri), clock=self.clock, now=self.clock.now
+            submitter,
+            self.models,
+            folder=lambda uri: MemoryFolder(self.storage, uri),
+            clock=self.clock,
+            now=self.clock.now,
         )
-        ticker.registrar = self._registrar(*(getattr(ticker.registrar, name) for name in Registrar.__dataclass_fields__))
+        ticker.registrar = self._registrar(
+            *(getattr(ticker.registrar, name) for name in Registrar.__dataclass_fields__)
+        )
         return ticker.tick(self.surprises.append)
 
     def end(self, number: int) -> None:
@@ -253,7 +262,12 @@ class ChainWorld(World):
         self._tick(None)
         claims, _ = self._parts(None)
         self._registrar(
-            chained().loaded, chained().catalog, self.models, claims, chains, lambda uri: MemoryFolder(self.storage, uri)
+            chained().loaded,
+            chained().catalog,
+            self.models,
+            claims,
+            chains,
+            lambda uri: MemoryFolder(self.storage, uri),
         ).clean("cpu")  # what the next run's chain does
         self._check()
 
@@ -271,7 +285,9 @@ class ChainWorld(World):
         end = Chains(self.storage).end(path.removeprefix(ENDED).removesuffix(".json"))
         if end is None or end.outcome != "registered":
             raise Broken(f"the chain ended {end}")
-        versions = [row for rows in self.models.models.values() for row in rows if "(chain " in row["versionDescription"]]
+        versions = [
+            row for rows in self.models.models.values() for row in rows if "(chain " in row["versionDescription"]
+        ]
         if [f"{row['name']}@{row['versionId']}" for row in versions] != [end.model]:
             raise Broken(f"{len(versions)} versions, and the chain's is {end.model}")
         if versions[0]["versionAliases"] != ["champion", "default"]:

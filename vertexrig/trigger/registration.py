@@ -93,7 +93,6 @@ class Registrar:
     ) -> Registered | tuple[Claim, str]:
         """Compare and upload, once; or find what an earlier try uploaded."""
         model = self._trained(chain, step, job)
-        register.must_be_there(self.folder(model.uri), saved_model=step.serving_image is None)
         self.clean(display)
         outcome = self.claims.take(
             key, digest({"chain": chain.id}), chain.run, lambda _: self._find(display, chain.id), _record
@@ -138,10 +137,18 @@ class Registrar:
         return {**body, "versionDescription": f"{body['versionDescription']} (chain {chain.id})"}
 
     def _trained(self, chain: Chain, step: RegisterStep, job: RemoteJob) -> Trained:
+        """What the job has trained, if it is there."""
         if job.collection == TUNING:
-            return trained.of_sweep(job, chain.run, metric=step.metric)
+            found = trained.of_sweep(job, chain.run, metric=step.metric)
+            self._must_be_there(found.uri, step)
+            return found
+        if job.output:
+            self._must_be_there(f"{job.output}/{register.MODEL_DIR}", step)
         name = job.display_name or chain.run
         return trained.of_job(self.loaded, job, name, metric=step.metric, goal=step.goal, folder=self.folder)
+
+    def _must_be_there(self, uri: str, step: RegisterStep) -> None:
+        register.must_be_there(self.folder(uri), saved_model=step.serving_image is None)
 
     def _finish(self, chain: Chain, claim: Claim, step: RegisterStep, display: str, text: str) -> Registered:
         """Wait for the recorded upload, and give its version the aliases."""
