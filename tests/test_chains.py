@@ -294,6 +294,12 @@ ENDS: list[tuple[str, str, str, str]] = [
     ("no schedule", "changed", "run", "are others than when the run began"),
     ("values not open any more", "changed", "run", "above 2"),
     ("a promoted job that is wrong", "impossible", "promote", "sweep-best would fail"),
+    (
+        "a promoted job that does not fit",
+        "impossible",
+        "promote",
+        "jobs.sweep-best: topology gpu needs accelerator_type",
+    ),
     ("a promoted job over the budget of a run", "over-budget", "promote", "more than $1.00 per run"),
 ]
 
@@ -318,7 +324,11 @@ def _ended_by(place: Place, sweep: str, what: str) -> dict[str, Any]:
         "other steps": then("register"),
         "no schedule": {**DATA, "schedules": {}},
         "values not open any more": then(*DATA["schedules"]["nightly"]["then"], allow_args={"epochs": {"max": 2}}),
-        "a promoted job that is wrong": then({"promote": {"topology": "gpu"}}, "register"),
+        "a promoted job that is wrong": then(
+            {"promote": {"topology": "gpu", "set": {"accelerator_type": "NVIDIA_TESLA_T4", "accelerator_count": 3}}},
+            "register",
+        ),
+        "a promoted job that does not fit": then({"promote": {"topology": "gpu"}}, "register"),
         "a promoted job over the budget of a run": then(
             {"promote": {"machine_type": "n1-highmem-96"}}, "register", budget={"usd_per_run": 1}
         ),

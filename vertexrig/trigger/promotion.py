@@ -49,7 +49,8 @@ def with_job(
         args=edit.literal(args), topology=step.topology, machine_type=step.machine_type, changes=_changes(loaded, chain, step),
     )  # fmt: skip
     data = {**entry.data, "labels": {**entry.data["labels"], CHAIN_LABEL: chain.id}}
-    text = json.dumps({**written, "jobs": {**written["jobs"], name: data}})
+    # without the schedules: a step that names its job would find the name taken
+    text = json.dumps({**written, "jobs": {**written["jobs"], name: data}, "schedules": {}})
     return config.loads(text, file=loaded.file), name
 
 

@@ -19,7 +19,7 @@ from vertexrig.cloud.models import ModelsClient
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, TUNING, RemoteJob
-from vertexrig.errors import UsageError, VertexrigError
+from vertexrig.errors import ConfigError, UsageError, VertexrigError
 from vertexrig.finding import Severity
 from vertexrig.project import overrides
 from vertexrig.project.then import PromoteStep, RegisterStep, name_of
@@ -196,6 +196,8 @@ class Ticker:
             if isinstance(error, RestError) and error.status == 400:
                 return self._end(walk, "refused", str(error))
             return self._wait(walk, str(error))
+        except ConfigError as error:  # without its line: the promoted job is not in the file
+            return self._end(walk, "impossible", error.message)
         except VertexrigError as error:
             return self._end(walk, "impossible", str(error))
 
