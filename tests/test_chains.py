@@ -5,9 +5,13 @@ from __future__ import annotations
 import copy
 import json
 import os
+import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
+
+from urllib.parse import urlsplit
 
 import pytest
 
@@ -17,19 +21,22 @@ from tests.clouds_in_memory import Clock, MemoryStorage, MemoryVertex
 from tests.protocol import Broken
 from vertexrig import times
 from vertexrig.checks.workspace import Workspace
+from vertexrig.cloud.models import ModelsClient
 from vertexrig.cloud.rest import RestError
 from vertexrig.errors import ConfigError
+from vertexrig.local import server
 from vertexrig.spec.states import FAILED, SUCCEEDED
 from vertexrig.studies import register
 from vertexrig.submit.chains import OPEN, Chain, ChainEnd
 from vertexrig.submit.claims import LABEL, Claims
 from vertexrig.submit.submission import Submitter, uploaded
+from vertexrig.trigger import deploy
 from vertexrig.trigger.app import Call, Reply, Trigger
 from vertexrig.trigger.ticks import PATIENCE_S, Looked, Ticker
 
 LONG = os.environ.get("ATTACK") == "long"
 PARTS = 4
-SCHEDULES = 3_000 * (10 if LONG else 1)
+SCHEDULES = 1_600 * (10 if LONG else 1)
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["first", "next"])
@@ -464,6 +471,49 @@ def test_an_odd_object_and_an_error_of_ours_hold_up_no_other_chain(
     assert next(row for row in rows if row["state"] == "waits")["job"] == second
     assert [entry["error"] for entry in place.logs if "error" in entry] == ["ZeroDivisionError"]
     assert sum("is not a chain; delete it" in str(entry.get("message")) for entry in place.logs) == 4
+
+
+def test_every_permission_of_the_registry_is_used(place: Place, here: server.RunningServer) -> None:
+    """Two nights on the local Vertex's own registry: each permission that a schedule with `register` needs is proved by a call, each
+    call has one, and a second version of the first night, as a frozen tick may add it, is deleted in the next."""
+    vertex, calls = clouds.vertex(here), set()
+    send = vertex.rest.session.request
+
+    def noted(method: str, url: str, **options: Any) -> Any:
+        path = urlsplit(url).path
+        calls.add((method, path[path.index("/v1/projects/") :]))
+        return send(method, url, **options)
+
+    vertex.rest.session.request = noted  # type: ignore[method-assign,assignment]
+    ticker = place.trigger._ticker
+    ticker.registrar = replace(ticker.registrar, models=ModelsClient(vertex))
+    versions = []
+    for night, accuracy in enumerate((0.9, 0.95)):
+        place.clock.at += 86_400
+        sweep = place.begin()
+        place.sweep_ends(sweep, 0.8)
+        place.trained(place.tick()["job"], accuracy)
+        row = place.tick()
+        assert row["outcome"] == "registered", row
+        versions.append(row["model"])
+        name, _, number = row["model"].partition("@")
+        kept = ModelsClient(clouds.vertex(here))
+        if night == 0:
+            first = kept.version(name, number)
+            assert first is not None
+            again = {key: first[key] for key in ("displayName", "versionDescription", "artifactUri", "containerSpec")}
+            kept.upload(again, name)
+    assert [row.rpartition("@")[2] for row in versions] == ["1", "3"]
+    assert {row["versionId"]: sorted(row["versionAliases"]) for row in kept.versions(name)} == {
+        "1": [],
+        "3": ["champion", "default"],
+    }
+    table = deploy.MODEL_CALLS
+    used = {key for key, (verb, path) in table.items() if any(verb == m and re.fullmatch(path, p) for m, p in calls)}
+    assert used == set(table)
+    assert not [
+        one for one in calls if not any(one[0] == verb and re.fullmatch(path, one[1]) for verb, path in table.values())
+    ]
 
 
 # --- what a body may ask for ---
