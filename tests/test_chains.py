@@ -10,7 +10,6 @@ from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
-
 from urllib.parse import urlsplit
 
 import pytest

@@ -257,7 +257,9 @@ class Trigger:
 
     def _tick(self, row: dict[str, Any]) -> Reply:
         """Take the next step of every chain whose job has ended; each that moved or waits for help has a log entry."""
-        looked = self._ticker.tick(lambda error: self.log({**self._failure(error), "path": TICK_PATH}))
+        looked = self._ticker.tick(
+            lambda error: self.log({"severity": "ERROR", "message": "a chain failed", **self._failure(error)})
+        )
         for one in looked:
             if one.severity:
                 self.log(
@@ -360,13 +362,13 @@ class Trigger:
         """What the log says about an error that nobody foresaw."""
         frames = traceback.extract_tb(error.__traceback__)[-6:]
         at = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
-        row: dict[str, Any] = {"severity": "ERROR", "error": type(error).__name__, "at": at}
+        row: dict[str, Any] = {"error": type(error).__name__, "at": at}
         return row | ({"message_of_error": str(error)[:500]} if isinstance(error, VertexrigError) else {})
 
     def _log(self, headers: Mapping[str, str], row: Mapping[str, Any], status: int) -> None:
         severity = "ERROR" if status >= 500 else "WARNING" if status >= 400 else "INFO"
         shown = " ".join(str(row[key]) for key in ("method", "path", "run", "status") if key in row)
-        entry: dict[str, Any] = {**row, "severity": severity, "message": shown}
+        entry: dict[str, Any] = {"severity": severity, "message": shown, **row}
         match = _TRACE.match(headers.get("x-cloud-trace-context", "") or headers.get("traceparent", ""))
         if match:
             trace = (match[1] or match[2]).lower()
