@@ -15,6 +15,7 @@ from vertexrig.errors import FindingsError, UsageError
 
 if TYPE_CHECKING:
     from vertexrig.checks.workspace import Prepared
+    from vertexrig.submit.submission import Submitted
 
 
 @click.command("submit")
@@ -50,7 +51,7 @@ def command(
     folder of its own, BUCKET/runs/NAME/RUN; the same --request-id means the same run.
     """
     from vertexrig.cloud.storage import Storage
-    from vertexrig.cloud.vertex import Vertex, job_body
+    from vertexrig.cloud.vertex import Vertex
     from vertexrig.project.model import Budget
     from vertexrig.project.runs import new_run
     from vertexrig.submit import submission as submit
@@ -69,14 +70,6 @@ def command(
     submitter = submit.Submitter(workspace, vertex, storage, limits=Budget() if no_budget else None)
     if resume:
         submit.resumable(vertex, storage, prepared, resume)
-
-    def body(of: Prepared) -> dict[str, Any]:
-        view, document = of.rendered.view, of.document
-        return job_body(
-            document.kind, document.data,
-            display_name=view.display_name, labels=view.labels, kms_key_name=view.kms_key_name,
-        )  # fmt: skip
-
     if trial_time or learn_from is not None:
         from vertexrig.cli import remote
 
@@ -89,14 +82,30 @@ def command(
     if dry_run:
         shown = prepared.in_run(resume or new_run())
         options.note(f"estimate: {submitter.dry_run(shown).estimate['arithmetic']}")
-        result(format_, body(shown), lambda: json.dumps(body(shown), indent=2))
+        result(format_, _body(shown), lambda: json.dumps(_body(shown), indent=2))
         return
     for uri in submit.publish(workspace, [name], storage):
         options.note(f"{'package' if uri.startswith('gs://') else 'image'}: {uri}")
     key = submit.request_key(request_id) if request_id else submit.fresh_key()
-    made = submitter.submit(
-        prepared, key, digest({"body": body(prepared), "run": resume} if resume else body(prepared)), resume
-    )
+    body = _body(prepared)
+    made = submitter.submit(prepared, key, digest({"body": body, "run": resume} if resume else body), resume)
+    _notes(name, made, file)
+    result(format_, asdict(made), made.name)
+
+
+def _body(prepared: Prepared) -> dict[str, Any]:
+    """The body of the request that creates the job."""
+    from vertexrig.cloud.vertex import job_body
+
+    view, document = prepared.rendered.view, prepared.document
+    return job_body(
+        document.kind, document.data,
+        display_name=view.display_name, labels=view.labels, kms_key_name=view.kms_key_name,
+    )  # fmt: skip
+
+
+def _notes(name: str, made: Submitted, file: Path | None) -> None:
+    """What a person wants to know of the new job, and what to type next."""
     options.note(f"estimate: {made.estimate.get('arithmetic', '')}")
     options.note(f"output: {made.output or 'none'}")
     options.note(f"console: {made.console}")
@@ -104,4 +113,3 @@ def command(
         options.note(f"{name} was submitted before with this request id; this is the first job")
     options.note(f"follow it to its end:\n{steps.line('watch', made.name.rpartition('/')[2], *steps.named(file))}")
     options.note(f"start it over HTTP or by schedule:\n{steps.line('function', 'build', *steps.named(file))}")
-    result(format_, asdict(made), made.name)
