@@ -40,12 +40,9 @@ def of_sweep(
     metric = metric or ended.metrics[0].id
     if metric not in goals:
         raise UsageError(f"{name} has no metric {metric!r} to compare by. Choices: {', '.join(goals)}.")
-    document = spec.from_data(dict(job.data.get("trialJobSpec") or {}), kind="CustomJobSpec")
-    return Trained(
-        f"{folder}/{register.MODEL_DIR}", metric, best.metrics[metric] if value is None else value, goals[metric],
-        f"{job.display_name}-trial-{best.id}", job.id, register.package_hash(document),
-        register.data_argument(document), document.pools[0].image if document.pools else "",
-    )  # fmt: skip
+    value = best.metrics[metric] if value is None else value
+    name = f"{job.display_name}-trial-{best.id}"
+    return _trained(job, "trialJobSpec", f"{folder}/{register.MODEL_DIR}", metric, value, goals[metric], name)
 
 
 def of_job(
@@ -96,11 +93,15 @@ def of_job(
             numbers = [key for key in summary if register.summary_value(summary, key) is not None]
             has = f"it has {', '.join(numbers[:8])}" if numbers else f"{uri} has none"
             raise UsageError(f"summary.json of {name} has no {metric}: {has}; give it with --value")
-    document = spec.from_data(dict(job.data.get("jobSpec") or {}), kind="CustomJobSpec")
-    return Trained(
-        uri, metric, value, goal, job.display_name, job.id, register.package_hash(document),
-        register.data_argument(document), document.pools[0].image if document.pools else "",
-    )  # fmt: skip
+    return _trained(job, "jobSpec", uri, metric, value, goal, job.display_name)
+
+
+def _trained(job: RemoteJob, key: str, uri: str, metric: str, value: float, goal: str, name: str) -> Trained:
+    """What was trained, with what the job's spec at `key` says of its package, data and image."""
+    document = spec.from_data(dict(job.data.get(key) or {}), kind="CustomJobSpec")
+    image = document.pools[0].image if document.pools else ""
+    package, data = register.package_hash(document), register.data_argument(document)
+    return Trained(uri, metric, value, goal, name, job.id, package, data, image)
 
 
 def model_name(job: RemoteJob, own: str) -> str:
