@@ -16,6 +16,7 @@ import pytest
 
 from tests import clouds, functions, tools
 from tests.local.jobkit import sdist
+from vertexrig.checks.workspace import Workspace
 from vertexrig.cloud import cron, rest
 from vertexrig.cloud.scheduler import Scheduler
 from vertexrig.errors import ConfigError, UsageError
@@ -24,7 +25,7 @@ from vertexrig.local.runner import RunOptions
 from vertexrig.project import config
 from vertexrig.project.model import RetryConfig
 from vertexrig.submit import claims
-from vertexrig.trigger import schedules, stage
+from vertexrig.trigger import promotion, schedules, stage
 
 WORDS = [
     ("0 3 * * 1", "at 03:00, only on Monday"),
@@ -165,6 +166,29 @@ def test_a_tick_where_a_run_has_steps(here: server.RunningServer, tmp_path: Path
     for one in data["schedules"].values():
         del one["then"]
     assert planned() == {"rig-nightly": "update", "rig-weekly": "update", "rig-tick": "delete"}
+
+
+def test_a_promoted_job_that_would_fail_is_refused_before_the_night(tmp_path: Path) -> None:
+    """`schedule plan` renders and checks the job that `promote` would make; what is wrong has the line of the step."""
+    data = {**copy.deepcopy(DATA), "trainer": {"package_uris": ["gs://my-bucket/packages/t.tar.gz"]}}
+    night = data["schedules"]["nightly"]
+    night["then"] = [{"promote": {"epochs": 30, "machine_type": "n1-standard-8"}}, "register"]
+    promotion.check(Workspace(clouds.loaded(tmp_path, data)))
+    for options, said in (
+        ({"topology": "gpu"}, "topology gpu needs accelerator_type"),
+        ({"topology": "gpuu"}, "gpuu"),
+        ({"set": {"timeot": "60s"}}, "there is no key 'timeot'"),
+        (
+            {"set": {"accelerator_type": "NVIDIA_TESLA_T4", "accelerator_count": 3}, "topology": "gpu"},
+            "the allowed counts are 1, 2, 4",
+        ),
+    ):
+        night["then"] = [{"promote": options}]
+        with pytest.raises(ConfigError, match=said) as refused:
+            promotion.check(Workspace(clouds.loaded(tmp_path, data)))
+        assert refused.value.line and "schedules.nightly.then[0]: the job that promote makes would fail" in str(
+            refused.value
+        )
 
 
 WRONG = [

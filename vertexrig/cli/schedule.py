@@ -37,6 +37,11 @@ def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
 
     extras.need("croniter", "cron_descriptor", "requests", "google.cloud.scheduler_v1")
     schedules.wanted(loaded)  # a wrong file is refused before the service is asked
+    if schedules.ticks(loaded):
+        from vertexrig.checks.workspace import Workspace
+        from vertexrig.trigger import promotion
+
+        promotion.check(Workspace(loaded))
     client = _client(loaded)
     return client, schedules.plan(loaded, client.list(), client.normal)
 

@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
 from typing import Any
 
+from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import RemoteJob
-from vertexrig.errors import UsageError
+from vertexrig.errors import ConfigError, UsageError, VertexrigError
+from vertexrig.finding import Severity
 from vertexrig.project import config
 from vertexrig.project.config import Loaded
 from vertexrig.project.then import CHAIN_LABEL, PromoteStep
@@ -52,6 +55,57 @@ def with_job(
     # without the schedules: a step that names its job would find the name taken
     text = json.dumps({**written, "jobs": {**written["jobs"], name: data}, "schedules": {}})
     return config.loads(text, file=loaded.file), name
+
+
+def check(workspace: Workspace) -> None:
+    """Hold the promoted job of every schedule against the checks, with the first value of each parameter.
+
+    Raises:
+        ConfigError: One would fail; with the line of its step. A sweep that cannot be rendered here says nothing.
+    """
+    loaded = workspace.loaded
+    for name, schedule in loaded.project.schedules.items():
+        for index, step in enumerate(schedule.steps):
+            if isinstance(step, PromoteStep):
+                wrong = _wrong(workspace, Chain("", name, schedule.run, (), "", schedule.set, schedule.args), step)
+                if wrong:
+                    raise loaded.error(
+                        f"the job that promote makes would fail: {wrong}", "schedules", name, "then", index
+                    )
+
+
+def _wrong(workspace: Workspace, chain: Chain, step: PromoteStep) -> str:
+    """Why a promoted job would fail, "" if it would not."""
+    try:
+        sweep = workspace.prepare(chain.run, check=False).document.data
+    except VertexrigError:
+        return ""
+    study = sweep.get("studySpec") or {}
+    metrics = [{"metricId": one.get("metricId"), "value": 0.0} for one in study.get("metrics") or ()]
+    given = [{"parameterId": one.get("parameterId"), "value": _first(one)} for one in study.get("parameters") or ()]
+    trial = {"id": "1", "state": "SUCCEEDED", "parameters": given, "finalMeasurement": {"metrics": metrics}}
+    try:
+        loaded, name = with_job(workspace.loaded, chain, replace(step, warm_start_flag=None), RemoteJob({**sweep, "trials": [trial]}), Storage)  # fmt: skip
+        return errors(workspace.overridden(loaded).prepare(name))
+    except ConfigError as error:
+        return error.message
+    except VertexrigError as error:
+        return str(error)
+
+
+def errors(prepared: Prepared) -> str:
+    """What the checks have against a job, in one line; "" if nothing."""
+    wrong = [one for one in prepared.findings if one.severity is Severity.ERROR]
+    return "; ".join(f"{one.path}: {one.message}" for one in wrong)
+
+
+def _first(parameter: Mapping[str, Any]) -> Any:
+    """The first value of a parameter of a study."""
+    for key in ("doubleValueSpec", "integerValueSpec"):
+        if key in parameter:
+            return float(parameter[key].get("minValue", 0))
+    listed = parameter.get("discreteValueSpec") or parameter.get("categoricalValueSpec") or {}
+    return next(iter(listed.get("values") or ()), None)
 
 
 def _changes(loaded: Loaded, chain: Chain, step: PromoteStep) -> Iterator[str]:

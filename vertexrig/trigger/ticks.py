@@ -20,7 +20,6 @@ from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, TUNING, RemoteJob
 from vertexrig.errors import ConfigError, UsageError, VertexrigError
-from vertexrig.finding import Severity
 from vertexrig.project import overrides
 from vertexrig.project.then import PromoteStep, RegisterStep, name_of
 from vertexrig.spec.states import SUCCEEDED, short
@@ -286,9 +285,9 @@ class Ticker:
         """
         loaded, name = promotion.with_job(self.loaded, chain, step, sweep, self.folder)
         found = self.submitter.workspace.overridden(loaded).prepare(name)
-        wrong = [one for one in found.findings if one.severity is Severity.ERROR]
+        wrong = promotion.errors(found)
         if wrong:
-            raise UsageError(f"{name} would fail: " + "; ".join(f"{one.path}: {one.message}" for one in wrong))
+            raise UsageError(f"{name} would fail: {wrong}")
         return found
 
     def _register(self, walk: _Walk, index: int, step: RegisterStep, job: RemoteJob) -> Looked:
