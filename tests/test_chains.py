@@ -27,7 +27,7 @@ from vertexrig.local import server
 from vertexrig.spec.states import FAILED, SUCCEEDED
 from vertexrig.studies import register
 from vertexrig.submit.chains import OPEN, Chain, ChainEnd
-from vertexrig.submit.claims import LABEL, Claims
+from vertexrig.submit.claims import LABEL, Claim, Claims
 from vertexrig.submit.submission import Submitter, uploaded
 from vertexrig.trigger import deploy
 from vertexrig.trigger.app import Call, Reply, Trigger
@@ -67,11 +67,11 @@ class ModelsOfTheirOwn(WorldRegistrar):
 class NobodyClaims(WorldRegistrar):
     """Every tick uploads."""
 
-    def register(self, chain: Chain, *_: Any) -> Any:
+    def register(self, chain: Chain, key: Any, step: Any, job: Any) -> Any:
         there = register.present(self.models, "cpu", "champion")
-        body = self._body(chain, _[1], MODEL, "cpu")
-        self.models.begin_upload(body, str(there["name"]) if there else "", "" if there else "one")
-        return super().register(chain, *_)
+        body = self._body(chain, step, MODEL, "cpu")
+        made = self.models.begin_upload(body, str(there["name"]) if there else "", "" if there else "one")
+        return self._finish(chain, Claim("", "", "", "", "", state="created", job=made), step, "cpu", "")
 
 
 @pytest.mark.parametrize(
@@ -410,12 +410,17 @@ def test_what_a_step_waits_for(place: Place, what: str, why: str) -> None:
     made = len(place.vertex.jobs)
     for _ in range(3):
         row = place.tick()
-        assert row["state"] == "waits" and why in row["detail"] and place.logs[-2]["severity"] == "WARNING", row
+        entry = place.logs[-2]
+        assert row["state"] == "waits" and entry["severity"] == "WARNING" and why in entry["message"], (row, entry)
+        assert (why in row["detail"]) is (
+            place.models.refusal is None
+        )  # a service's words about the trigger stay in the log
     assert place.open and place.versions() == [] and len(place.vertex.jobs) == made
     kept = copy.deepcopy((place.storage.objects, place.clock.at))
     place.clock.at += PATIENCE_S
     row = place.tick()
-    assert row["outcome"] == "given-up" and "after 3 days" in row["detail"] and why in row["detail"]
+    (end,) = place.trigger.chains.ends()
+    assert row["outcome"] == end.outcome == "given-up" and "after 3 days" in end.reason and why in end.reason
 
     place.storage.objects, place.clock.at = kept
     place.models.refusal = None

@@ -260,18 +260,12 @@ class Trigger:
         looked = self._ticker.tick(
             lambda error: self.log({"severity": "ERROR", "message": "a chain failed", **self._failure(error)})
         )
-        for one in looked:
-            if one.severity:
-                self.log(
-                    {
-                        "severity": one.severity,
-                        "message": f"chain {one.schedule} {one.step} {one.state}: {one.detail}",
-                        **one.data,
-                    }
-                )
+        for one in (one for one in looked if one.severity):
+            message = f"chain {one.schedule} {one.step} {one.state}: {one.detail}"
+            self.log({"severity": one.severity, "message": message, **one.data})
         states = [one.state for one in looked]
         row |= {state: states.count(state) for state in sorted(set(states))}
-        return Reply(200, {"chains": [one.data for one in looked]})
+        return Reply(200, {"chains": [one.answer for one in looked]})
 
     @cached_property
     def _ticker(self) -> Ticker:

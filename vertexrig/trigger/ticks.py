@@ -9,7 +9,7 @@ from __future__ import annotations
 import random
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
 
@@ -52,6 +52,7 @@ class Looked:
         job: The job that it waits for, or that was started.
         problem: It waits for something that does not come by itself.
         end: How it ended.
+        inside: The detail is a service's word about the trigger itself: for the log, not for callers.
     """
 
     chain: str
@@ -63,14 +64,21 @@ class Looked:
     job: str = ""
     problem: bool = False
     end: ChainEnd | None = None
+    inside: bool = False
 
     @property
     def data(self) -> dict[str, Any]:
-        """As the tick's answer has it."""
-        row = {key: value for key, value in asdict(self).items() if key not in ("problem", "end")}
+        """As the log has it."""
+        row = {key: value for key, value in asdict(self).items() if key not in ("problem", "end", "inside")}
         if self.end is not None:
             row |= {"outcome": self.end.outcome, "model": self.end.model}
         return row
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """As the tick's answer has it."""
+        hidden = {"detail": "a service refused the trigger or cannot be reached; its log says why"}
+        return self.data | (hidden if self.inside else {})
 
     @property
     def severity(self) -> str:
@@ -98,10 +106,10 @@ class _Walk:
     jobs: dict[str, str] = field(default_factory=dict)
     since: str = ""
 
-    def looked(self, state: str, detail: str, *, problem: bool = False, end: ChainEnd | None = None) -> Looked:
+    def looked(self, state: str, detail: str, **more: Any) -> Looked:
         one = self.chain
         line = " ".join(detail.split())[:1000]
-        return Looked(one.id, one.schedule, one.run, state, self.step, line, self.job, problem, end)
+        return Looked(one.id, one.schedule, one.run, state, self.step, line, self.job, **more)
 
 
 class _OverError(VertexrigError):
@@ -191,10 +199,12 @@ class Ticker:
             if error.limit in PER_RUN:
                 return self._end(walk, "over-budget", str(error))
             return self._wait(walk, str(error))
-        except (NoPackageError, RestError) as error:
-            if isinstance(error, RestError) and error.status == 400:
-                return self._end(walk, "refused", str(error))
+        except NoPackageError as error:
             return self._wait(walk, str(error))
+        except RestError as error:
+            if error.status == 400:
+                return self._end(walk, "refused", str(error))
+            return replace(self._wait(walk, str(error)), inside=True)
         except ConfigError as error:  # without its line: the promoted job is not in the file
             return self._end(walk, "impossible", error.message)
         except VertexrigError as error:
