@@ -138,6 +138,7 @@ def test_a_tick_where_a_run_has_steps(here: server.RunningServer, tmp_path: Path
     client = Scheduler("my-project", "us-east1", url=f"{here.url}/scheduler")
     data = {**copy.deepcopy(DATA), "region": "us-east1"}
     data["trigger"] |= {"tick": "*/5 * * * *", "uri": "https://rig.example.com/rig?x=1"}
+    data["schedules"]["weekly"]["paused"] = False
     for one in data["schedules"].values():
         one["then"] = ["promote", "register"] if one["run"] == "sweep" else ["register"]
 

@@ -257,7 +257,7 @@ class Submitter:
         price: Estimate,
         taken: Taken,
         collection: str,
-        before: Callable[[Claim], None],
+        before: Callable[[Claim], None] = lambda _: None,
     ) -> Submitted:
         claim = taken.claim
         try:
