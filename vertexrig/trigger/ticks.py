@@ -120,8 +120,8 @@ class _OverError(VertexrigError):
         reason: Why.
     """
 
-    def __init__(self, outcome: Outcome, reason: str, model: str = "") -> None:
-        self.outcome, self.model = outcome, model
+    def __init__(self, outcome: Outcome, reason: str) -> None:
+        self.outcome = outcome
         super().__init__(reason)
 
 
@@ -192,7 +192,7 @@ class Ticker:
         try:
             return self._follow(walk)
         except _OverError as over:
-            return self._end(walk, over.outcome, str(over), over.model)
+            return self._end(walk, over.outcome, str(over))
         except InProgressError as error:
             return walk.looked("waits", str(error))
         except OverBudgetError as error:
@@ -307,7 +307,10 @@ class Ticker:
             return walk.looked("waits", found.text)
         outcomes: Mapping[str, Outcome] = {"registered": "registered", "not-better": "not-better", "refused": "refused"}
         looked = self._end(walk, outcomes[found.outcome], found.text, found.model)
-        self.registrar.clean(display_name(chain, step, job))
+        try:
+            self.registrar.clean(display_name(chain, step, job))
+        except VertexrigError:
+            pass  # the next chain that registers this model does it
         return looked
 
     def _wait(self, walk: _Walk, why: str, *, problem: bool = True) -> Looked:
