@@ -241,6 +241,7 @@ ROWS: dict[str, Row | None] = {
     "schedule plan": Row((), {"steps"}, NO_FILE, "usage"),
     "schedule apply": Row((), {"steps"}, NO_FILE, "usage", slow=True),
     "schedule list": Row((), {"schedules"}, ("--next=-1",), "usage"),
+    "schedule chains": Row((), {"open", "ended"}, ("--last=-1",), "usage"),
     "schedule pause": Row(("nightly",), {"name", "job", "action"}, ("nightl",), "usage", slow=True),
     "schedule resume": Row(("nightly",), {"name", "job", "action"}, ("nightl",), "usage", slow=True),
     "schedule run": Row(("nightly",), {"name", "job", "action"}, ("nightl",), "usage", slow=True),

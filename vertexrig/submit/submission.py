@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -46,16 +46,19 @@ class Request:
         run: A job or sweep of the project file.
         set: Overrides of its keys.
         args: Overrides of its trainer's arguments.
+        then: The schedule whose steps follow, "" for none.
     """
 
     run: str
     set: Mapping[str, Scalar] = field(default_factory=dict)
     args: Mapping[str, Scalar] = field(default_factory=dict)
+    then: str = ""
 
     @property
     def digest(self) -> str:
         """The same for requests that ask for the same."""
-        return digest({"run": self.run, "set": dict(self.set), "args": dict(self.args)})
+        then = {"then": self.then} if self.then else {}
+        return digest({"run": self.run, "set": dict(self.set), "args": dict(self.args), **then})
 
 
 @dataclass(frozen=True)
@@ -204,7 +207,15 @@ class Submitter:
         _must_be_ok(prepared)
         return self._submitted(prepared, self.estimate(prepared), None, "", {})
 
-    def submit(self, prepared: Prepared, key: Key, body: str, run: str = "") -> Submitted:
+    def submit(
+        self,
+        prepared: Prepared,
+        key: Key,
+        body: str,
+        run: str = "",
+        *,
+        before: Callable[[Claim], None] = lambda _: None,
+    ) -> Submitted:
         """Make the job of a request, or find the one that was made for it.
 
         Args:
@@ -213,6 +224,7 @@ class Submitter:
             body: Digest of what is asked for.
             run: An earlier run that is resumed: its output folder is used. Otherwise the job gets a new one, the same
                 however often the request is delivered.
+            before: Called with the claim just before the job is made, again with each try; a RestError of it is one of ours.
 
         Raises:
             FindingsError: The checks found an error.
@@ -237,12 +249,20 @@ class Submitter:
         if isinstance(outcome, Existing):
             return self._existing(outcome.claim, collection, outcome.found)
         in_run = prepared.in_run(outcome.claim.output) if outcome.claim.output else prepared
-        return self._make(in_run, price, outcome, collection)
+        return self._make(in_run, price, outcome, collection, before)
 
-    def _make(self, prepared: Prepared, price: Estimate, taken: Taken, collection: str) -> Submitted:
+    def _make(
+        self,
+        prepared: Prepared,
+        price: Estimate,
+        taken: Taken,
+        collection: str,
+        before: Callable[[Claim], None] = lambda _: None,
+    ) -> Submitted:
         claim = taken.claim
         try:
             self.ledger.reserve(claim.id, price)
+            before(claim)
             if self.claims.late(taken):
                 raise RestError("claiming took too long; nothing was started", retry_after=5.0)
         except (budget.OverBudgetError, RestError):
