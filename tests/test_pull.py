@@ -10,6 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.recorded import DISK, K80, MOBILE_GAMING, UJ11, UJ11_ENDED, recorded
 from tests.tools import REPOSITORY
 from vertexrig import catalog, spec, yamltext
 from vertexrig.checks.workspace import Workspace
@@ -17,63 +18,6 @@ from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.studies import convert, edit, pull
 
-TIMES = {
-    "state": "JOB_STATE_PENDING",
-    "createTime": "2021-02-26T02:02:02.787187Z",
-    "updateTime": "2021-02-26T02:02:02.787187Z",
-}
-DISK = {"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}
-
-
-def recorded(framework: str, package: str, *args: str, **gpu: Any) -> dict[str, Any]:
-    """A CustomJob as vertex-ai-samples' migration notebooks UJ10, UJ2,12 and UJ9 show it (2021), with other ids and buckets."""
-    return {
-        "name": "projects/000000000000/locations/us-central1/customJobs/1",
-        "displayName": "custom_job_20210323185534",
-        "jobSpec": {
-            "workerPoolSpecs": [
-                {
-                    "machineSpec": {"machineType": "n1-standard-4", **gpu},
-                    "replicaCount": "1",
-                    "diskSpec": DISK,
-                    "pythonPackageSpec": {
-                        "executorImageUri": f"gcr.io/cloud-aiplatform/training/{framework}:latest",
-                        "packageUris": [f"gs://bucket/{package}.tar.gz"],
-                        "pythonModule": "trainer.task",
-                        "args": ["--model-dir=gs://bucket/custom_job", *args],
-                    },
-                }
-            ]
-        },
-        **TIMES,
-    }
-
-
-K80 = {"acceleratorType": "NVIDIA_TESLA_K80", "acceleratorCount": 1}
-UJ11 = {
-    "name": "projects/000000000000/locations/us-central1/hyperparameterTuningJobs/1",
-    "displayName": "hyperparameter_tuning_20210226020029",
-    "studySpec": {
-        "metrics": [{"metricId": "val_loss", "goal": "MINIMIZE"}],
-        "parameters": [
-            {
-                "parameterId": "lr",
-                "discreteValueSpec": {"values": [0.001, 0.01, 0.1]},
-                "scaleType": "UNIT_LINEAR_SCALE",
-            },
-            {
-                "parameterId": "units",
-                "integerValueSpec": {"minValue": "32", "maxValue": "256"},
-                "scaleType": "UNIT_LINEAR_SCALE",
-            },
-        ],
-        "algorithm": "RANDOM_SEARCH",
-    },
-    "maxTrialCount": 6,
-    "parallelTrialCount": 1,
-    "trialJobSpec": recorded("tf-cpu.2-1", "hpt_boston_housing")["jobSpec"],
-    **TIMES,
-}
 DESCRIBED = """\
 createTime: '2022-01-01T10:00:00.123456Z'
 displayName: train-mobile-gaming-retention-classifier
@@ -138,6 +82,8 @@ DOCUMENTS: dict[str, Any] = {
     "UJ2,12, TensorFlow with a GPU": recorded("tf-gpu.2-1", "trainer_cifar", "--epochs=20", "--steps=100", "--distribute=single", **K80),
     "UJ9, XGBoost": recorded("xgboost-cpu.1-1", "iris"),
     "UJ11, a study": UJ11,
+    "UJ11, a study that has ended": UJ11_ENDED,
+    "mobile gaming, a describe of a finished job": yamltext.read(MOBILE_GAMING).data,
     "a describe as YAML": yamltext.read(DESCRIBED).data,
     **{f"pools: {name}": {"displayName": name, "jobSpec": {"workerPoolSpecs": pools}} for name, pools in POOLS.items()},
     "a request": {"parent": "projects/p/locations/l", "customJob": {"displayName": "d", "jobSpec": {"workerPoolSpecs": POOLS["gpu"]}}},

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+
+import click
 
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cli import options, steps
@@ -78,6 +80,11 @@ def study(
     return Studied(loaded, ran, job, found)
 
 
+chain_option = click.option(
+    "--chain", is_flag=True, help="With the studies that it follows (`vertexrig follow-up`), as one."
+)
+
+
 def find(finder: Callable[..., F], loaded: config.Loaded, file: Path | None, name: str, local: bool) -> F:
     """A job or sweep of the project by its name, or as `finder` finds it; a sweep may have another display name."""
     own = loaded.project.sweeps.get(name)
@@ -89,13 +96,20 @@ def find(finder: Callable[..., F], loaded: config.Loaded, file: Path | None, nam
     return finder(file, own.display_name, local=local)
 
 
-def chain(finder: Callable[..., Found], file: Path | None, name: str, *, local: bool) -> dict[str, Any]:
-    """A study with those that it follows, as one: each the newest run of its sweep."""
+def chain(finder: Callable[..., Found], file: Path | None, name: str, *, local: bool) -> list[Studied]:
+    """A study and those that it follows, the first one first: each the newest run of its sweep."""
     from vertexrig.studies import chain as chains
 
     last = study(finder, file, name, local=local)
     before = chains.names(last.loaded, last.sweep)[:-1]
-    return chains.joined([*(study(finder, file, one, local=local).job for one in before), last.job])
+    return [*(study(finder, file, one, local=local) for one in before), last]
+
+
+def joined(parts: Sequence[Studied]) -> dict[str, Any]:
+    """The studies of a chain as the HyperparameterTuningJob of one."""
+    from vertexrig.studies import chain as chains
+
+    return chains.joined([part.job for part in parts], [part.sweep for part in parts])
 
 
 def has_files(where: Studied, uri: str) -> bool:
