@@ -13,6 +13,7 @@ from hypothesis import strategies as st
 from tests.recorded import DISK, K80, MOBILE_GAMING, UJ11, UJ11_ENDED, recorded
 from tests.tools import REPOSITORY
 from vertexrig import catalog, spec, yamltext
+from vertexrig.catalog.legacy import MACHINES, TIERS
 from vertexrig.checks.workspace import Workspace
 from vertexrig.errors import UsageError
 from vertexrig.project import config
@@ -280,8 +281,22 @@ def test_a_file_for_gcloud_becomes_a_job_or_a_sweep() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("scaleTier: CUSTOM", "scaleTier: STANDARD_1", "scaleTier STANDARD_1 has no cluster"),
-        ("masterType: n1-highcpu-16", "masterType: standard_gpu", "standard_gpu is a machine of AI Platform only"),
+        (
+            "scaleTier: CUSTOM",
+            "scaleTier: PREMIUM_1",
+            "scaleTier PREMIUM_1 was a large number of workers .* no source says how many",
+        ),
+        (
+            "scaleTier: CUSTOM",
+            "scaleTier: BASIC",
+            "BASIC is of AI Platform only: a single machine, and no source says its size",
+        ),
+        ("scaleTier: CUSTOM", "scaleTier: STANDARD_2", "there is no scaleTier STANDARD_2. Did you mean 'STANDARD_1'"),
+        (
+            "masterType: n1-highcpu-16",
+            "masterType: standard_gpu",
+            "standard_gpu is of AI Platform only: as standard, and no source",
+        ),
         ("  masterType: n1-highcpu-16\n", "", "masterType is missing"),
         ("  workerType: n1-highcpu-16\n", "", "workerCount is 9, and workerType does not say"),
         ("type: DISCRETE", "type: ODD", "'batch_size' has the type 'ODD'; choices"),
@@ -308,6 +323,32 @@ def test_a_legacy_machine_gets_the_machine_that_is_named() -> None:
         "accelerator_type": "TPU_V2",
         "accelerator_count": 8,
     }
+
+
+def test_a_scale_tier_whose_machines_are_known_is_written_out() -> None:
+    """STANDARD_1 becomes its master, workers and parameter servers; a size that is not offered for training becomes the next one up."""
+    data, found, _ = converted("trainingInput: {scaleTier: STANDARD_1, region: us-central1}")
+    job = data["jobs"]["x"]
+    assert (job["topology"], job["machine_type"]) == ("parameter-server", "n1-highcpu-16")
+    assert (job["worker"]["replica_count"], job["ps"]["replica_count"]) == (4, 3)
+    assert job["ps"]["machine_type"] == "n1-standard-4"
+    said = " ".join(found.notes)
+    assert (
+        "masterType was n1-highcpu-8, which is not offered for training; n1-highcpu-16" in said
+        and "training-data-analyst" in said
+    )
+
+
+@pytest.mark.parametrize("kind", [*MACHINES, "BASIC", "BASIC_GPU"])
+def test_each_legacy_machine_needs_a_size_and_keeps_its_gpus(kind: str) -> None:
+    """With --machine-type each of them is converted, with the GPUs that the reference gives it; without, its size is asked for."""
+    text = f"scaleTier: {kind}" if kind.startswith("BASIC") else f"scaleTier: CUSTOM\nmasterType: {kind}"
+    with pytest.raises(UsageError, match="--machine-type n1-standard-8"):
+        converted(text)
+    job = converted(text, machine_type="n1-standard-32")[0]["jobs"]["x"]
+    known = MACHINES.get(kind) or TIERS[kind]
+    assert job["machine_type"] == "n1-standard-32"
+    assert (job.get("accelerator_type", ""), job.get("accelerator_count", 0)) == (known.accelerator, known.count)
 
 
 def test_names_fit_the_project_file() -> None:
