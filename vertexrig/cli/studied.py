@@ -85,6 +85,20 @@ chain_option = click.option(
 )
 
 
+_C = TypeVar("_C", bound=Callable[..., Any])
+
+
+def study_options(command: _C) -> _C:
+    """The argument SWEEP and the options that say which study a verb goes on from: `--file`, `--local` and `--sweep`."""
+    ran = click.option(
+        "--sweep", "ran", metavar="NAME", help="The project's sweep that it ran, if its display name is another."
+    )
+    return click.argument("sweep")(options.file_option(options.local_option(ran(command))))
+
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be added, and write nothing.")
+
+
 def find(finder: Callable[..., F], loaded: config.Loaded, file: Path | None, name: str, local: bool) -> F:
     """A job or sweep of the project by its name, or as `finder` finds it; a sweep may have another display name."""
     own = loaded.project.sweeps.get(name)

@@ -107,19 +107,11 @@ def page(
         "made": times.now().strftime("%Y-%m-%d %H:%M"),
         **_parts(drawn, len(found.study.trials) if found else 0),
         "title": clean(chain.title if chain else job.display_name) or job.id,
-        "subtitle": _subtitle(job, record) if chain is None else f"The last: {_subtitle(job, record)}",
+        "subtitle": f"{'The last: ' if chain else ''}{_subtitle(job, record)}{f' · {console}' if console else ''}",
         "error": clean_lines(job.error),
         "charts": drawn,
         "part": {name: drawn.sections.get(name, ()) for name, _ in SECTIONS},
-        **(
-            _cost_values([("", cost)])
-            if chain is None
-            else _cost_values([(link.name, link.spent) for link in chain.links])
-        ),
-        "cost_money": cost.money() if chain is None else chain.money(),
-        "cost_text": _cost_text(cost, rehearsed=record is not None)
-        if chain is None
-        else _chain_cost_text(chain, rehearsed=record is not None),
+        **_cost_values(cost, chain, rehearsed=record is not None),
         "reproductions": reproduction,
         "again_text": _again_text(job),
         "studies": _studies(chain) if chain else None,
@@ -131,10 +123,7 @@ def page(
         "notes": [*(_notes(found) if found else []), *(record.stand_ins if record else ())],
         **(_study_values(found) if found else {"trials": None, "best": None}),
     }
-    values["sections"] = _sections(values)
-    if console:
-        values["subtitle"] += f" · {console}"
-    return _template().render(values)
+    return _template().render({**values, "sections": _sections(values)})
 
 
 def _parts(drawn: Charts, rows: int) -> dict[str, Any]:
@@ -322,14 +311,22 @@ def _chain_cost_text(chain: Chain, *, rehearsed: bool) -> str:
     )
 
 
-def _cost_values(parts: Sequence[tuple[str, Spent]]) -> dict[str, Any]:
-    """The price lines and notes of one or of several studies; with a name, it is before each line."""
+def _cost_values(cost: Spent, chain: Chain | None, *, rehearsed: bool) -> dict[str, Any]:
+    """The section about the cost: of one job, or of each study of a chain, whose name is before each line then."""
+    parts = [("", cost)] if chain is None else [(link.name, link.spent) for link in chain.links]
     rows = [
         _row([f"{clean(name)}: {row[0]}" if name else row[0], *row[1:]])
         for name, one in parts
         for row in map(_price_row, one.price.lines)
     ]
-    return {"cost_rows": rows, "cost_notes": list(dict.fromkeys(note for _, one in parts for note in one.price.notes))}
+    return {
+        "cost_rows": rows,
+        "cost_notes": list(dict.fromkeys(note for _, one in parts for note in one.price.notes)),
+        "cost_money": cost.money() if chain is None else chain.money(),
+        "cost_text": _cost_text(cost, rehearsed=rehearsed)
+        if chain is None
+        else _chain_cost_text(chain, rehearsed=rehearsed),
+    }
 
 
 def _studies(chain: Chain) -> dict[str, Any]:
