@@ -26,6 +26,7 @@ class Found(Protocol):
 
 
 F = TypeVar("F", bound=Found)
+C = TypeVar("C", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -85,10 +86,7 @@ chain_option = click.option(
 )
 
 
-_C = TypeVar("_C", bound=Callable[..., Any])
-
-
-def study_options(command: _C) -> _C:
+def study_options(command: C) -> C:
     """The argument SWEEP and the options that say which study a verb goes on from: `--file`, `--local` and `--sweep`."""
     ran = click.option(
         "--sweep", "ran", metavar="NAME", help="The project's sweep that it ran, if its display name is another."
