@@ -291,7 +291,7 @@ def test_a_file_for_gcloud_becomes_a_job_or_a_sweep() -> None:
             "scaleTier: BASIC",
             "BASIC is of AI Platform only: a single machine, and no source says its size",
         ),
-        ("scaleTier: CUSTOM", "scaleTier: STANDARD_2", "there is no scaleTier STANDARD_2. Did you mean 'STANDARD_1'"),
+        ("scaleTier: CUSTOM", "scaleTier: STANDARD_2", "there is no scaleTier STANDARD_2. Choices: BASIC, "),
         (
             "masterType: n1-highcpu-16",
             "masterType: standard_gpu",

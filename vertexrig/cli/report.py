@@ -122,12 +122,11 @@ def _html(found: FoundJob, seen: Insight | None, file: Path | None, chain: Chain
     from vertexrig.studies.html import page
 
     loaded = options.workspace(file).loaded
-    jobs = [found.job] if chain is None else [link.job for link in chain.links]
     text = page(
         found.job,
         seen,
         cost=_spent(found.job, file),
-        reproduction=[_again(job, found, loaded.project.project) for job in jobs],
+        reproduction=_again(found, chain, loaded.project.project),
         console=found.console,
         record=found.record,
         chain=chain,
@@ -137,15 +136,16 @@ def _html(found: FoundJob, seen: Insight | None, file: Path | None, chain: Chain
     return text.replace(f"{escape(str(folder))}/", "./") if found.record and folder.name else text
 
 
-def _again(job: RemoteJob, found: FoundJob, project: str) -> Reproduction:
-    """How to make a job again: the one that was found, or one of its chain."""
+def _again(found: FoundJob, chain: Chain | None, project: str) -> list[Reproduction]:
+    """How to make the job again, or each of its chain."""
     from vertexrig.studies.reproduce import reproduction
     from vertexrig.submit.reconcile import RUN_LABEL
     from vertexrig.text import command_line
 
-    own = found.record is not None and job is found.job
-    name = found.record.name if found.record and own else job.labels.get(RUN_LABEL) or job.display_name
-    return reproduction(job, project=project, again=command_line("rehearse" if found.record else "submit", name))
+    own = found.record.name if found.record else found.job.labels.get(RUN_LABEL) or found.job.display_name
+    jobs = [(own, found.job)] if chain is None else [(link.name, link.job) for link in chain.links]
+    verb = "rehearse" if found.record else "submit"
+    return [reproduction(job, project=project, again=command_line(verb, name)) for name, job in jobs]
 
 
 def _drawn(seen: Insight | None) -> list[tuple[str, bytes]]:

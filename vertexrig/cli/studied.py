@@ -25,7 +25,6 @@ class Found(Protocol):
     def record(self) -> Any: ...
 
 
-F = TypeVar("F", bound=Found)
 C = TypeVar("C", bound=Callable[..., Any])
 
 
@@ -72,7 +71,7 @@ def study(
 
         job = pull.resource(options.text(name), name)
         return Studied(loaded, _sweep_of(loaded, job, sweep, name), job)
-    found = find(finder, loaded, file, name, local)
+    found = finder(file, name, local=local)
     if found.job.collection != TUNING:
         raise UsageError(f"{name} is a custom job; it has no trials")
     job = dict(found.job.data)
@@ -95,17 +94,6 @@ def study_options(command: C) -> C:
 
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be added, and write nothing.")
-
-
-def find(finder: Callable[..., F], loaded: config.Loaded, file: Path | None, name: str, local: bool) -> F:
-    """A job or sweep of the project by its name, or as `finder` finds it; a sweep may have another display name."""
-    own = loaded.project.sweeps.get(name)
-    try:
-        return finder(file, name, local=local)
-    except UsageError:
-        if own is None or not own.display_name or local:
-            raise
-    return finder(file, own.display_name, local=local)
 
 
 def chain(finder: Callable[..., Found], file: Path | None, name: str, *, local: bool) -> list[Studied]:
