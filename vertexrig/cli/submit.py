@@ -82,7 +82,7 @@ def command(
     key = submit.request_key(request_id) if request_id else submit.fresh_key()
     body = _body(prepared)
     made = submitter.submit(prepared, key, digest({"body": body, "run": resume} if resume else body), resume)
-    _say(made, name, file)
+    _notes(name, made, file)
     result(format_, asdict(made), made.name)
 
 
@@ -111,8 +111,8 @@ def _body(of: Prepared) -> dict[str, Any]:
     )  # fmt: skip
 
 
-def _say(made: Submitted, name: str, file: Path | None) -> None:
-    """What the job is estimated at, where it is, and what to type next."""
+def _notes(name: str, made: Submitted, file: Path | None) -> None:
+    """What a person wants to know of the new job, and what to type next."""
     options.note(f"estimate: {made.estimate.get('arithmetic', '')}")
     options.note(f"output: {made.output or 'none'}")
     options.note(f"console: {made.console}")

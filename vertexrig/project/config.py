@@ -324,7 +324,7 @@ def _check_names(loaded: Loaded) -> None:
     for path, silence in _silences(project):
         for rule, reason in silence.items():
             if not reason.strip():
-                raise loaded.error("a silenced finding needs a reason", *path, rule)
+                raise loaded.error("`silence` needs a reason for each rule", *path, rule)
 
 
 def _silences(project: Project) -> list[tuple[tuple[str, ...], Mapping[str, str]]]:

@@ -213,7 +213,7 @@ class Job(MachineSettings):
         "Name of the template: cpu, gpu, multi-worker, parameter-server, torchrun, tpu, or your own.", "cpu"
     )
     args: Args = option(
-        "Arguments of the trainer: a mapping (each pair becomes --key=value; null makes a bare --key) or a list, as it stands.",
+        "Arguments of the trainer: a mapping (each pair becomes --key=value; null makes a bare --key) or a list, passed unchanged.",
         factory=dict,
     )
     module: str | None = option("As trainer.module, for this job.", None)
