@@ -173,7 +173,7 @@ class Jobs:
                 self._end(stored.name, FAILED, JobError(rules.INTERNAL, message))
             else:
                 if state == RUNNING:
-                    self._log(
+                    self.log(
                         stored.name,
                         "The local Vertex was stopped while the job ran; its replicas start again.",
                         "WARNING",
@@ -242,7 +242,7 @@ class Jobs:
         self._to(name, PENDING)
         if self.settings.fault("stockout", job, region):
             message = rules.stockout_message(region)
-            self._log(name, message, "ERROR")
+            self.log(name, message, "ERROR")
             self._end(name, FAILED, JobError(rules.RESOURCE_EXHAUSTED, message))
             return
         options = replace(
@@ -298,7 +298,8 @@ class Jobs:
         for listener in self._listeners:
             listener(name, state)
 
-    def _log(self, name: str, text: str, severity: str) -> None:
+    def log(self, name: str, text: str, severity: str) -> None:
+        """Write a line of the service into the log of a job or a study."""
         self.sink.write(name, [Line(time.time(), SERVICE, severity, text)])
 
 

@@ -217,8 +217,9 @@ class Children:
             os.close(write)
         pipes: dict[str, IO[bytes]] = {stream: os.fdopen(read, "rb", 0) for stream, (read, _) in ends.items()}
         if not asked:
-            for end in (ours, *pipes.values()):
-                end.close()
+            ours.close()
+            for pipe in pipes.values():
+                pipe.close()
             return None
         return Child(name, command, None, ours, _splitters(name, command, pipes))
 

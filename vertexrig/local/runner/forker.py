@@ -73,14 +73,15 @@ class _Noted(type(os.environ)):  # type: ignore[misc]
     def __getitem__(self, key: str) -> str:
         if key in self.run_time or key.startswith(tuple(one for one in self.run_time if one.endswith("_"))):
             self.read.add(key)
-        return super().__getitem__(key)
+        value: str = super().__getitem__(key)
+        return value
 
 
 def _import(steps: list[list[str]], run_time: list[str]) -> str:
     """Make the imports; why nothing can be forked after them, "" if it can."""
     kind = type(os.environ)
     _Noted.run_time = tuple(run_time)
-    os.environ.__class__ = _Noted  # type: ignore[assignment]
+    os.environ.__class__ = _Noted
     statement = ""
     try:
         for step in steps:
@@ -213,7 +214,7 @@ def _first_path(request: dict[str, Any]) -> str:
     """What Python puts first into sys.path."""
     if request["module"]:
         return str(request["cwd"])
-    return os.path.dirname(os.path.realpath(os.path.join(request["cwd"], request["script"])))
+    return os.path.dirname(os.path.realpath(os.path.join(request["cwd"], str(request["script"]))))
 
 
 def _hidden(request: dict[str, Any]) -> str:
@@ -246,7 +247,7 @@ def _prepare(request: dict[str, Any]) -> None:
         sys.modules["numpy.random"].seed()  # its own state would be the same in every replica; `random` sees to itself
     hook = sys.modules.get("vertexrig_devices")
     if hook is not None:
-        hook.apply()  # type: ignore[attr-defined]
+        hook.apply()
 
 
 def _run(request: dict[str, Any]) -> None:

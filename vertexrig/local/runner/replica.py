@@ -16,6 +16,7 @@ from vertexrig.spec import cluster
 
 MARK = "VERTEXRIG_REPLICA"
 """A variable by which the processes of a replica are found when their supervisor was killed."""
+_STARTUP = Path(__file__).with_name("startup")
 _CLUSTER = ("CLUSTER_SPEC", "TF_CONFIG")
 
 
@@ -73,6 +74,8 @@ def command(
     else:
         argv = program.argv(seen, buckets, keep_gs=keep_gs)
     env = {**machine, **contract, MARK: f"{options.job_id}/{one.name}/"}
+    if not program.image and "TRAINER_VIRTUAL_DEVICES" in env:
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_STARTUP), env.get("PYTHONPATH", "")]))
     severities = OF_PACKAGE if pool.container is None else OF_CONTAINER
     return Command(argv, env, program.cwd or work, options.memory_limit, cleanup, f"{MARK}={env[MARK]}", severities)
 
