@@ -45,7 +45,7 @@ def go(root: Path, code: str, trials: int = 1, discrete: str = "retry") -> tuple
 def test_whole_numbers_after_an_end_at_the_start(root: Path) -> None:
     """A trainer that cannot read 8.0 is run with 8, the trials after it begin with whole numbers, and one line says so; a trial is
     one trial, with one job."""
-    got, notes, done = go(root, STRICT.replace("int(", "(float if '.5' in args[-1] else int)("), trials=3)
+    got, notes, done = go(root, STRICT.replace("\nint(", "\n(float if '.5' in args[-1] else int)("), trials=3)
     assert got == ["--units=8.0", "--units=8", "--units=16.5", "--units=32"]
     assert len(notes) == 1 and "Vertex AI may send" in notes[0]
     assert [trial["state"] for trial in done["trials"]] == ["SUCCEEDED"] * 3

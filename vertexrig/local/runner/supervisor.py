@@ -165,7 +165,7 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
     child = os.fork()
     if not child:
         bear(own)
-        for descriptor in (read_end, control.fileno(), wake, wake_end):
+        for descriptor in (read_end, control.detach(), wake, wake_end):
             os.close(descriptor)
         begin(write_end)
         return

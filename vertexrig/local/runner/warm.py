@@ -6,6 +6,7 @@ the second one has a forker made. Only on Linux: elsewhere a fork after an impor
 
 from __future__ import annotations
 
+import hashlib
 import json
 import shutil
 import socket
@@ -30,6 +31,8 @@ _PLACEHOLDER = "VERTEXRIG_REPLICA"
 _LONGEST_MARK = 200
 _MOST = 2
 """Forkers at one time: one that has imported TensorFlow takes some 400 MiB."""
+_KEPT = 256
+"""Environments that are remembered."""
 IDLE_S = 300.0
 """Seconds without a request after which a forker ends."""
 
@@ -129,8 +132,12 @@ class Warmth:
         source = _source(program, command.cwd)
         ahead = read_ahead(source.entry, source.package, source.find) if source.entry else Ahead()
         state = [_changed(path) for path in source.site]
-        key = json.dumps([program.python, ahead.steps, state, sorted(shared.items())])
+        everything = json.dumps([program.python, ahead.steps, state, sorted(shared.items())])
+        key = hashlib.sha256(everything.encode()).hexdigest()
         if key not in self._environments:
+            unused = [other for other, one in self._environments.items() if one.forker is None]
+            for other in unused[: max(0, len(self._environments) + 1 - _KEPT)]:
+                del self._environments[other]
             self._environments[key] = _Environment(ahead)
         return self._environments[key]
 
