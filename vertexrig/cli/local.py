@@ -60,6 +60,8 @@ command.add_command(local_python.command)
     type=click.Choice(["mapped", "kept"]),
     help="Map gs:// in jobs' variables and arguments to folders (the default), or keep it.",
 )
+@local_place.cold_option
+@local_place.discrete_option
 @click.option(
     "--record",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -82,6 +84,8 @@ def up(
     pass_credentials: bool,
     seed: int,
     gs_paths: str | None,
+    cold: bool,
+    discrete: str | None,
     record: Path | None,
     format_: str,
 ) -> None:
@@ -91,7 +95,7 @@ def up(
     from vertexrig.local.pace import paced
 
     loaded, folder = local_place.project(file, root)
-    settings = local_place.settings(loaded, folder, gs_paths=gs_paths, slots=slots)
+    settings = local_place.settings(loaded, folder, gs_paths=gs_paths, slots=slots, cold=cold, discrete=discrete)
     run = replace(paced(settings.run, pace, speed), slow_start=slow_start, credentials=pass_credentials)
     settings = replace(
         settings, run=run, checks=not no_checks, seed=seed, at_least_twice=at_least_twice,

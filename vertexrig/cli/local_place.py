@@ -23,6 +23,18 @@ root_option = click.option(
 )
 
 
+cold_option = click.option(
+    "--cold",
+    is_flag=True,
+    help="Start every replica cold; by default the second of an environment is forked after its imports.",
+)
+discrete_option = click.option(
+    "--discrete",
+    type=click.Choice(["retry", "decimal", "whole"]),
+    help="Send a discrete 128 to trainers as 128.0 (decimal), as 128 (whole), or first the one and then the other (the default).",
+)
+
+
 def make_bucket(here: RunningServer, loaded: Loaded | None) -> None:
     """Jobs put their packages and outputs into the project's bucket, which nobody made on this machine yet."""
     from vertexrig.local import control
@@ -74,7 +86,15 @@ def running(folder: Path) -> RunningServer:
     return here
 
 
-def settings(loaded: Loaded | None, folder: Path, *, gs_paths: str | None = None, slots: int | None = None) -> Settings:
+def settings(
+    loaded: Loaded | None,
+    folder: Path,
+    *,
+    gs_paths: str | None = None,
+    slots: int | None = None,
+    cold: bool = False,
+    discrete: str | None = None,
+) -> Settings:
     """The settings of a server as the project file gives them.
 
     Args:
@@ -82,6 +102,8 @@ def settings(loaded: Loaded | None, folder: Path, *, gs_paths: str | None = None
         folder: The server's state.
         gs_paths: `mapped` or `kept`, over what the project file says; `mapped` if neither does.
         slots: Replicas at one time, over what the project file says.
+        cold: Start every replica cold, whatever the project file says.
+        discrete: How discrete values reach trainers, over what the project file says.
     """
     from vertexrig.local.jobs.settings import Settings
     from vertexrig.local.runner.configured import of_project
@@ -91,8 +113,9 @@ def settings(loaded: Loaded | None, folder: Path, *, gs_paths: str | None = None
     run = of_project(loaded) if loaded else RunOptions()
     if loaded:
         run = replace(run, project=loaded.project.project)
-    run = replace(run, keep_gs=(gs_paths or (local.gs_paths if local else None)) == "kept")
+    run = replace(run, warm=run.warm and not cold, keep_gs=(gs_paths or (local.gs_paths if local else None)) == "kept")
     made = Settings(folder, run=run, allow_hosts=local.allow_hosts if local else ())
+    made = replace(made, discrete=discrete or (local.discrete if local else made.discrete))
     slots = slots or (local.slots if local else None)
     return replace(made, slots=slots) if slots else made
 

@@ -387,6 +387,15 @@ class LocalSettings(Value):
         "the local storage by the real names; `local run` keeps them unless this says otherwise.",
         None,
     )
+    warm: bool = option(
+        "Start replicas, from the second one of an environment on, from a process that has made their imports; Linux only.",
+        True,
+    )
+    discrete: Literal["retry", "decimal", "whole"] = option(
+        "How discrete values that are whole numbers reach a trainer: `decimal` (128.0), `whole` (128), or `retry`: as 128.0, "
+        "and once more as 128 where the trainer ends at its start.",
+        "retry",
+    )
     allow_hosts: tuple[str, ...] = option(
         "Hosts that `local run` passes on beside package registries, such as huggingface.co or *.example.com; never one "
         "of Google's APIs.",
