@@ -116,6 +116,7 @@ setup(
         "vertexrig.spec": ["aiplatform_v1.binpb", "services.binpb", "methods.tsv"],
         "vertexrig.catalog": ["data/*.json"],
         "vertexrig.studies": ["page/*"],
+        "vertexrig.local.console": ["page/*"],
         "vertexrig.functions": ["requirements.txt"],
         "vertexrig.templates": ["*.yaml.j2"],
         "vertexrig.fidelity": ["*.jsonl", "*.json", "*.yaml", "rows/*.jsonl", "trainer/*.py", "trainer/*/*.py"],
