@@ -180,7 +180,7 @@ class Log {
     const task = entry.resource?.labels?.task_name ?? "";
     const payload = entry.jsonPayload;
     const text = entry.textPayload ?? (typeof payload?.message === "string" ? payload.message : JSON.stringify(payload ?? ""));
-    return h("div", { class: "line", "data-task": task, "data-severity": entry.severity, hidden: this.task && this.task !== task },
+    return h("div", { class: "line", "data-task": task, "data-severity": entry.severity, hidden: Boolean(this.task) && this.task !== task },
       h("time", {}, clock(entry.timestamp)), h("span", { class: "task" }, task), h("span", { class: "text" }, text));
   }
 
@@ -190,7 +190,7 @@ class Log {
 
   choose(task) {
     this.task = task;
-    for (const line of this.box.children) line.hidden = task && line.dataset.task !== task;
+    for (const line of this.box.children) line.hidden = Boolean(task) && line.dataset.task !== task;
     this.toEnd();
   }
 

@@ -5,7 +5,6 @@ const TOP = 14;
 const BOTTOM = 34;
 const LEFT = 56;
 const RIGHT = 14;
-const NOT_SET = -0.12;
 
 const shown = (value) => (Number.isFinite(value) ? String(Number(value.toPrecision(4))) : "");
 
@@ -66,11 +65,12 @@ export function history(data, goal, at, width) {
 }
 
 export function parallel(data, width) {
-  const height = 300;
+  const height = 240;
   const wide = Math.max(width, 86 * data.axes.length);
   const gap = (wide - 150) / Math.max(1, data.axes.length - 1);
   const x = (at) => 50 + at * gap;
-  const y = (place) => height - 26 - ((place - NOT_SET) / (1 - NOT_SET)) * (height - 66);
+  const low = Math.min(0, ...data.ticks.map((tick) => tick.y));  // below 0: "not set"
+  const y = (place) => height - 16 - ((place - low) / (1 - low)) * (height - 56);
   const line = (row) => data.axes.map((axis, at) => `${at ? "L" : "M"}${x(at).toFixed(1)} ${y(row[axis.key]).toFixed(1)}`).join("");
   const good = (row) => (data.goals[0].sign > 0 ? row.v : 1 - row.v);
   const rows = data.rows.filter((row) => row.ok).sort((a, b) => good(a) - good(b));
@@ -108,9 +108,9 @@ export function plots(data, width) {
   if (!data.rows.some((row) => row.ok)) return h("p", { class: "soft" }, "Plots appear when the first trial has ended with a value.");
   const columns = Math.max(1, Math.floor(width / 330));
   const narrow = Math.floor((width - 16 * (columns - 1)) / columns) - 28;
+  const half = width >= 920 ? Math.floor(width / 2) - 36 : width - 28;
   return h("div", { class: "plots" },
-    h("div", { class: "pair" }, data.goals.map((goal, at) => history(data, goal, at, (width >= 900 && data.goals.length > 1 ? width / 2 - 8 : width) - 28))),
-    parallel(data, width - 28),
+    h("div", { class: "pair" }, data.goals.map((goal, at) => history(data, goal, at, half)), parallel(data, half)),
     h("h4", {}, `${data.goals[0].id} by each parameter`),
     h("div", { class: "slices" }, data.axes.slice(0, -1).map((axis) => slice(data, axis, narrow))));
 }

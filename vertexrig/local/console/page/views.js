@@ -34,7 +34,7 @@ export async function schedules() {
   const places = (await get("/console/v1/places")).scheduler;
   const found = await everywhere("/scheduler", places, "jobs");
   const cells = found.map((one) => [
-    last(one.name), h("code", {}, one.schedule), one.timeZone ?? "", state(one.state), one.httpTarget?.uri ?? "", clock(one.scheduleTime),
+    h("span", {}, last(one.name), one.description && h("span", { class: "soft" }, ` ${one.description}`)), h("code", {}, one.schedule), one.timeZone ?? "", state(one.state), one.httpTarget?.uri ?? "", clock(one.scheduleTime),
     clock(one.lastAttemptTime), one.status?.message ?? (one.lastAttemptTime ? "ok" : ""), region(one.name),
   ]);
   const heads = ["schedule", "cron", "time zone", "state", "target", "next", "last run", "how it went", "region"];
@@ -67,12 +67,24 @@ export async function calls(names, about, width, again) {
   if (page.last < kept.last) kept.calls = [];  // another server
   Object.assign(kept, { last: page.last, unserved: page.unserved, refused: page.refused, calls: [...kept.calls, ...page.calls].slice(-500) });
   const text = (one) => [one.method, one.target, one.client, one.status, one.word, one.transport].join(" ").toLowerCase();
-  const found = kept.calls.filter((one) => text(one).includes(wanted.toLowerCase())).reverse().slice(0, 300);
+  const found = runs(kept.calls.filter((one) => text(one).includes(wanted.toLowerCase()))).reverse().slice(0, 300);
   return { whole: [
     part("unserved", [kept.unserved, kept.refused], () => missing(kept)),
     part("filter", 0, () => filter(again)),
     part("calls", found, () => (found.length ? table("calls", ["time", "method", "resource", "client", "status", "ms", "by"], found.map(cells), "Calls") : h("p", { class: "soft" }, wanted ? "No call fits." : "No client has called yet."))),
   ] };
+}
+
+// Equal calls that follow each other, such as those of a client that waits, become one row.
+function runs(calls) {
+  const found = [];
+  const sign = (one) => [one.method, one.target, one.client, one.status, one.transport].join("\n");
+  for (const one of calls) {
+    const before = found.at(-1);
+    if (before && sign(before) === sign(one)) found[found.length - 1] = { ...one, times: before.times + 1 };
+    else found.push({ ...one, times: 1 });
+  }
+  return found;
 }
 
 function missing({ unserved, refused }) {
@@ -92,5 +104,6 @@ function filter(again) {
 function cells(one) {
   const [, service, method] = /^(.*)\.([^.]+\.[^.]+)$/.exec(one.method) ?? [null, "", one.method];
   const status = h("span", { class: "state", "data-state": one.status < 400 ? "ok" : "failed" }, one.transport === "gRPC" ? one.word : `${one.status}${one.status < 400 ? "" : ` ${one.word}`}`);
-  return [clock(one.time), h("span", { title: one.method }, service && h("span", { class: "soft" }, `${service}.`), method), one.target, one.client, status, one.ms, one.transport];
+  const times = one.times > 1 && h("span", { class: "soft" }, ` ×${one.times}`);
+  return [clock(one.time), h("span", { title: one.method }, service && h("span", { class: "soft" }, `${service}.`), method, times), one.target, one.client, status, one.ms, one.transport];
 }
