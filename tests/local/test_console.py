@@ -25,7 +25,7 @@ from vertexrig.local.runner import RunOptions
 
 IMG = "<img src=x onerror=\"document.title='hacked'\">"
 TRIAL = """
-values = dict(arg[2:].split("=") for arg in args if arg.startswith("--"))
+values = dict(arg[2:].split("=", 1) for arg in args if arg.startswith("--"))
 path = os.environ["CLOUD_ML_HP_METRIC_FILE"]
 os.makedirs(os.path.dirname(path), exist_ok=True)
 report = {"timestamp": 0, "trial": "0", "accuracy": str(1 - float(values["rate"])), "global_step": "1"}
@@ -177,7 +177,7 @@ def test_plots_of_a_study_of_vizier(browser: Any, here: server.RunningServer, ap
 def test_who_called_and_what_is_not_served(browser: Any, here: server.RunningServer, api: Api) -> None:
     """REST and gRPC calls have method, client and status; methods that are not served are counted, by both ways."""
     agent = {"user-agent": f"notebook/1.0 {IMG}"}
-    missing = f"{here.url}/vertex/v1/projects/p/locations/us-central1/batchPredictionJobs"
+    missing = f"{here.url}/vertex/v1/projects/p/locations/us-central1/dataLabelingJobs"
     assert httpx.get(missing, headers=agent).status_code == httpx.get(missing, headers=agent).status_code == 501
     channel = grpc.insecure_channel(f"127.0.0.1:{here.grpc_port}")
     client = aiplatform_v1.JobServiceClient(transport=JobServiceGrpcTransport(channel=channel))
@@ -189,8 +189,8 @@ def test_who_called_and_what_is_not_served(browser: Any, here: server.RunningSer
     channel.close()
     with shown(browser, here, "#/calls") as page:
         unserved = page.locator("[data-part=unserved] tbody tr").all_inner_texts()
-        rest = [row.split("\t") for row in unserved if "ListBatchPredictionJobs" in row]
-        assert rest == [["google.cloud.aiplatform.v1.JobService.ListBatchPredictionJobs", "notebook 1.0", "REST", "2"]]
+        rest = [row.split("\t") for row in unserved if "ListDataLabelingJobs" in row]
+        assert rest == [["google.cloud.aiplatform.v1.JobService.ListDataLabelingJobs", "notebook 1.0", "REST", "2"]]
         assert any(
             row.startswith("google.cloud.aiplatform.v1.Nowhere.Missing\t") and "gRPC\t1" in row for row in unserved
         )
@@ -261,7 +261,6 @@ def test_every_section_fits_and_follows_the_scheme(
             f"jobs/{study['trials'][0]['customJob']}",
         ):
             page.goto(f"{here.url}/#/{place}")
-            page.locator("#content *").first.wait_for()
             page.locator("#detail > *" if place.startswith("jobs/") else "#list > *").first.wait_for()
             assert page.evaluate("document.documentElement.scrollWidth") <= width, place
         ground, text = page.evaluate(

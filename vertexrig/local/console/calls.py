@@ -26,7 +26,7 @@ _UNSERVED = 501
 
 
 @dataclass(frozen=True)
-class Call:
+class ClientCall:
     """One answered call.
 
     Args:
@@ -67,7 +67,7 @@ class Calls:
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock, self._lock = clock, threading.Lock()
-        self._calls: deque[Call] = deque(maxlen=MOST_CALLS)
+        self._calls: deque[ClientCall] = deque(maxlen=MOST_CALLS)
         self._unserved: dict[tuple[str, str, str], int] = {}
         self.last = 0
 
@@ -99,10 +99,10 @@ class Calls:
         return noted
 
     def note(self, **fields: Any) -> None:
-        """Keep a call; see `Call` for the fields."""
+        """Keep a call; see `ClientCall` for the fields."""
         with self._lock:
             self.last += 1
-            call = Call(seq=self.last, **fields)
+            call = ClientCall(seq=self.last, **fields)
             self._calls.append(call)
         if call.status == _UNSERVED:
             method, _ = names.method(call.http, call.host, call.path)
