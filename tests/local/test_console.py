@@ -32,7 +32,7 @@ report = {"timestamp": 0, "trial": "0", "accuracy": str(1 - float(values["rate"]
 open(path, "a").write(json.dumps(report) + "\\n")
 print("trained with", values["rate"])
 """
-HEARD = """
+FOLLOWED = """
 import time
 print("begun", flush=True)
 while not os.path.exists(args[0]):
@@ -119,7 +119,7 @@ def test_a_job_and_its_log_are_followed(
 ) -> None:
     """State, replicas and log lines appear as they come, in a page that is not loaded again."""
     first, second = tmp_path / "first", tmp_path / "second"
-    made = api.create(job(pool(HEARD, str(first), str(second)), pool("pass")), name="followed")
+    made = api.create(job(pool(FOLLOWED, str(first), str(second)), pool("pass")), name="followed")
     with shown(browser, here) as page:
         page.evaluate("window.kept = true")
         page.click("#list >> text=followed")
