@@ -117,6 +117,7 @@ setup(
         "vertexrig.catalog": ["data/*.json"],
         "vertexrig.local.runner": ["startup/*.py"],
         "vertexrig.studies": ["page/*"],
+        "vertexrig.local.console": ["page/*"],
         "vertexrig.functions": ["requirements.txt"],
         "vertexrig.templates": ["*.yaml.j2"],
         "vertexrig.fidelity": ["*.jsonl", "*.json", "*.yaml", "rows/*.jsonl", "trainer/*.py", "trainer/*/*.py"],

@@ -6,7 +6,6 @@ import copy
 import html
 import json
 import re
-import shutil
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -16,6 +15,7 @@ import yaml
 from click.testing import CliRunner, Result
 
 from tests import made_studies
+from tests.browser import chromium
 from vertexrig import cli, spec
 from vertexrig.errors import UsageError
 
@@ -34,8 +34,6 @@ PROJECT = {
     },
 }  # fmt: skip
 ODD = """</script><script>alert(1)</script>.x[0]"'\\ é"""
-QUIET = ("--no-sandbox", "--disable-gpu", "--disable-quic", "--no-first-run", "--disable-background-networking",
-         "--disable-component-update", "--disable-sync")  # fmt: skip
 
 
 @pytest.fixture(scope="module")
@@ -298,15 +296,8 @@ def test_a_custom_job_has_a_page_without_charts(tmp_path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def browser() -> Iterator[Any]:
-    """The system's Chromium, without a network of its own."""
-    sync_api = pytest.importorskip("playwright.sync_api", reason="playwright is not installed")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if chromium is None:
-        pytest.skip("Chromium is not installed: apt-get install chromium")
-    with sync_api.sync_playwright() as playwright:
-        opened = playwright.chromium.launch(executable_path=chromium, args=list(QUIET))
+    with chromium() as opened:
         yield opened
-        opened.close()
 
 
 @pytest.mark.parametrize(

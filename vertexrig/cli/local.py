@@ -107,7 +107,7 @@ def up(
         here = control.up(settings, port, record=record)
         local_place.make_bucket(here, loaded)
         result(format_, _where(here), "")
-        options.note(f"the local Vertex answers at {here.url}")
+        options.note(f"the local Vertex answers at {here.url}; its console: {here.url}/")
         _show_next(loaded, steps.named(file), ["--root", root] if root is not None else [])
         return
     from vertexrig.local import server
@@ -135,7 +135,7 @@ def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], N
         if format_ == "json":
             document.data.update(_where(here))
             document.send()
-        options.note(f"the local Vertex answers at {here.url}; its state is in {here.root}")
+        options.note(f"the local Vertex answers at {here.url}; its state is in {here.root}; its console: {here.url}/")
 
     return report
 
@@ -179,6 +179,7 @@ def status(file: Path | None, root: Path | None, format_: str) -> None:
         output.say(
             f"{queue['running']} jobs running, {queue['waiting']} waiting, {queue['used']} of {queue['slots']} slots"
         )
+        output.say(f"its console: {found['url']}/")
     if found is None:
         raise click.exceptions.Exit(1)
 

@@ -34,10 +34,16 @@ class RpcServer:
     Args:
         app: The REST application, called in this process.
         prefixes: The path at which the REST API of each service is, by the beginning of the service's full name.
+        on_unserved: Called with a method that is not served and the call's header fields.
     """
 
-    def __init__(self, app: ASGIApp, prefixes: Mapping[str, str]) -> None:
-        self.app, self.prefixes, self.port = app, prefixes, 0
+    def __init__(
+        self,
+        app: ASGIApp,
+        prefixes: Mapping[str, str],
+        on_unserved: Callable[[str, Mapping[str, str]], None] = lambda method, headers: None,
+    ) -> None:
+        self.app, self.prefixes, self.on_unserved, self.port = app, prefixes, on_unserved, 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -125,6 +131,8 @@ class RpcServer:
 
             await self._guard(context)
             refusal = unserved(f"{service[:200]}/{name[:200]}")
+            headers = {key: str(value) for key, value in context.invocation_metadata() if key in _PASSED}
+            self.on_unserved(f"{service[:200]}.{name[:200]}", headers)
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, refusal.message)
             return b""
 
