@@ -94,7 +94,7 @@ def _check(document: Document, region: str) -> list[Finding]:
     return check(document, Context(load(), region=region))
 
 
-def rpc_server(app: Any) -> RpcServer | None:
+def rpc_server(app: Any, note: Callable[[str], None] = lambda what: None) -> RpcServer | None:
     """The gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
         import grpc  # noqa: F401
@@ -103,7 +103,7 @@ def rpc_server(app: Any) -> RpcServer | None:
         return None
     from vertexrig.local.rpc.server import RpcServer
 
-    return RpcServer(app, RPC_PREFIXES)
+    return RpcServer(app, RPC_PREFIXES, note)
 
 
 class Local:
@@ -114,6 +114,7 @@ class Local:
         about: Facts for the status page.
         stop: Called when a client asks the server to stop.
         noted: What the front refused or did not serve, and how often.
+        note: Given what a client asked for over gRPC and is not served.
         grpc: Answer gRPC too, if grpcio is installed.
         record: Where calls are recorded, None for nowhere.
     """
@@ -125,6 +126,7 @@ class Local:
         stop: Callable[[], None],
         noted: Callable[[], Mapping[str, int]] = dict,
         *,
+        note: Callable[[str], None] = lambda what: None,
         grpc: bool = False,
         record: Path | None = None,
     ) -> None:
@@ -169,7 +171,7 @@ class Local:
         self.apis = apis
         self.app = LoopbackGuard(apis)
         self.xml = storage.XmlApi(self.objects)
-        self.rpc = rpc_server(self.apis) if grpc else None
+        self.rpc = rpc_server(self.apis, note) if grpc else None
 
     @asynccontextmanager
     async def _parts_running(self) -> AsyncIterator[None]:
@@ -212,7 +214,7 @@ def _http_server(front: Front, local: Local, prefixes: Mapping[str, str], proxy:
         proxy_headers=False,
         lifespan="on",
         timeout_graceful_shutdown=3,
-        http=protocol(),
+        http=protocol(front.journal.note),
     )
     return server_with(config, proxy, front.connections(proxy.getsockname()[1]))
 
@@ -249,8 +251,9 @@ def running(
             front = Front(root, settings.run.project, settings.run.project_number, settings.allow_hosts)
             run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
             local = Local(
-                replace(settings, root=root, run=run), about, on_stop, front.journal.noted, grpc=grpc, record=record
-            )
+                replace(settings, root=root, run=run), about, on_stop, front.journal.noted, note=front.journal.note,
+                grpc=grpc, record=record,
+            )  # fmt: skip
         except OSError as error:
             raise UsageError(f"the state folder {root} cannot be used: {error}; move away what is in the way") from None
         prefixes = {
