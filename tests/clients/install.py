@@ -76,7 +76,7 @@ _TERRAFORM = """terraform {
 """
 _DEBIAN = (
     "libgrpc-java", "protobuf-compiler-grpc-java-plugin", "protobuf-compiler", "libprotobuf-java", "libnetty-java",
-    "libperfmark-java", "libgoogle-auth-java", "libgoogle-http-client-java", "libguava-java", "libjsr305-java",
+    "libnetty-tcnative-java", "libnetty-tcnative-jni", "libperfmark-java", "libgoogle-auth-java", "libgoogle-http-client-java", "libguava-java", "libjsr305-java", "libgeronimo-annotation-1.3-spec-java",
 )  # fmt: skip
 _APT = ("-o", "Debug::NoLocking=1", "-o", "Dir::Cache::archives={here}/deb/", "--download-only", "--reinstall", "--yes")
 _UNPACK = "for file in {here}/deb/*.deb; do dpkg -x $file {here}/root; done"

@@ -121,7 +121,7 @@ def signed(
 ) -> Path:
     """A certificate for a name that whoever had the authority's key could make."""
     leaf = (
-        authority._builder("x", made._certificate.subject, made._leaf_key.public_key(), until or made._certificate.not_valid_after_utc)
+        authority._builder(name, made._certificate.subject, made._leaf_key.public_key(), until or made._certificate.not_valid_after_utc)
         .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
         .add_extension(x509.BasicConstraints(ca=authority_too, path_length=None), critical=True)
         .sign(made._key, hashes.SHA256())

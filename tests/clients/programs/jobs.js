@@ -11,9 +11,9 @@ async function main([image]) {
     args: ["print('ran')"],
   };
   const workerPoolSpecs = [{machineSpec: {machineType: 'n1-standard-4'}, replicaCount: 1, pythonPackageSpec}];
-  for (const [way, library, fallback] of [['grpc', v1, false], ['grpc beta', v1beta1, false], ['rest', v1, true]]) {
-    const client = new library.JobServiceClient({apiEndpoint, fallback});
-    const customJob = {displayName: way.replace(' ', '-'), jobSpec: {workerPoolSpecs}};
+  for (const [way, library] of [['v1', v1], ['v1beta1', v1beta1]]) {
+    const client = new library.JobServiceClient({apiEndpoint});
+    const customJob = {displayName: way, jobSpec: {workerPoolSpecs}};
     let [job] = await client.createCustomJob({parent, customJob});
     while (!['JOB_STATE_SUCCEEDED', 'JOB_STATE_FAILED'].includes(job.state)) [job] = await client.getCustomJob({name: job.name});
     const [listed] = await client.listCustomJobs({parent, filter: `display_name="${customJob.displayName}"`});
@@ -22,7 +22,7 @@ async function main([image]) {
     await operation.promise();
     const error = await client.getCustomJob({name: job.name}).then(() => undefined, error => error);
     console.log(way, 'deleted', error.code);
-    const datasets = new library.DatasetServiceClient({apiEndpoint, fallback});
+    const datasets = new library.DatasetServiceClient({apiEndpoint});
     console.log(way, 'datasets', (await datasets.listDatasets({parent}))[0].length);
   }
 }
