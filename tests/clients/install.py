@@ -80,6 +80,8 @@ _DEBIAN = (
 )  # fmt: skip
 _APT = ("-o", "Debug::NoLocking=1", "-o", "Dir::Cache::archives={here}/deb/", "--download-only", "--reinstall", "--yes")
 _UNPACK = "for file in {here}/deb/*.deb; do dpkg -x $file {here}/root; done"
+# Debian's netty looks for this library under another name than Debian gives it, and the library checks its own.
+_NAMED = "for file in {here}/root/usr/lib/*/jni/libnetty-tcnative.so; do cp $file $(dirname $file)/libnetty_tcnative.so; done"
 
 STEPS = (
     Step(
@@ -102,7 +104,7 @@ STEPS = (
         (
             ("mkdir", "-p", "{here}/deb/partial", "{here}/root"),
             ("apt-get", *_APT, "--no-install-recommends", "install", *_DEBIAN),
-            ("sh", "-c", _UNPACK),
+            ("sh", "-c", f"{_UNPACK}; {_NAMED}"),
         ),
         "deb.debian.org",
         needs=("java", "javac", "apt-get", "dpkg"),

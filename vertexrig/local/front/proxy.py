@@ -18,6 +18,7 @@ import resource
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
 from vertexrig.local import guard
 from vertexrig.local.front.authority import Authority
@@ -193,7 +194,8 @@ class Gate(asyncio.Protocol):
     def _ends(self) -> tuple[guard.Address, guard.Address]:
         """Addresses and ports of the client and of this server."""
         assert self.transport is not None
-        client, server = (self.transport.get_extra_info(name) or () for name in ("peername", "sockname"))
+        client: Any = self.transport.get_extra_info("peername") or ()
+        server: Any = self.transport.get_extra_info("sockname") or ()
         return client[:2], server[:2]
 
     def _authorise(self, headers: dict[str, str]) -> None:

@@ -42,7 +42,7 @@ def protocol(note: Callable[[str], None] = lambda what: None) -> type[asyncio.Pr
             self._late: asyncio.TimerHandle | None = None
             self.on_lost: Callable[[], None] = lambda: None
 
-        def connection_made(self, transport: asyncio.Transport) -> None:  # type: ignore[override]
+        def connection_made(self, transport: asyncio.Transport) -> None:
             super().connection_made(transport)
             if HOST_STATE in self.app_state:  # it came through the front, which counts its own
                 return
