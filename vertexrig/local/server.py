@@ -103,7 +103,9 @@ def _check(document: Document, region: str) -> list[Finding]:
     return check(document, Context(load(), region=region))
 
 
-def rpc_server(app: ASGIApp, calls: Calls) -> RpcServer | None:
+def rpc_server(
+    app: ASGIApp, calls: Calls, note: Callable[[str], None] = lambda what: None
+) -> RpcServer | None:
     """The gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
         import grpc  # noqa: F401
@@ -112,7 +114,11 @@ def rpc_server(app: ASGIApp, calls: Calls) -> RpcServer | None:
         return None
     from vertexrig.local.rpc.server import RpcServer
 
-    return RpcServer(calls.around(app, "gRPC"), RPC_PREFIXES, calls.unserved_rpc)
+    def unserved(method: str, headers: Mapping[str, str]) -> None:
+        calls.unserved_rpc(method, headers)
+        note(f"not served: {method}")
+
+    return RpcServer(calls.around(app, "gRPC"), RPC_PREFIXES, unserved)
 
 
 class Local:
@@ -160,7 +166,8 @@ class Local:
         self.apis = self._apis(self._routes(about, stop, front), record)
         self.app = sandboxed(LoopbackGuard(self.apis))
         self.xml = storage.XmlApi(self.objects)
-        self.rpc = rpc_server(self.apis, self.calls) if grpc else None
+        note = front.journal.note if front else lambda what: None
+        self.rpc = rpc_server(self.apis, self.calls, note) if grpc else None
 
     def _routes(self, about: Mapping[str, object], stop: Callable[[], None], front: Front | None) -> list[BaseRoute]:
         """Every route of the server's own port."""
@@ -240,7 +247,7 @@ def _http_server(front: Front, local: Local, proxy: socket.socket) -> Any:
         proxy_headers=False,
         lifespan="on",
         timeout_graceful_shutdown=3,
-        http=protocol(),
+        http=protocol(front.journal.note),
     )
     return server_with(config, proxy, front.connections(proxy.getsockname()[1]))
 
