@@ -146,11 +146,13 @@ class Local:
         self.objects = storage.ObjectStore(settings.root)
         self.extras = parts.Extras(settings.root, settings.run.project, at_least_twice=settings.at_least_twice)
         project, make_bucket = settings.run.project, self.objects.create_bucket
-        registry = Registry(self.store, seed=settings.seed, project=project, make_bucket=make_bucket)
+        registry = Registry(
+            self.store, seed=settings.seed, project=project, make_bucket=make_bucket, root=settings.root
+        )
         check = _check if settings.checks else None
         self.jobs = Jobs(settings, self.store, self.extras.sink, check=check, admit=registry.machines.require)
         self.studies = Studies(self.jobs)
-        self.pipelines = Pipelines(self.jobs, registry.models)
+        self.pipelines = Pipelines(self.jobs, registry.models, registry.datasets)
         owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
         vertex = VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown}, registry.table())
         routes: list[BaseRoute] = [

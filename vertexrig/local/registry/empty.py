@@ -13,7 +13,6 @@ from vertexrig.local.registry.service import PACKAGE, check_place
 
 _REST_ALONE = "Always empty; over REST alone."
 _LISTS: tuple[tuple[str, str, Coverage], ...] = (
-    ("DatasetService", "ListDatasets", Coverage("aiplatform.datasets.list", "approximated", _REST_ALONE)),
     ("EndpointService", "ListEndpoints", Coverage("aiplatform.endpoints.list", "approximated", _REST_ALONE)),
     ("PipelineService", "ListPipelineJobs", Coverage("aiplatform.pipelineJobs.list", "approximated", "Always empty.")),
     ("JobService", "ListNasJobs", Coverage("aiplatform.nasJobs.list", "approximated", "Always empty.")),
