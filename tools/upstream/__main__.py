@@ -10,6 +10,7 @@ from __future__ import annotations
 import argparse
 import json
 import shutil
+import signal
 import subprocess
 import sys
 import tempfile
@@ -35,10 +36,11 @@ def main(argv: Sequence[str] | None = None) -> int:
     if wrong:
         print(f"{wrong[0]}; suites: {', '.join(suites)}", file=sys.stderr)
         return 2
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # the server is stopped then, too
     rows = [row for row in rows if args.only in row.shown]
     work = args.work or Path(tempfile.mkdtemp(prefix="vertexrig-upstream-"))
     try:
-        with staged(work) as stage:
+        with staged(work, args.image_python) as stage:
             results = [one for group in _files(rows) for one in _results(stage, group, checkouts, programs)]
     finally:
         if args.work is None:
@@ -60,6 +62,12 @@ def _parser(suites: dict[str, table.Suite]) -> argparse.ArgumentParser:
         "--program", action="append", default=[], metavar="SUITE=PROGRAM",
         help="the Python (or node, or java) of a suite; by default the running Python, node and java",
     )  # fmt: skip
+    parser.add_argument(
+        "--image-python",
+        default=sys.executable,
+        metavar="PROGRAM",
+        help="the Python of images that need one of their own",
+    )
     parser.add_argument("--only", default="", metavar="TEXT", help="only tests with this in their name")
     parser.add_argument("--work", type=Path, metavar="FOLDER", help="keep state, logs and reports there")
     parser.add_argument("--format", choices=("text", "json", "markdown"), default="text")

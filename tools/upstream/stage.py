@@ -10,7 +10,6 @@ import shutil
 import subprocess
 import sys
 import tarfile
-import venv
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass
@@ -54,17 +53,18 @@ class Stage:
 
 
 @contextmanager
-def staged(work: Path) -> Iterator[Stage]:
+def staged(work: Path, image_python: str) -> Iterator[Stage]:
     """A running local Vertex, with jobs, images and objects.
 
     Args:
         work: Folder for everything, which is made.
+        image_python: What images that need a Python of their own run.
     """
     stage = Stage(work.resolve())
     for folder in ("logs", "reports", "home", "images"):
         (stage.work / folder).mkdir(parents=True, exist_ok=True)
     project = {
-        "project": PROJECT, "region": REGION, "bucket": f"gs://{PROJECT}-bucket", "local": _local(stage.work)
+        "project": PROJECT, "region": REGION, "bucket": f"gs://{PROJECT}-bucket", "local": _local(stage.work, image_python)
     }  # fmt: skip
     (stage.work / "vertexrig.yaml").write_text(yaml.safe_dump(project), encoding="utf-8")
     up = [*VERTEXRIG, "local", "up", "--detach", "--no-checks", "--slots=8", "--gs-paths=kept", "--port=0"]
@@ -78,9 +78,12 @@ def staged(work: Path) -> Iterator[Stage]:
         subprocess.run([*VERTEXRIG, "local", "down", *stage.where], check=False, capture_output=True)
 
 
-def _local(work: Path) -> dict[str, Any]:
+def _local(work: Path, image_python: str) -> dict[str, Any]:
     """`local:` of the project file: a folder and a program in place of each image."""
     images, interpreters = {}, {}
+    own = work / "python"
+    # with the system's packages, since `pip install --user` refuses to work in an environment without them
+    subprocess.run([image_python, "-m", "venv", "--system-site-packages", str(own)], check=True)
     for number, (pattern, one) in enumerate(document()["images"].items()):
         folder = work / "images" / str(number)
         folder.mkdir(parents=True, exist_ok=True)
@@ -89,8 +92,7 @@ def _local(work: Path) -> dict[str, Any]:
             shutil.copy(STAND_INS / program, folder)
         images[pattern] = {"path": str(folder), "command": ["python", *([program] if program else [])]}
         if one.get("python") == "own":
-            venv.create(work / "python", system_site_packages=True, with_pip=True, symlinks=True)
-            interpreters[pattern] = str(work / "python/bin/python")
+            interpreters[pattern] = str(own / "bin/python")
     return {"slots": 8, "images": images, "interpreters": interpreters}
 
 

@@ -51,6 +51,8 @@ def keep(store: ResourceStore, given: Mapping[str, Any]) -> Json:
     if body["state"] not in ended:
         raise invalid(f"Invalid state {body['state']}: a job that is given has ended, as {', '.join(sorted(ended))}.")
     trials = body.pop("trials", [])
+    if not all(trial.get("id") for trial in trials):
+        raise invalid("Invalid trials: each trial needs an id.")
     with store.database.transaction():
         if store.get(name) is not None:
             raise ApiError(409, f"Requested entity already exists: {name}")
