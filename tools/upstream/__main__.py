@@ -37,7 +37,7 @@ def main(argv: Sequence[str] | None = None) -> int:
         print(f"{wrong[0]}; suites: {', '.join(suites)}", file=sys.stderr)
         return 2
     signal.signal(signal.SIGTERM, lambda *_: sys.exit(130))  # the server is stopped then, too
-    rows = [row for row in rows if args.only in row.shown]
+    rows = [row for row in rows if not args.only or any(one in row.shown for one in args.only)]
     work = args.work or Path(tempfile.mkdtemp(prefix="vertexrig-upstream-"))
     try:
         with staged(work, args.image_python) as stage:
@@ -68,7 +68,13 @@ def _parser(suites: dict[str, table.Suite]) -> argparse.ArgumentParser:
         metavar="PROGRAM",
         help="the Python of images that need one of their own",
     )
-    parser.add_argument("--only", default="", metavar="TEXT", help="only tests with this in their name")
+    parser.add_argument(
+        "--only",
+        action="append",
+        default=[],
+        metavar="TEXT",
+        help="only tests with this in their name; may be repeated",
+    )
     parser.add_argument("--work", type=Path, metavar="FOLDER", help="keep state, logs and reports there")
     parser.add_argument("--format", choices=("text", "json", "markdown"), default="text")
     return parser
