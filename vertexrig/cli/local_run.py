@@ -102,11 +102,7 @@ def _server(loaded: Loaded | None, folder: Path, record: Path | None) -> Iterato
         from vertexrig.cli import extras
 
         extras.need("uvicorn", "starlette", "optuna", "google_crc32c", "cryptography")
-        # Programs that nobody changed name their buckets by gs://, also in the code of a trainer.
-        settings = local_place.settings(loaded, folder)
-        local = loaded.project.local if loaded else None
-        keep = local is None or local.gs_paths != "mapped"
-        here = control.up(local_place.with_gs(settings, keep=keep), record=record)
+        here = control.up(local_place.settings(loaded, folder, transparent=True), record=record)
         options.note(f"the local Vertex answers at {here.url}")
     with state.in_use(folder, begun=here.pid if started else None) as last:
         try:

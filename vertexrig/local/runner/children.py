@@ -10,9 +10,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import IO
 
@@ -35,6 +37,7 @@ class Command:
         cleanup: A command run after its end.
         mark: How a variable of `env` begins that only processes of this program have, "" if there is none.
         severities: Of its lines, by stream.
+        gcs: The folder that it sees as /gcs, "" for none.
     """
 
     argv: Sequence[str]
@@ -44,6 +47,7 @@ class Command:
     cleanup: Sequence[str] = ()
     mark: str = ""
     severities: Mapping[str, str] = field(default_factory=lambda: OF_PACKAGE)
+    gcs: str = ""
 
 
 @dataclass(frozen=True)
@@ -107,6 +111,15 @@ class Child:
         self.exit = self._reported or Exit(128 + signal.SIGKILL, signal.SIGKILL, False, self.asked)
 
 
+@lru_cache(maxsize=1)
+def shows_buckets() -> bool:
+    """Whether this system lets a program see a folder as /gcs: Linux with namespaces of its own."""
+    with tempfile.TemporaryDirectory(prefix="vertexrig-gcs-") as folder:
+        Path(folder, "gs").mkdir()
+        argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), "try", f"{folder}/gs"]
+        return subprocess.run(argv, capture_output=True, cwd="/", check=False).returncode == 0
+
+
 def sweep(mark: str, cleanup: Sequence[str] = ()) -> None:
     """Kill what a program left behind whose supervisor was killed: every process with its mark, and its container.
 
@@ -161,7 +174,10 @@ class Children:
             JobFailedError: The system cannot start it, for instance because an argument is too long.
         """
         ours, theirs = socket.socketpair()
-        options = {"memory": command.memory, "cwd": str(command.cwd), "cleanup": list(command.cleanup)}
+        options = {
+            "memory": command.memory, "cwd": str(command.cwd), "cleanup": list(command.cleanup),
+            "gcs": command.gcs,
+        }  # fmt: skip
         argv = [
             sys.executable,
             "-I",

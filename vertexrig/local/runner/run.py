@@ -313,7 +313,7 @@ class _Run:
 
     def _note(self, pool: spec.Pool, program: programs.ReplicaProgram) -> None:
         """Log what is different here from the cloud."""
-        for sentence in (environment.substitute(pool), *program.substitutes):
+        for sentence in (environment.substitute(pool), *program.notes):
             if sentence and sentence not in self.substitutes:
                 self.substitutes.append(sentence)
                 self.log(f"Stand-in: {sentence}.")
@@ -376,9 +376,9 @@ class _Run:
         else:
             argv = program.argv(seen, buckets, keep_gs=keep_gs)
         env = {**machine, **contract, _MARK: f"{options.job_id}/{one.name}/"}
-        mark = f"{_MARK}={env[_MARK]}"
-        severities = OF_PACKAGE if pool.container is None else OF_CONTAINER
-        return Command(argv, env, program.cwd or work, options.memory_limit, cleanup, mark, severities)
+        mark, severities = f"{_MARK}={env[_MARK]}", OF_PACKAGE if pool.container is None else OF_CONTAINER
+        gcs, cwd = program.gcs(self.root), program.cwd or work
+        return Command(argv, env, cwd, options.memory_limit, cleanup, mark, severities, gcs)
 
     # running
 
