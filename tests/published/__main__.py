@@ -120,7 +120,7 @@ class Bench:
         folder = self.work / row.key
         take(row, self.checkouts, folder, self.every)
         for name in row.data:
-            data.make(name, self.root / "gs", self.image.parent.parent)
+            data.make(name, self.root / "gs", self.work / "hub")
         images = {pattern: {"path": ".", "command": command.split()} for pattern, command in row.images.items()}
         local = {"images": images, "interpreters": {"*": str(self.image)}}
         project = {"project": PROJECT, "region": "us-central1", "bucket": f"gs://{BUCKET}", "local": local}

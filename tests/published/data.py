@@ -47,9 +47,10 @@ class Unhashed(importlib.abc.MetaPathFinder):
         return spec
 
 
-if os.environ.get("CLOUD_ML_JOB_ID") or os.environ.get("CLUSTER_SPEC"):
-    sys.meta_path.insert(0, Unhashed())
-    os.environ["TFHUB_CACHE_DIR"] = {hub!r}
+sys.meta_path.insert(0, Unhashed())
+os.environ["TFHUB_CACHE_DIR"] = {hub!r}
+os.environ.setdefault("TF_USE_LEGACY_KERAS", "1")  # their TensorFlow is older than Keras 3
+if os.environ.get("CLUSTER_SPEC"):
     os.environ["HOME"] = tempfile.mkdtemp()  # each replica downloads for itself, as its own machine does
 '''
 
@@ -61,19 +62,11 @@ def make_image(folder: Path) -> Path:
         subprocess.run([sys.executable, "-m", "venv", "--clear", "--without-pip", folder], check=True)
         site = next(folder.glob("lib/python*/site-packages"))
         (site / "base.pth").write_text(f"import site; site.addsitedir({sysconfig.get_path('purelib')!r})\n")
-        (site / "sitecustomize.py").write_text(_IMAGE.replace("{hub!r}", repr(str(folder / "hub"))))
-        pip = [
-            sys.executable,
-            "-m",
-            "pip",
-            "install",
-            "--quiet",
-            "--no-deps",
-            "--target",
-            site,
-            "tensorflow-hub==0.16.1",
-        ]
-        subprocess.run(pip, check=True)
+        (site / "sitecustomize.py").write_text(_IMAGE.replace("{hub!r}", repr(str(folder.parent / "hub"))))
+        pip = [sys.executable, "-m", "pip", "install", "--quiet", "--no-deps", "--target", site]
+        subprocess.run(
+            [*pip, "tensorflow-hub==0.16.1", "setuptools<81"], check=True
+        )  # with pkg_resources, as the images
         (folder / "ready").touch()
     return python
 
@@ -95,7 +88,9 @@ def mnist(buckets: Path) -> None:
     np.savez(folder / "mnist.npz", x_train=x_train, y_train=y_train, x_test=x_test, y_test=y_test)
 
 
-def pictures(buckets: Path, name: str, version: str, splits: dict[str, int], size: int, labels: list[str]) -> None:
+def pictures(
+    buckets: Path, name: str, version: str, splits: dict[str, int], size: int, labels: list[str], *, named: bool = False
+) -> None:
     """A tfds data set of images, as `tfds.load` finds it with `TFDS_DATA_DIR=gs://tfds-data/datasets`."""
     folder = buckets / "tfds-data/datasets"
     if (folder / name / version).is_dir():
@@ -110,11 +105,13 @@ def pictures(buckets: Path, name: str, version: str, splits: dict[str, int], siz
         image = random.integers(0, 60, (count, size, size, 3), dtype=np.uint8) + (label * (190 // len(labels)))[
             :, None, None, None
         ].astype(np.uint8)
-        return tf.data.Dataset.from_tensor_slices({"image": image, "label": label})
+        columns = {"image": image, "label": label}
+        if named:
+            columns["image/filename"] = np.array([f"{number}.jpg" for number in range(count)])
+        return tf.data.Dataset.from_tensor_slices(columns)
 
-    features = tfds.features.FeaturesDict(
-        {"image": tfds.features.Image(shape=(None, None, 3)), "label": tfds.features.ClassLabel(names=labels)}
-    )
+    kinds = {"image": tfds.features.Image(shape=(None, None, 3)), "label": tfds.features.ClassLabel(names=labels)}
+    features = tfds.features.FeaturesDict({**kinds, **({"image/filename": tfds.features.Text()} if named else {})})
     tfds.dataset_builders.store_as_tfds_dataset(
         name=name, version=version, data_dir=str(folder), features=features,
         split_datasets={split: rows(count) for split, count in splits.items()},
@@ -129,7 +126,7 @@ def horses(buckets: Path) -> None:
 def cassava(buckets: Path) -> None:
     """cassava, 8 pictures, and the weights that ResNet50 begins from."""
     labels = ["cbb", "cbsd", "cgm", "cmd", "healthy"]
-    pictures(buckets, "cassava", "0.1.0", {"train": 8, "test": 4, "validation": 4}, 320, labels)
+    pictures(buckets, "cassava", "0.1.0", {"train": 8, "test": 4, "validation": 4}, 320, labels, named=True)
     import tf_keras
 
     folder = buckets / "tensorflow/keras-applications/resnet"
@@ -157,7 +154,7 @@ def flowers(buckets: Path, hub: Path) -> None:
                     label = row % len(names)
                     image = random.random((96, 128, 3)) * 0.3 + label * 0.15
                     out.write(_flower(image, names[label], label))
-    module = hub / hashlib.sha1(f"{HUB_MODULE}?tf-hub-format=compressed".encode()).hexdigest()
+    module = hub / hashlib.sha1(HUB_MODULE.encode()).hexdigest()
     network = tf_keras.applications.MobileNetV2((224, 224, 3), include_top=False, weights=None, pooling="avg")
     network.save(str(module), save_format="tf")
 
@@ -178,7 +175,7 @@ def _flower(image: np.ndarray, name: str, label: int) -> bytes:
 MAKERS = {"mnist": mnist, "horses": horses, "cassava": cassava}
 
 
-def make(name: str, buckets: Path, image: Path) -> None:
+def make(name: str, buckets: Path, hub: Path) -> None:
     """Generate a data set by its name, once per state folder; TensorFlow is imported in a process of its own."""
     mark = buckets.parent / f"published-{name}"
     if mark.is_file():
@@ -186,14 +183,14 @@ def make(name: str, buckets: Path, image: Path) -> None:
     code = "import sys; from tests.published import data; data.here(sys.argv[1:])"
     root = Path(__file__).resolve().parents[2]
     env = {**os.environ, "PYTHONPATH": str(root), "TF_USE_LEGACY_KERAS": "1", "TF_CPP_MIN_LOG_LEVEL": "3"}
-    subprocess.run([sys.executable, "-c", code, name, str(buckets), str(image)], env=env, cwd=root, check=True)
+    subprocess.run([sys.executable, "-c", code, name, str(buckets), str(hub)], env=env, cwd=root, check=True)
     mark.touch()
 
 
 def here(words: list[str]) -> None:
-    """Generate a data set in this process: its name, the folder of the buckets, that of the image."""
-    name, buckets, image = words[0], Path(words[1]), Path(words[2])
+    """Generate a data set in this process: its name, the folder of the buckets, TF-Hub's cache."""
+    name, buckets, hub = words[0], Path(words[1]), Path(words[2])
     if name == "flowers":
-        flowers(buckets, image / "hub")
+        flowers(buckets, hub)
     else:
         MAKERS[name](buckets)
