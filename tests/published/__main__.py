@@ -23,10 +23,11 @@ import sys
 import time
 from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 from urllib.request import urlopen
 
 from tests.published import data
-from tests.published.rows import BUCKET, CLOUD, ENDS, PROJECT, ROWS, Row
+from tests.published.rows import BUCKET, ENDS, PROJECT, ROWS, Row
 from vertexrig.local import control, state
 
 TIMEOUT_S = 3600
@@ -35,7 +36,7 @@ MISSING = "no checkout"
 
 @dataclass(frozen=True)
 class Outcome:
-    """What came of a row: ENDS, CLOUD, or what went wrong, with the last words of its output."""
+    """What came of a row: its expected outcome, ENDS, or what went wrong, with the last words of its output."""
 
     row: Row
     came: str
@@ -132,6 +133,10 @@ class Bench:
         finally:
             control.down(self.root)
 
+    def _logs(self, made: dict[str, Any]) -> list[Path]:
+        """The logs of a job, where it is one with replicas."""
+        return sorted((self.root / "jobs" / made["name"].rpartition("/")[2] / "logs").glob("*.log"))
+
     def _judged(self, row: Row, folder: Path) -> Outcome:
         here = state.find(self.root)
         assert here is not None
@@ -157,8 +162,9 @@ class Bench:
         if code == 0 and made and not bad:
             return Outcome(row, ENDS, seconds)
         words = next((line for line in reversed(output.splitlines()) if line.strip()), "")
-        if row.outcome == CLOUD and row.says in output:
-            return Outcome(row, CLOUD, seconds, row.why)
+        output += "".join(path.read_text(errors="replace") for one in made for path in self._logs(one))
+        if row.outcome != ENDS and row.says in output:
+            return Outcome(row, row.outcome, seconds, row.why)
         return Outcome(row, f"fails with {code}", seconds, words)
 
 

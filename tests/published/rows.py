@@ -6,7 +6,7 @@ from dataclasses import dataclass, field
 from typing import Any
 
 PROJECT, BUCKET = "my-project", "my-project-published"
-ENDS, CLOUD = "runs to its end", "fails, as in the cloud"
+ENDS, CLOUD, HERE = "runs to its end", "fails, as in the cloud", "fails here"
 
 
 @dataclass(frozen=True)
@@ -29,9 +29,9 @@ class Row:
         images: Container images that are built from the source: pattern -> command.
         package: A package that is built with setup.py and uploaded to the bucket before: its name and version.
         buckets: Buckets that the user has.
-        outcome: What has to come out: ENDS or CLOUD.
-        says: A text in the output or in the job's error that shows it.
-        why: Why it fails in the cloud, too.
+        outcome: What has to come out: ENDS, CLOUD, or HERE, which is a failure that the image's versions would not have.
+        says: A text in the output, in the jobs' errors or their logs that shows the failure.
+        why: Why it fails.
     """
 
     key: str
@@ -104,6 +104,13 @@ ROWS = (
     Row(
         "S2-training", "CustomTrainingJob, 2 replicas with 2 GPUs each, model registered", **BOOK,
         cells=(*BOOK_CELLS, "custom_training_job = aiplatform", "mnist_model2 = custom"), changes=BOOK_CHANGES,
+        outcome=HERE, says="'PosixPath' object has no attribute 'endswith'",
+        why="ModelCheckpoint of tf-keras 2.21 takes no Path; that of the image, TensorFlow 2.4, does",
+    ),
+    Row(
+        "S2-training-text", "the same, with `ModelCheckpoint(str(checkpoint_dir))`", **BOOK,
+        cells=(*BOOK_CELLS, "custom_training_job = aiplatform", "mnist_model2 = custom"), changes=BOOK_CHANGES,
+        mends={"ModelCheckpoint(checkpoint_dir)": "ModelCheckpoint(str(checkpoint_dir))"},
     ),
     Row(
         "S2-search", "HyperparameterTuningJob, 100 trials of 2 GPUs, best trial read back", **BOOK,
