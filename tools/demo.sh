@@ -29,6 +29,9 @@ typed explain multi-worker
 REMARKS='\| (WARNING: All log messages before|[IWE]0000 )'
 REPEATED=' service \| | \| trainer: '
 
+# what the SDK says of warnings, of the console's pages and of each look at the job
+SDK_REMARKS='Warning: |^ +warnings\.warn|^  super|https://console|^JOB_STATE|JobState|To use this|View Custom Job'
+
 step "job cpu, from its YAML, as Vertex AI would run it: packaged, installed, trained"
 typed rehearse cpu 2>&1 | grep --line-buffered -Ev "$REMARKS"
 
@@ -38,6 +41,11 @@ typed rehearse sweep --trials "$TRIALS" --set "args.epochs=$EPOCHS" --set parall
 
 step "what the sweep found, as one page to open in a browser"
 typed report sweep --local --output build/report.html
+
+step "a program of the Vertex AI SDK that knows nothing of all this, unchanged"
+grep -v '^"""' examples/unchanged/launch.py
+echo
+typed local run -- python examples/unchanged/launch.py 2>&1 | grep --line-buffered -Ev "$SDK_REMARKS"
 
 cat <<'END'
 

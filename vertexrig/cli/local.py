@@ -58,7 +58,7 @@ command.add_command(local_python.command)
 @click.option(
     "--gs-paths",
     type=click.Choice(["mapped", "kept"]),
-    help="Map gs:// in jobs' variables and arguments to folders (the default), or keep it.",
+    help="Keep gs:// in jobs' variables and arguments (the default on Linux), or map it to folders.",
 )
 @local_place.cold_option
 @local_place.discrete_option
@@ -95,8 +95,10 @@ def up(
     from vertexrig.local.pace import paced
 
     loaded, folder = local_place.project(file, root)
-    settings = local_place.settings(loaded, folder, gs_paths=gs_paths, slots=slots, cold=cold, discrete=discrete)
-    run = replace(paced(settings.run, pace, speed), slow_start=slow_start, credentials=pass_credentials)
+    settings = local_place.settings(
+        loaded, folder, gs_paths=gs_paths, slots=slots, cold=cold, discrete=discrete, credentials=pass_credentials
+    )
+    run = replace(paced(settings.run, pace, speed), slow_start=slow_start)
     settings = replace(
         settings, run=run, checks=not no_checks, seed=seed, at_least_twice=at_least_twice,
         faults=[Fault.parse(fault) for fault in faults],

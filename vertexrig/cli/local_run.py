@@ -70,7 +70,7 @@ def command(
     from vertexrig.local import control
 
     loaded, folder = local_place.project(file, root)
-    settings = local_place.settings(loaded, folder, cold=cold, discrete=discrete)
+    settings = local_place.settings(loaded, folder, cold=cold, discrete=discrete, transparent=True)
     given = {"--record": record, "--cold": cold, "--discrete": discrete}
     with _server(loaded, settings, record, [name for name, value in given.items() if value]) as here:
         change = difference(here, loaded)
@@ -126,10 +126,7 @@ def _server(
         from vertexrig.cli import extras
 
         extras.need("uvicorn", "starlette", "optuna", "google_crc32c", "cryptography")
-        # Programs that nobody changed name their buckets by gs://, also in the code of a trainer.
-        local = loaded.project.local if loaded else None
-        keep = local is None or local.gs_paths != "mapped"
-        here = control.up(local_place.with_gs(settings, keep=keep), record=record)
+        here = control.up(settings, record=record)
         options.note(f"the local Vertex answers at {here.url}")
     with state.in_use(folder, begun=here.pid if started else None) as last:
         try:

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vertexrig.local.jobs.settings import Settings
 
 _STATE = frozenset({
-    "boto.cfg", "envs", "front", "gs", "history", "jobs", "logs", "rehearsals", "scheduler", "server.json", "server.log", "storage",
+    "boto.cfg", "envs", "front", "gs", "history", "jobs", "logs", "rehearsals", "root", "scheduler", "server.json", "server.log", "storage",
     "users.lock",
 })  # fmt: skip
 """What is in a state folder, beside its database."""

@@ -383,8 +383,8 @@ class LocalSettings(Value):
         factory=dict,
     )
     gs_paths: Literal["mapped", "kept"] | None = option(
-        "What `gs://` in a job's variables and arguments becomes: `mapped` to a folder, or `kept`, so that replicas reach "
-        "the local storage by the real names; `local run` keeps them unless this says otherwise.",
+        "What `gs://` in a job's variables and arguments becomes with `local up` and `local run`: `kept` (the default on "
+        "Linux), so that replicas reach the local storage by the real names, or `mapped` to a folder, as rehearsals do.",
         None,
     )
     warm: bool = option(

@@ -11,9 +11,11 @@ import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
 from typing import IO, Any
 
@@ -41,6 +43,7 @@ class Command:
         mark: How a variable of `env` begins that only processes of this program have, "" if there is none.
         severities: Of its lines, by stream.
         fork: Starts it warm, None to start it cold.
+        gcs: The folder that it sees as /gcs, "" for none.
     """
 
     argv: Sequence[str]
@@ -51,6 +54,7 @@ class Command:
     mark: str = ""
     severities: Mapping[str, str] = field(default_factory=lambda: OF_PACKAGE)
     fork: Fork | None = None
+    gcs: str = ""
 
 
 @dataclass(frozen=True)
@@ -131,6 +135,15 @@ class Child:
         self.exit = self._reported or Exit(128 + signal.SIGKILL, signal.SIGKILL, False, self.asked)
 
 
+@lru_cache(maxsize=1)
+def shows_buckets() -> bool:
+    """Whether this system lets a program see a folder as /gcs: Linux with namespaces of its own."""
+    with tempfile.TemporaryDirectory(prefix="vertexrig-gcs-") as folder:
+        Path(folder, "gs").mkdir()
+        argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), "try", f"{folder}/gs"]
+        return subprocess.run(argv, capture_output=True, cwd="/", check=False).returncode == 0
+
+
 def sweep(mark: str, cleanup: Sequence[str] = ()) -> None:
     """Kill what a program left behind whose supervisor was killed: every process with its mark, and its container.
 
@@ -209,7 +222,7 @@ class Children:
         ours, theirs = socket.socketpair()
         ends = {stream: os.pipe() for stream in ("stdout", "stderr")}
         request = {
-            "argv": list(command.argv), "env": dict(command.env), "cwd": str(command.cwd), "memory": command.memory,
+            "argv": list(command.argv), "env": dict(command.env), "cwd": str(command.cwd), "memory": command.memory, "gcs": command.gcs,
         }  # fmt: skip
         asked = command.fork(request, [theirs.fileno(), *(write for _, write in ends.values())])
         theirs.close()
@@ -352,7 +365,9 @@ def _supervised(
         JobFailedError: The system cannot start it.
     """
     ours, theirs = socket.socketpair()
-    options = {"memory": command.memory, "cwd": str(command.cwd), "cleanup": list(command.cleanup)}
+    options = {
+        "memory": command.memory, "cwd": str(command.cwd), "cleanup": list(command.cleanup), "gcs": command.gcs,
+    }  # fmt: skip
     descriptor = theirs.fileno()
     argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(descriptor), json.dumps(options), "--", *command.argv]
     try:

@@ -204,7 +204,7 @@ def _supervise(request: dict[str, Any], descriptors: list[int], place: tuple[int
         raise _Begin(request)
 
     try:
-        supervisor.supervise(control, {"memory": request["memory"]}, request["argv"][0], begin)
+        supervisor.supervise(control, {"memory": request["memory"], "gcs": request["gcs"]}, request["argv"][0], begin)
     finally:
         if os.getpid() == parent:
             os._exit(0)

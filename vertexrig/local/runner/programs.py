@@ -13,6 +13,7 @@ from pathlib import Path
 from vertexrig.catalog import load
 from vertexrig.errors import JobFailedError, PackageError
 from vertexrig.local.runner import keras2, packages
+from vertexrig.local.runner.children import shows_buckets
 from vertexrig.local.runner.environment import bucket_folder, local_path, map_paths
 from vertexrig.local.runner.options import RunOptions, TrainerSources, first_match
 from vertexrig.package import builder
@@ -23,6 +24,11 @@ from vertexrig.spec.document import Pool
 
 Variables = Mapping[str, str]
 _REDUCTION = Path(__file__).with_name("reduction.py")
+
+_UNSEEN = (
+    "a folder for /gcs in arguments and variables only: this system has no mount namespaces for programs, so what the "
+    "trainer's own code writes below /gcs is in no bucket"
+)
 
 
 @dataclass(frozen=True)
@@ -50,6 +56,15 @@ class ReplicaProgram:
     def argv(self, variables: Variables, buckets: Path | str, *, keep_gs: bool = False) -> list[str]:
         """The command line of a replica that has these variables."""
         return [map_paths(expand(arg, variables), buckets, keep_gs=keep_gs) for arg in (*self.head, *self.args)]
+
+    def gcs(self, root: Path) -> str:
+        """The folder to show the replicas as /gcs, "" where that cannot be; Docker does it for an image."""
+        return "" if self.image or not shows_buckets() else str(bucket_folder(root))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence for each thing that is different here."""
+        return self.substitutes if self.image or shows_buckets() else (*self.substitutes, _UNSEEN)
 
 
 def _substitute(base: packages.Interpreter, image: str, built: TrainerSources | None = None) -> str:

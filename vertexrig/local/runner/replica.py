@@ -77,7 +77,10 @@ def command(
     if not program.image and "TRAINER_VIRTUAL_DEVICES" in env:
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_STARTUP), env.get("PYTHONPATH", "")]))
     severities = OF_PACKAGE if pool.container is None else OF_CONTAINER
-    return Command(argv, env, program.cwd or work, options.memory_limit, cleanup, f"{MARK}={env[MARK]}", severities)
+    return Command(
+        argv, env, program.cwd or work, options.memory_limit, cleanup, f"{MARK}={env[MARK]}", severities,
+        gcs=program.gcs(root),
+    )  # fmt: skip
 
 
 def _service(

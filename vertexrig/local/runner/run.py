@@ -305,7 +305,7 @@ class _Run:
 
     def _note(self, pool: spec.Pool, program: programs.ReplicaProgram) -> None:
         """Log what is different here from the cloud."""
-        for sentence in (environment.substitute(pool), *program.substitutes):
+        for sentence in (environment.substitute(pool), *program.notes):
             if sentence and sentence not in self.substitutes:
                 self.substitutes.append(sentence)
                 self.log(f"Stand-in: {sentence}.")
