@@ -103,9 +103,7 @@ def _check(document: Document, region: str) -> list[Finding]:
     return check(document, Context(load(), region=region))
 
 
-def rpc_server(
-    app: ASGIApp, calls: Calls, note: Callable[[str], None] = lambda what: None
-) -> RpcServer | None:
+def rpc_server(app: ASGIApp, calls: Calls, note: Callable[[str], None] = lambda what: None) -> RpcServer | None:
     """The gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
         import grpc  # noqa: F401
