@@ -38,7 +38,8 @@ def command(
     """Write JOB (number, resource name, display name, or a rehearsal's run) as a page: how it went, and a sweep's trials.
 
     As HTML it is one file that loads nothing from the network, with charts, the cost as an estimate, and the commands that
-    create the job again. With `--chain` the studies that a sweep follows are on it, too. `--figures` also writes each chart as PNG. Both need the extra `report`.
+    create the job again. With `--chain` the studies that a sweep follows are on it, too. `--figures` also writes each chart
+    as PNG. HTML and figures need the extra `report`.
     """
     html = _is_html(format_, output)
     if html or figures is not None:
