@@ -247,6 +247,7 @@ def _prepare(request: dict[str, Any]) -> None:
         sys.modules["numpy.random"].seed()  # its own state would be the same in every replica; `random` sees to itself
     hook = sys.modules.get("vertexrig_devices")
     if hook is not None:
+        hook.held = False
         hook.apply()
 
 
@@ -277,6 +278,9 @@ def _main() -> None:
         os.dup2(file, standard)
     place = _mark_place()
     first = json.loads(_receive(control)[0])
+    hook = sys.modules.get("vertexrig_devices")
+    if hook is not None:
+        hook.held = True  # devices are the replica's
     # while imports are made nobody reads the socket; the runner may go meanwhile
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0) if _runner_gone(control) else None)
     signal.siginterrupt(signal.SIGALRM, False)
