@@ -245,7 +245,7 @@ def _prepare(request: dict[str, Any]) -> None:
         sys.modules["multiprocessing.process"].ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()  # its own state would be the same in every replica; `random` sees to itself
-    hook = sys.modules.get("vertexrig_devices")
+    hook: Any = sys.modules.get("vertexrig_devices")
     if hook is not None:
         hook.held = False
         hook.apply()
@@ -278,7 +278,7 @@ def _main() -> None:
         os.dup2(file, standard)
     place = _mark_place()
     first = json.loads(_receive(control)[0])
-    hook = sys.modules.get("vertexrig_devices")
+    hook: Any = sys.modules.get("vertexrig_devices")
     if hook is not None:
         hook.held = True  # devices are the replica's
     # while imports are made nobody reads the socket; the runner may go meanwhile
