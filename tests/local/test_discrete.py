@@ -32,7 +32,7 @@ def study(code: str, trials: int) -> dict[str, Any]:
 
 
 def go(root: Path, code: str, trials: int = 1, discrete: str = "retry") -> tuple[list[str], list[str], dict[str, Any]]:
-    """What trainers got, what the study's user is told, and the study."""
+    """What trainers got, what the study's user can read at its end, and the study."""
     lines: list[str] = []
     notes: list[str] = []
     settings = Settings(root, run=OPTIONS, discrete=discrete)

@@ -27,10 +27,11 @@ from vertexrig.project.model import LocalImage
 pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="replicas start warm on Linux only")
 OPTIONS = RunOptions(grace=0.5)
 TASK = """
-import numpy
+import numpy.random
 import json, os, sys
-code, *args = sys.argv[1:]
-exec(compile(code, "<trainer>", "exec"))
+if __name__ == "__main__":
+    code, *args = sys.argv[1:]
+    exec(compile(code, "<trainer>", "exec"))
 """
 WARM = "workerpool0-0 starts warm, from a process that has imported numpy."
 LOOKS = """
@@ -111,10 +112,9 @@ def test_a_warm_replica_is_as_a_cold_one(run: Run) -> None:
     assert len(random) == 3
     assert all(result.exit_codes == {"workerpool0-0": 1} for result, _ in found)
     assert found[0][0].traceback == found[1][0].traceback != ""
-    assert [text for text in texts[1] if text[:4] not in ("SEEN", "RAND")] == [
-        text for text in texts[2] if text[:4] not in ("SEEN", "RAND")
-    ]
-    assert texts[1][-1] == "at exit" or "at exit" in texts[1]
+    plain = [sorted(text for text in own if text[:4] not in ("SEEN", "RAND")) for own in texts[1:]]
+    assert plain[0] == plain[1]
+    assert all("at exit" in own for own in texts)
     to_stderr = [line for line in found[1][1] if line.text == "to stderr"]
     assert [line.severity for line in to_stderr] == ["ERROR"]
 
@@ -202,7 +202,7 @@ def test_several_replicas_start_cold(run: Run) -> None:
     """Each process of a cluster has a hash seed of its own on Vertex AI, which forks would share."""
     for _ in range(2):
         lines = run("", spec=job(pool("pass"), pool("pass", replicas=1)))[1]
-    assert all("hash seed" in text for text in started(lines))
+    assert len(started(lines)) == 2 and all("hash seed" in text for text in started(lines))
 
 
 def test_imports_that_cannot_be_forked_after(tmp_path: Path, warm_root: Path, warmth: Warmth) -> None:
@@ -238,7 +238,7 @@ def test_a_script_of_a_folder_starts_warm(tmp_path: Path, warm_root: Path, warmt
     """`python main.py` in a custom image's folder is forked, too; not where the folder has a module that an import hides."""
     (tmp_path / "own.py").write_text("NAME = 'own'")
     (tmp_path / "main.py").write_text(
-        "import numpy\nimport sys, own\nprint('RAN', own.NAME, __name__, __file__, sys.argv, sys.path[0])"
+        "import numpy.random\nimport sys, own\nprint('RAN', own.NAME, __name__, __file__, sys.argv, sys.path[0])"
     )
     image = LocalImage(str(tmp_path), ("python", "main.py", "--x"))
     one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "x/y"}}
@@ -253,9 +253,10 @@ def test_a_script_of_a_folder_starts_warm(tmp_path: Path, warm_root: Path, warmt
     assert started(warm) == [WARM] and output(cold) == output(warm)
     (tmp_path / "own.py").write_text("NAME = 'changed'")
     assert output(go())[0].startswith("RAN changed ")
-    (tmp_path / "queue.py").write_text("from _queue import *")
+    (tmp_path / "secrets.py").write_text("import random\nrandbits = random.getrandbits")
     hidden = go()
-    assert "its folder has a module queue" in started(hidden)[0] and output(hidden)[0].startswith("RAN changed ")
+    assert "its folder has a module secrets" in started(hidden)[0], started(hidden)
+    assert output(hidden)[0].startswith("RAN changed ")
 
 
 def test_a_forker_goes_with_its_runner_and_when_idle(run: Run, warm_root: Path) -> None:
@@ -367,7 +368,7 @@ with strategy.scope():
     model.compile("sgd", "mse")
 x = tf.random.uniform((64, 4))
 loss = model.fit(x, tf.reduce_sum(x, 1, keepdims=True), epochs=2, batch_size=16, verbose=0).history["loss"][-1]
-print("result", args.units, strategy.num_replicas_in_sync, tf.keras.__version__[0], loss)
+print("result", args.units, strategy.num_replicas_in_sync, tf.keras.Model.__module__.partition('.')[0], loss)
 with open(os.environ["CLOUD_ML_HP_METRIC_FILE"], "a") as out:
     out.write(json.dumps({"loss": str(loss), "global_step": "1", "timestamp": 1}) + "\\n")
 """
@@ -399,10 +400,11 @@ def test_a_tensorflow_study(tmp_path: Path) -> None:
     assert [result.exit_codes for result in results.values()] == [{"workerpool0-0": code} for code in (2, 0, 0)]
     printed = [[line.text for line in own if line.text.startswith(("result ", "free "))] for own in lines.values()]
     assert [text.rsplit(" ", 1)[0] for own in printed for text in own if text.startswith("result ")] == [
-        "result 8 2 2", "result 16 2 2",
+        "result 8 2 tf_keras", "result 16 2 tf_keras",
     ]  # fmt: skip
     assert len({text for own in printed for text in own if text.startswith("free ")}) == 2
-    assert ["starts warm" in text for own in lines.values() for text in started(own)] == [False, True, True]
+    how = [text for own in lines.values() for text in started(own)]
+    assert ["starts warm" in text for text in how] == [False, True, True], how
     assert any("TF_USE_LEGACY_KERAS=1" in text for text in next(iter(results.values())).stand_ins)
     warm = next(text for own in printed for text in own if text.startswith("result 16"))
     seen: list[Line] = []

@@ -90,7 +90,7 @@ def _import(steps: list[list[str]], run_time: list[str]) -> str:
                 try:
                     exec(statement, {"__name__": "vertexrig_ahead"})
                 except ImportError:
-                    continue  # the trainer meets it, too, and may have an answer
+                    pass  # the trainer meets it, too, and may have an answer
                 if _Noted.read:
                     return f"{statement!r} reads {', '.join(sorted(_Noted.read))}"
             elif step[0] == "set" or step[1] not in os.environ:
@@ -184,12 +184,12 @@ def _supervise(request: dict[str, Any], descriptors: list[int], place: tuple[int
     for standard, descriptor in zip((1, 2), descriptors[1:]):  # noqa: B905
         os.dup2(descriptor, standard)
         os.close(descriptor)
-        os.lseek(said[standard - 1], 0, os.SEEK_SET)
+        printed = 0
         while True:  # what the imports printed, which a replica prints that makes them itself
-            data = os.read(said[standard - 1], 1 << 16)
+            data = os.pread(said[standard - 1], 1 << 16, printed)
             if not data:
                 break
-            os.write(standard, data)
+            printed += os.write(standard, data)
         os.close(said[standard - 1])
     _adopt(request["env"], place)
     parent = os.getpid()
@@ -245,8 +245,9 @@ def _prepare(request: dict[str, Any]) -> None:
         sys.modules["multiprocessing.process"].ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()  # its own state would be the same in every replica; `random` sees to itself
-    hook = sys.modules.get("vertexrig_devices")
+    hook: Any = sys.modules.get("vertexrig_devices")
     if hook is not None:
+        hook.held = False
         hook.apply()
 
 
@@ -277,6 +278,9 @@ def _main() -> None:
         os.dup2(file, standard)
     place = _mark_place()
     first = json.loads(_receive(control)[0])
+    hook: Any = sys.modules.get("vertexrig_devices")
+    if hook is not None:
+        hook.held = True  # devices are the replica's
     # while imports are made nobody reads the socket; the runner may go meanwhile
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0) if _runner_gone(control) else None)
     signal.siginterrupt(signal.SIGALRM, False)

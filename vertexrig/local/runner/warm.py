@@ -83,25 +83,24 @@ class Warmth:
     _closed: bool = False
 
     def of(self, command: Command, replicas: int) -> tuple[Command, str]:
-        """A replica's command, with a forker where there is one for it, and why it starts cold, "" if it may start warm.
+        """A replica's command, with a forker where there is one for it, and why it starts cold.
+
+        The reason is "" if it may start warm, and for a program that imports nothing beyond Python's own modules or that is not
+        started as `python -m MODULE` or `python SCRIPT`: of these nobody expects anything else.
 
         Args:
             command: How it is started cold.
             replicas: Of its job.
         """
-        if sys.platform != "linux":
-            return command, "only Linux can fork a process that has imported TensorFlow"
         program = _program(command)
         if program is None:
-            return command, "it is not started as `python -m MODULE` or `python SCRIPT`"
-        if replicas > 1 and not command.env.get("PYTHONHASHSEED"):
-            return command, "each of several replicas has a hash seed of its own; PYTHONHASHSEED is not set"
+            return command, ""
         shared = read_at_import(command.env)
         with self._lock:
-            if self._closed:
-                return command, "the local Vertex closes"
             environment = self._environment(program, command, shared)
-            reason = self._forker(environment, program, shared)
+            if all(name in sys.stdlib_module_names for name in environment.ahead.modules):
+                return command, ""
+            reason = self._obstacle(command, replicas) or self._forker(environment, program, shared)
             forker = environment.forker
         if reason or forker is None:
             return command, reason
@@ -141,14 +140,20 @@ class Warmth:
             self._environments[key] = _Environment(ahead)
         return self._environments[key]
 
+    def _obstacle(self, command: Command, replicas: int) -> str:
+        """Why a replica starts cold whatever its environment, "" if it need not."""
+        if sys.platform != "linux":
+            return "only Linux can fork a process that has imported what it imports"
+        if replicas > 1 and not command.env.get("PYTHONHASHSEED"):
+            return "each of several replicas has a hash seed of its own; PYTHONHASHSEED is not set"
+        return "the local Vertex closes" if self._closed else ""
+
     def _forker(self, environment: _Environment, program: _Program, shared: Mapping[str, str]) -> str:
         """Have a forker if it is time for one; why there is none, "" if there is."""
         environment.wanted += 1
         _look(environment)
         if environment.refused:
             return environment.refused
-        if all(name in sys.stdlib_module_names for name in environment.ahead.modules):
-            return "it begins with no import that takes long"
         if environment.forker is not None:
             environment.forker.used = time.monotonic()
             return ""

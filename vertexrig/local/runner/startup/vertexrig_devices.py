@@ -18,6 +18,8 @@ if TYPE_CHECKING:
     from typing import Any
 
 _VARIABLE = "TRAINER_VIRTUAL_DEVICES"
+held = False
+"""Whether this process only makes imports for others; they call `apply` themselves."""
 
 
 def install() -> None:
@@ -66,7 +68,8 @@ def wanted() -> int:
 
 def apply() -> None:
     """Split the CPU, if TensorFlow is imported and has not begun to use it."""
-    tf, count = sys.modules.get("tensorflow"), wanted()
+    tf = sys.modules.get("tensorflow")
+    count = 0 if held else wanted()
     if tf is None or count < 2:
         return
     try:
