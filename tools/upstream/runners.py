@@ -20,6 +20,8 @@ from tools.upstream.table import FAILED, NOT_RUN, PASSED, SKIPPED, Result, Row
 MOST_SECONDS = 1500
 """Of one file."""
 _MOST_REASON = 300
+_COMMAND_FAILED = "Command failed: "
+"""How Node's child_process begins its message."""
 _JUNIT_OK = re.compile(r"^OK \((\d+) tests?\)", re.MULTILINE)
 _JUNIT_FAILED = re.compile(r"^1\) (.*\n.*)", re.MULTILINE)
 
@@ -230,9 +232,10 @@ def _read_junit(rows: Sequence[Row], ran: Ran) -> list[Result]:
 
 
 def _line(message: str) -> str:
-    """The first line of a message that says something."""
+    """The first line of a message, and the next where the first only names a command that failed."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return (lines[0] if lines else "no message")[:_MOST_REASON]
+    shown = lines[: 2 if lines and lines[0].startswith(_COMMAND_FAILED) else 1]
+    return (": ".join(shown) or "no message")[:_MOST_REASON]
 
 
 def _last(ran: Ran) -> str:
