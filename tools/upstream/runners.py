@@ -88,7 +88,7 @@ def run_file(place: Place, rows: Sequence[Row]) -> list[Result]:
     absent = missing(place, folder, first)
     if absent:
         return [Result(row, NOT_RUN, absent) for row in rows]
-    command = make(place, first)
+    command = make(place, rows)
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **first.suite.env, **command.env}
     if command.before:
         _run(place.stage.local_run(command.before), folder, environment, _log(place, first, "-before"))
@@ -128,18 +128,21 @@ def _no_file(place: Place, folder: Path, row: Row) -> str:
 # pytest, and Airflow's, which are collected by pytest
 
 
-def _pytest(place: Place, row: Row) -> Command:
+def _pytest(place: Place, rows: Sequence[Row]) -> Command:
+    row = rows[0]
     report = place.stage.work / "reports" / f"{Path(row.file).name}.xml"
     plugins = ["-p", "source_tree"] if "source-tree" in row.needs else []
     words = [place.program, "-m", "pytest", "-p", "no:cacheprovider", *plugins, f"--junit-xml={report}", row.file]
+    words += ["-k", " or ".join(one.test for one in rows)] if row.test else []
     return Command(words, report, {"PYTHONPATH": str(STAND_INS)})
 
 
-def _airflow(place: Place, row: Row) -> Command:
+def _airflow(place: Place, rows: Sequence[Row]) -> Command:
+    row = rows[0]
     work = place.stage.work
     settings = work / "pytest.ini"
     settings.write_text("[pytest]\n", encoding="utf-8")  # the repository's own are for its test bed
-    command = _pytest(place, row)
+    command = _pytest(place, rows)
     env = {
         "PYTHONPATH": str(place.checkout / "devel-common/src"),
         "AIRFLOW_HOME": str(work / "airflow"),
@@ -178,7 +181,8 @@ def _of_case(row: Row, case: ET.Element, cases: Sequence[ET.Element]) -> Result:
 # mocha
 
 
-def _mocha(place: Place, row: Row) -> Command:
+def _mocha(place: Place, rows: Sequence[Row]) -> Command:
+    row = rows[0]
     report = place.stage.work / "reports" / f"{Path(row.file).name}.json"
     words = [place.program, "node_modules/.bin/mocha", "--timeout=600000", "--reporter=json"]
     return Command([*words, f"--reporter-option=output={report}", row.file], report, {})
@@ -206,7 +210,8 @@ def _read_mocha(rows: Sequence[Row], ran: Ran) -> list[Result]:
 # JUnit
 
 
-def _junit(place: Place, row: Row) -> Command:
+def _junit(place: Place, rows: Sequence[Row]) -> Command:
+    row = rows[0]
     target = place.checkout / row.folder / "target"
     known = (target / "classpath.txt").read_text(encoding="utf-8").strip()
     path = os.pathsep.join([str(target / "test-classes"), str(target / "classes"), known])
@@ -246,7 +251,7 @@ def _last(ran: Ran) -> str:
 
 
 Runner = tuple[
-    Callable[[Place, Row], Command],
+    Callable[[Place, Sequence[Row]], Command],
     Callable[[Sequence[Row], Ran], list[Result]],
     Callable[[Place, Path, Row], str],
 ]
