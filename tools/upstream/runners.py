@@ -76,7 +76,7 @@ class Ran:
 
 
 def run_file(place: Place, rows: Sequence[Row]) -> list[Result]:
-    """Run one file, whose tests the rows are.
+    """Run one file as a whole, whose tests the rows are: tests of a class share state.
 
     Args:
         place: Where.
@@ -133,7 +133,6 @@ def _pytest(place: Place, rows: Sequence[Row]) -> Command:
     report = place.stage.work / "reports" / f"{Path(row.file).name}.xml"
     plugins = ["-p", "source_tree"] if "source-tree" in row.needs else []
     words = [place.program, "-m", "pytest", "-p", "no:cacheprovider", *plugins, f"--junit-xml={report}", row.file]
-    words += ["-k", " or ".join(one.test for one in rows)] if row.test else []
     return Command(words, report, {"PYTHONPATH": str(STAND_INS)})
 
 
