@@ -59,13 +59,13 @@ def made(api: Api, uri: Any = ("gs://data/all.csv",), schema: str = SCHEMA) -> s
     return str(answer.json()["response"]["name"]).rpartition("/")[2]
 
 
-def train(api: Api, config: dict[str, Any], told: str = "gs://data/told.json") -> Any:
-    """The answer to a pipeline that trains on a dataset; what it told is in a file."""
+def train(api: Api, config: dict[str, Any], seen: str = "gs://data/seen.json") -> Any:
+    """The answer to a pipeline that trains on a dataset; what it read is in a file."""
     destination = {"gcsDestination": {"outputUriPrefix": "gs://data/exported"}}
     body = {
         "displayName": "trained",
         "trainingTaskDefinition": TASK,
-        "trainingTaskInputs": job(pool(TELL, told)),
+        "trainingTaskInputs": job(pool(TELL, seen)),
         "inputDataConfig": {**destination, **config},
     }
     return api.call("POST", "trainingPipelines", json=body)
@@ -77,10 +77,10 @@ def test_a_pipeline_reads_its_dataset(api: Api, here: server.RunningServer) -> N
     answer = train(api, {"datasetId": made(api), "fractionSplit": fractions})
     assert answer.status_code == 200, answer.text
     assert api.wait(answer.json()["name"])["state"] == "PIPELINE_STATE_SUCCEEDED"
-    told = json.loads((here.root / "gs/data/told.json").read_text())
-    assert told["format"] == "csv"
-    assert {part: len(rows) for part, rows in told["parts"].items()} == {"training": 20, "validation": 12, "test": 8}
-    assert sorted(int(row["number"]) for rows in told["parts"].values() for row in rows) == list(range(ROWS))
+    seen = json.loads((here.root / "gs/data/seen.json").read_text())
+    assert seen["format"] == "csv"
+    assert {part: len(rows) for part, rows in seen["parts"].items()} == {"training": 20, "validation": 12, "test": 8}
+    assert sorted(int(row["number"]) for rows in seen["parts"].values() for row in rows) == list(range(ROWS))
     folders = [path.name for path in (here.root / "gs/data/exported").iterdir()]
     assert folders[0].startswith("dataset-") and "-tables-" in folders[0]
 

@@ -20,6 +20,8 @@ from tools.upstream.table import FAILED, NOT_RUN, PASSED, SKIPPED, Result, Row
 MOST_SECONDS = 1500
 """Of one file."""
 _MOST_REASON = 300
+_COMMAND_FAILED = "Command failed: "
+"""How Node's child_process begins its message."""
 _JUNIT_OK = re.compile(r"^OK \((\d+) tests?\)", re.MULTILINE)
 _JUNIT_FAILED = re.compile(r"^1\) (.*\n.*)", re.MULTILINE)
 
@@ -74,7 +76,7 @@ class Ran:
 
 
 def run_file(place: Place, rows: Sequence[Row]) -> list[Result]:
-    """Run one file, whose tests the rows are.
+    """Run one file as a whole, whose tests the rows are: tests of a class share state.
 
     Args:
         place: Where.
@@ -86,7 +88,7 @@ def run_file(place: Place, rows: Sequence[Row]) -> list[Result]:
     absent = missing(place, folder, first)
     if absent:
         return [Result(row, NOT_RUN, absent) for row in rows]
-    command = make(place, first)
+    command = make(place, rows)
     environment = {**os.environ, "PYTHONDONTWRITEBYTECODE": "1", **first.suite.env, **command.env}
     if command.before:
         _run(place.stage.local_run(command.before), folder, environment, _log(place, first, "-before"))
@@ -126,18 +128,20 @@ def _no_file(place: Place, folder: Path, row: Row) -> str:
 # pytest, and Airflow's, which are collected by pytest
 
 
-def _pytest(place: Place, row: Row) -> Command:
+def _pytest(place: Place, rows: Sequence[Row]) -> Command:
+    row = rows[0]
     report = place.stage.work / "reports" / f"{Path(row.file).name}.xml"
     plugins = ["-p", "source_tree"] if "source-tree" in row.needs else []
     words = [place.program, "-m", "pytest", "-p", "no:cacheprovider", *plugins, f"--junit-xml={report}", row.file]
     return Command(words, report, {"PYTHONPATH": str(STAND_INS)})
 
 
-def _airflow(place: Place, row: Row) -> Command:
+def _airflow(place: Place, rows: Sequence[Row]) -> Command:
+    row = rows[0]
     work = place.stage.work
     settings = work / "pytest.ini"
     settings.write_text("[pytest]\n", encoding="utf-8")  # the repository's own are for its test bed
-    command = _pytest(place, row)
+    command = _pytest(place, rows)
     env = {
         "PYTHONPATH": str(place.checkout / "devel-common/src"),
         "AIRFLOW_HOME": str(work / "airflow"),
@@ -176,7 +180,8 @@ def _of_case(row: Row, case: ET.Element, cases: Sequence[ET.Element]) -> Result:
 # mocha
 
 
-def _mocha(place: Place, row: Row) -> Command:
+def _mocha(place: Place, rows: Sequence[Row]) -> Command:
+    row = rows[0]
     report = place.stage.work / "reports" / f"{Path(row.file).name}.json"
     words = [place.program, "node_modules/.bin/mocha", "--timeout=600000", "--reporter=json"]
     return Command([*words, f"--reporter-option=output={report}", row.file], report, {})
@@ -204,7 +209,8 @@ def _read_mocha(rows: Sequence[Row], ran: Ran) -> list[Result]:
 # JUnit
 
 
-def _junit(place: Place, row: Row) -> Command:
+def _junit(place: Place, rows: Sequence[Row]) -> Command:
+    row = rows[0]
     target = place.checkout / row.folder / "target"
     known = (target / "classpath.txt").read_text(encoding="utf-8").strip()
     path = os.pathsep.join([str(target / "test-classes"), str(target / "classes"), known])
@@ -230,9 +236,10 @@ def _read_junit(rows: Sequence[Row], ran: Ran) -> list[Result]:
 
 
 def _line(message: str) -> str:
-    """The first line of a message that says something."""
+    """The first line of a message, and the next where the first only names a command that failed."""
     lines = [line.strip() for line in message.splitlines() if line.strip()]
-    return (lines[0] if lines else "no message")[:_MOST_REASON]
+    shown = lines[: 2 if lines and lines[0].startswith(_COMMAND_FAILED) else 1]
+    return (": ".join(shown) or "no message")[:_MOST_REASON]
 
 
 def _last(ran: Ran) -> str:
@@ -243,7 +250,7 @@ def _last(ran: Ran) -> str:
 
 
 Runner = tuple[
-    Callable[[Place, Row], Command],
+    Callable[[Place, Sequence[Row]], Command],
     Callable[[Sequence[Row], Ran], list[Result]],
     Callable[[Place, Path, Row], str],
 ]

@@ -68,11 +68,9 @@ def staged(work: Path, image_python: str) -> Iterator[Stage]:
     }  # fmt: skip
     (stage.work / "vertexrig.yaml").write_text(yaml.safe_dump(project), encoding="utf-8")
     up = [*VERTEXRIG, "local", "up", "--detach", "--no-checks", "--slots=8", "--gs-paths=kept", "--port=0"]
-    # pip tries more versions of mlflow than there is time for; in the images' own Python older packages decide it
-    (stage.work / "constraints.txt").write_text(document()["constraints"], encoding="utf-8")
     # what a container installs with `pip install --user` goes below HOME, so it is not the user's here
     environment = {
-        **os.environ, "HOME": str(stage.work / "home"), "PIP_CONSTRAINT": str(stage.work / "constraints.txt")
+        **os.environ, "HOME": str(stage.work / "home"), "PIP_CONSTRAINT": str(HERE / "constraints.txt")
     }  # fmt: skip
     subprocess.run([*up, *stage.where], check=True, env=environment, stdout=subprocess.DEVNULL, stderr=sys.stderr)
     try:
