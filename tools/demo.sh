@@ -53,4 +53,6 @@ cat <<'END'
 make multi-worker-job RUN=local SET="args.epochs=3"   # a chief and two workers, on this machine
 .venv/bin/vertexrig rehearse sweep --trials 12        # more of the search
 .venv/bin/vertexrig explain sweep                     # what all 30 trials would draw and cost on Vertex AI
+
+the sweep's report, for a browser: build/report.html
 END

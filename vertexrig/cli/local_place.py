@@ -23,6 +23,18 @@ root_option = click.option(
 )
 
 
+cold_option = click.option(
+    "--cold",
+    is_flag=True,
+    help="Start every replica cold; by default the second of an environment is forked after its imports.",
+)
+discrete_option = click.option(
+    "--discrete",
+    type=click.Choice(["retry", "decimal", "whole"]),
+    help="Send a discrete 128 to trainers as 128.0 (decimal), as 128 (whole), or first the one and then the other (the default).",
+)
+
+
 def make_bucket(here: RunningServer, loaded: Loaded | None) -> None:
     """Jobs put their packages and outputs into the project's bucket, which nobody made on this machine yet."""
     from vertexrig.local import control
@@ -82,6 +94,8 @@ def settings(
     slots: int | None = None,
     credentials: bool = False,
     transparent: bool = False,
+    cold: bool = False,
+    discrete: str | None = None,
 ) -> Settings:
     """The settings of a server as the project file gives them.
 
@@ -93,6 +107,8 @@ def settings(
         slots: Replicas at one time, over what the project file says.
         credentials: Trainers see the user's credentials.
         transparent: For a program that nobody changed, which also names buckets by `gs://` in the code of its trainers.
+        cold: Start every replica cold, whatever the project file says.
+        discrete: How discrete values reach trainers, over what the project file says.
 
     Raises:
         UsageError: `kept` and the user's credentials: trainers that have them go to Google.
@@ -110,7 +126,8 @@ def settings(
     if wanted == "kept" and credentials:
         raise UsageError("--pass-credentials is for trainers that go to Google; with gs_paths: kept they never do")
     keep = wanted == "kept" or (wanted is None and not credentials and (transparent or shows_buckets()))
-    run = replace(run, keep_gs=keep, credentials=credentials)
+    run = replace(run, warm=run.warm and not cold, keep_gs=keep, credentials=credentials)
     made = Settings(folder, run=run, allow_hosts=local.allow_hosts if local else ())
+    made = replace(made, discrete=discrete or (local.discrete if local else made.discrete))
     slots = slots or (local.slots if local else None)
     return replace(made, slots=slots) if slots else made

@@ -5,9 +5,11 @@ given closes when the runner dies, however it dies, and then everything below th
 adopts what the program leaves behind (PR_SET_CHILD_SUBREAPER), so that a daemon the program started ends with it, as
 it would with its container.
 
+A forker (`forker.py`) forks this process, too, in place of starting it, and then the program below it (`supervise`).
+
 Called as `python supervisor.py FD OPTIONS -- PROGRAM ARGS...`; OPTIONS is JSON: `memory` (bytes, 0 for no limit), `cwd`,
-`cleanup` (a command run at the end), `gcs` (the folder that the program sees as /gcs, "" for none). On the socket it reads lines `signal NUMBER` and writes `start PID`,
-`exit STATUS OOM`.
+`cleanup` (a command run at the end), `gcs` (the folder that the program sees as /gcs, "" for none). On the socket it reads
+lines `signal NUMBER` and writes `start PID`, `exit STATUS OOM`.
 """
 
 from __future__ import annotations
@@ -21,7 +23,12 @@ import socket
 import sys
 import time
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LINUX = sys.platform == "linux"
 _NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
@@ -140,6 +147,7 @@ def show_buckets(folder: str) -> None:
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
+        _prctl(_PR_SET_DUMPABLE, 1)  # which the new rights have cleared
     mount("", "/", "", _RECURSIVE | _PRIVATE)
     if os.path.isdir(GCS):
         return mount(folder, GCS, "", _BIND)
@@ -162,23 +170,31 @@ def show_buckets(folder: str) -> None:
     os.chdir("/")
 
 
-def _spawn(argv: list[str], options: dict[str, str], read_end: int, write_end: int, parent: int) -> int:
-    """Fork and exec; the reason goes through the pipe if exec fails."""
-    child = os.fork()
-    if child:
-        return child
+def _show_asked(options: dict[str, Any], write_end: int) -> None:
+    """Show the buckets if the runner wants that; the reason goes through the pipe if it fails."""
     try:
-        os.setsid()
         if options.get("gcs"):
             show_buckets(options["gcs"])
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # last: a new user namespace clears it
-        if os.getppid() != parent:  # the supervisor died before the line above
-            os._exit(127)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        os.close(read_end)
-        os.chdir(options["cwd"])
+    except OSError as error:
+        os.write(write_end, f"/gcs: {error}".encode())
+        os._exit(127)
+
+
+def bear(parent: int) -> None:
+    """Make the process just forked the head of a group of its own, with default signals, that dies with its supervisor."""
+    os.setsid()
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if os.getppid() != parent:  # the supervisor died before the line above
+        os._exit(127)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _execute(argv: list[str], cwd: str, write_end: int) -> None:
+    """Become the program; the reason goes through the pipe if that fails."""
+    try:
+        os.chdir(cwd)
         os.execvpe(argv[0], argv, os.environ)
     except OSError as error:
         os.write(write_end, str(error).encode())
@@ -190,7 +206,20 @@ def main() -> None:
         return show_buckets(sys.argv[2])
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
-    options = json.loads(sys.argv[2])
+    options, argv = json.loads(sys.argv[2]), sys.argv[4:]
+    supervise(control, options, argv[0], lambda write_end: _execute(argv, options["cwd"], write_end))
+
+
+def supervise(control: socket.socket, options: dict[str, Any], name: str, begin: Callable[[int], object]) -> None:
+    """Start a program, watch it to its end or the runner's, and leave nothing of it behind.
+
+    Args:
+        control: To the runner.
+        options: As on the command line.
+        name: The program, for messages.
+        begin: Called in the forked process with the end of a pipe: it closes that once the program has begun, or writes
+            why it cannot.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the runner, which passes on what counts
         signal.signal(number, signal.SIG_IGN)
     wake, wake_end = os.pipe()
@@ -200,11 +229,20 @@ def main() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     before = _oom_kills()
     read_end, write_end = os.pipe()
-    child = _spawn(sys.argv[4:], options, read_end, write_end, os.getpid())
+    own = os.getpid()
+    child = os.fork()
+    if not child:
+        _show_asked(options, write_end)  # before `bear`: a new user namespace clears what that asks of the kernel
+        bear(own)
+        for descriptor in (read_end, control.detach(), wake, wake_end):
+            os.close(descriptor)
+        begin(write_end)
+        return
     os.close(write_end)
     trouble = os.read(read_end, 4096)
+    os.close(read_end)
     if trouble:
-        os.write(2, b"cannot start %s: %s\n" % (sys.argv[4].encode(), trouble))
+        os.write(2, b"cannot start %s: %s\n" % (name.encode(), trouble))
     control.sendall(b"start %d\n" % child)
     status, over = _watch(control, wake, child, options["memory"])
     _kill_all(child)
