@@ -95,7 +95,7 @@ class Bench:
         self.work, self.checkouts, self.every = work, checkouts, every
         self.root, self.home = work / ".vertexrig", work / "home"
         self.home.mkdir(parents=True, exist_ok=True)
-        self.image = data.make_image(work / "image")
+        self.image = work / "image/bin/python"
         kept = {name: os.environ[name] for name in ("LANG", "TMPDIR", "PIP_INDEX_URL") if name in os.environ}
         path = os.pathsep.join([str(self.image.parent), str(Path(sys.executable).parent), os.environ["PATH"]])
         self.env = {
@@ -118,6 +118,7 @@ class Bench:
         """Run a row to its end."""
         if not (self.checkouts / row.checkout / row.source).exists():
             return Outcome(row, MISSING)
+        data.make_image(self.image.parent.parent)
         folder = self.work / row.key
         take(row, self.checkouts, folder, self.every)
         for name in row.data:

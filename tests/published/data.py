@@ -1,8 +1,9 @@
 """What the published code reads, generated: the same formats under the same names, in the local storage.
 
 The data sets themselves are not here. Everything lies where the code looks for it: TFRecords and tfds data sets by their
-`gs://` names, what Keras downloads by the URL's bucket and path on storage.googleapis.com. Two things are the image's:
-the TF-Hub module is in TF-Hub's cache, and Keras is kept from comparing the hash of a generated file with the published one.
+`gs://` names, what Keras downloads by the URL's bucket and path on storage.googleapis.com. The rest is the interpreter's that
+stands in for the images: it has Keras 2 as they have, a TF-Hub module in TF-Hub's cache, a home for each replica, and it keeps
+Keras from comparing the hash of a generated file with the published one.
 """
 
 from __future__ import annotations
