@@ -96,7 +96,7 @@ def up(
 
     loaded, folder = local_place.project(file, root)
     settings = local_place.settings(
-        loaded, folder, gs_paths=gs_paths, slots=slots, credentials=pass_credentials, cold=cold, discrete=discrete
+        loaded, folder, gs_paths=gs_paths, slots=slots, cold=cold, discrete=discrete, credentials=pass_credentials
     )
     run = replace(paced(settings.run, pace, speed), slow_start=slow_start)
     settings = replace(

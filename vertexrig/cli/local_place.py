@@ -92,10 +92,10 @@ def settings(
     *,
     gs_paths: str | None = None,
     slots: int | None = None,
-    credentials: bool = False,
-    transparent: bool = False,
     cold: bool = False,
     discrete: str | None = None,
+    credentials: bool = False,
+    transparent: bool = False,
 ) -> Settings:
     """The settings of a server as the project file gives them.
 
@@ -105,10 +105,10 @@ def settings(
         gs_paths: `mapped` or `kept`, over what the project file says. If neither does: `kept`, unless trainers see the
             user's credentials, or this system cannot show them /gcs, which many put in place of `gs://`.
         slots: Replicas at one time, over what the project file says.
-        credentials: Trainers see the user's credentials.
-        transparent: For a program that nobody changed, which also names buckets by `gs://` in the code of its trainers.
         cold: Start every replica cold, whatever the project file says.
         discrete: How discrete values reach trainers, over what the project file says.
+        credentials: Trainers see the user's credentials.
+        transparent: For a program that nobody changed, which also names buckets by `gs://` in the code of its trainers.
 
     Raises:
         UsageError: `kept` and the user's credentials: trainers that have them go to Google.

@@ -70,7 +70,7 @@ def command(
     from vertexrig.local import control
 
     loaded, folder = local_place.project(file, root)
-    settings = local_place.settings(loaded, folder, transparent=True, cold=cold, discrete=discrete)
+    settings = local_place.settings(loaded, folder, cold=cold, discrete=discrete, transparent=True)
     given = {"--record": record, "--cold": cold, "--discrete": discrete}
     with _server(loaded, settings, record, [name for name, value in given.items() if value]) as here:
         change = difference(here, loaded)

@@ -14,7 +14,7 @@ from vertexrig.errors import UsageError
 if TYPE_CHECKING:
     from vertexrig.cli.remote import FoundJob
     from vertexrig.cloud.vertex import RemoteJob
-    from vertexrig.studies.chain import Chain
+    from vertexrig.studies.chain import StudyChain
     from vertexrig.studies.cost import Spent
     from vertexrig.studies.html import Insight
     from vertexrig.studies.reproduce import Reproduction
@@ -70,16 +70,18 @@ def _is_html(format_: str, output: Path | None) -> bool:
     return output is not None and output.suffix.lower() in HTML and not asked
 
 
-def _chain(file: Path | None, name: str, *, local: bool) -> tuple[FoundJob, Chain]:
+def _chain(file: Path | None, name: str, *, local: bool) -> tuple[FoundJob, StudyChain]:
     """The last study of a chain as it was found, and the chain."""
     from vertexrig.cli import remote
     from vertexrig.cloud.vertex import RemoteJob
-    from vertexrig.studies.chain import Chain, Link
+    from vertexrig.studies.chain import Link, StudyChain
 
     parts = studied.chain(remote.find, file, name, local=local)
     links = (Link(part.sweep, RemoteJob(part.job), _spent(RemoteJob(part.job), file)) for part in parts)
     last = parts[-1].found
-    return last if isinstance(last, remote.FoundJob) else remote.FoundJob(RemoteJob(parts[-1].job)), Chain(tuple(links))
+    return last if isinstance(last, remote.FoundJob) else remote.FoundJob(RemoteJob(parts[-1].job)), StudyChain(
+        tuple(links)
+    )
 
 
 def _spent(job: RemoteJob, file: Path | None) -> Spent:
@@ -89,7 +91,7 @@ def _spent(job: RemoteJob, file: Path | None) -> Spent:
     return spent(job, workspace.catalog, factor=workspace.loaded.project.trigger.budget.price_factor)
 
 
-def _insight(found: FoundJob, chain: Chain | None) -> Insight | None:
+def _insight(found: FoundJob, chain: StudyChain | None) -> Insight | None:
     from vertexrig.cloud.vertex import TUNING
     from vertexrig.studies import html
 
@@ -98,14 +100,14 @@ def _insight(found: FoundJob, chain: Chain | None) -> Insight | None:
     return html.insight(found.job) if found.job.collection == TUNING else None
 
 
-def _markdown(found: FoundJob, chain: Chain | None) -> str:
+def _markdown(found: FoundJob, chain: StudyChain | None) -> str:
     from vertexrig.studies import chain as chains
     from vertexrig.studies import report
 
     return report.page(found.job, found.console, found.record) if chain is None else chains.page(chain)
 
 
-def _data(found: FoundJob, chain: Chain | None) -> dict[str, Any]:
+def _data(found: FoundJob, chain: StudyChain | None) -> dict[str, Any]:
     """The report as JSON; of a chain, the job is the last one."""
     from vertexrig.cloud.vertex import TUNING
     from vertexrig.studies import trials
@@ -116,7 +118,7 @@ def _data(found: FoundJob, chain: Chain | None) -> dict[str, Any]:
     return data if chain is None else {**data, "chain": chain.data()}
 
 
-def _html(found: FoundJob, seen: Insight | None, file: Path | None, chain: Chain | None) -> str:
+def _html(found: FoundJob, seen: Insight | None, file: Path | None, chain: StudyChain | None) -> str:
     from html import escape
 
     from vertexrig.studies.html import page
@@ -136,7 +138,7 @@ def _html(found: FoundJob, seen: Insight | None, file: Path | None, chain: Chain
     return text.replace(f"{escape(str(folder))}/", "./") if found.record and folder.name else text
 
 
-def _again(found: FoundJob, chain: Chain | None, project: str) -> list[Reproduction]:
+def _again(found: FoundJob, chain: StudyChain | None, project: str) -> list[Reproduction]:
     """How to make the job again, or each of its chain."""
     from vertexrig.studies.reproduce import reproduction
     from vertexrig.submit.reconcile import RUN_LABEL

@@ -225,6 +225,22 @@ def make_bucket(here: RunningServer, name: str) -> bool:
     return True
 
 
+def seed(here: RunningServer, resource: Mapping[str, Any]) -> str:
+    """Keep a job that has ended under the name in it, for programs that look it up by an id they know.
+
+    Args:
+        here: The server.
+        resource: The resource in the API's JSON, with `name`.
+
+    Returns:
+        Its name, with the number of the project.
+
+    Raises:
+        ServiceError: It is not such a job, or the name is used.
+    """
+    return str(call(here, "POST", "/v1/resources", resource)["name"])
+
+
 def call(here: RunningServer, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Call the local Vertex's own API.
 

@@ -114,7 +114,7 @@ def rpc_server(app: ASGIApp, calls: Calls, note: Callable[[str], None] = lambda 
 
     def unserved(method: str, headers: Mapping[str, str]) -> None:
         calls.unserved_rpc(method, headers)
-        note(f"not served: {method}")
+        note("not served: " + "/".join(method.rpartition(".")[::2]))
 
     return RpcServer(calls.around(app, "gRPC"), RPC_PREFIXES, unserved)
 
@@ -155,11 +155,13 @@ class Local:
         self.objects = storage.ObjectStore(settings.root)
         self.extras = parts.Extras(settings.root, settings.run.project, at_least_twice=settings.at_least_twice)
         project, make_bucket = settings.run.project, self.objects.create_bucket
-        self.registry = Registry(self.store, seed=settings.seed, project=project, make_bucket=make_bucket)
+        self.registry = Registry(
+            self.store, seed=settings.seed, project=project, make_bucket=make_bucket, root=settings.root
+        )
         check = _check if settings.checks else None
         self.jobs = Jobs(settings, self.store, self.extras.sink, check=check, admit=self.registry.machines.require)
         self.studies = Studies(self.jobs)
-        self.pipelines = Pipelines(self.jobs, self.registry.models)
+        self.pipelines = Pipelines(self.jobs, self.registry.models, self.registry.datasets)
         self.calls = Calls()
         self.apis = self._apis(self._routes(about, stop, front), record)
         self.app = sandboxed(LoopbackGuard(self.apis))

@@ -20,15 +20,8 @@ from vertexrig.files import write_text
 from vertexrig.package import builder, folders
 from vertexrig.package.builder import Built
 from vertexrig.package.image import ImageId, framework_requirements
-from vertexrig.package.requirements import (
-    REQUIREMENTS,
-    Requirement,
-    indexes_of,
-    left_out,
-    lines_of,
-    named_secretly,
-    normalise,
-)
+from vertexrig.package.indexes import indexes_of, named_secretly
+from vertexrig.package.requirements import REQUIREMENTS, Requirement, left_out, lines_of, normalise
 from vertexrig.package.source.reader import read
 from vertexrig.package.supplied import declared_modules, distribution_of, is_supplied
 from vertexrig.package.uv import uv

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vertexrig.errors import PackageError
-from vertexrig.package.requirements import beyond_the_package, is_pypi
+from vertexrig.package.indexes import beyond_the_package, is_pypi
 
 if sys.version_info >= (3, 11):
     import tomllib

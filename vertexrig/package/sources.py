@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from vertexrig.errors import PackageError
 from vertexrig.package import layouts
 from vertexrig.package.folders import files_of, is_package, is_script, module_root, read_bytes
+from vertexrig.package.indexes import beyond_the_package, indexes_of, is_pypi
 from vertexrig.package.layouts import Layout
 from vertexrig.package.pyproject import Declared
 from vertexrig.package.requirements import (
@@ -24,11 +25,8 @@ from vertexrig.package.requirements import (
     REQUIREMENTS,
     Notes,
     Requirement,
-    beyond_the_package,
     hold,
     image_minor,
-    indexes_of,
-    is_pypi,
     left_out,
     lines_of,
     rewrite,

@@ -42,7 +42,7 @@ class Link:
 
 
 @dataclass(frozen=True)
-class Chain:
+class StudyChain:
     """Studies that follow each other.
 
     Args:
@@ -154,7 +154,7 @@ def names(loaded: Loaded, sweep: str) -> list[str]:
         found.insert(0, before)
 
 
-def page(chain: Chain) -> str:
+def page(chain: StudyChain) -> str:
     """A chain of studies as a Markdown page: each study, the cost of all, and every trial as of one study."""
     rows = [
         {**{key: value for key, value in row.items() if key not in ("seconds", "usd", "note")},

@@ -24,7 +24,7 @@ from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.spec.states import short
 from vertexrig.studies import drawing, trials
 from vertexrig.studies.certainty import Certainty, certainty
-from vertexrig.studies.chain import Chain
+from vertexrig.studies.chain import StudyChain
 from vertexrig.studies.chart_data import length
 from vertexrig.studies.charts import Charts, charts
 from vertexrig.studies.cost import Spent
@@ -70,7 +70,7 @@ def insight(job: RemoteJob, *, now: float | None = None) -> Insight:
     return _insight(study, timeline(study, now))
 
 
-def insight_of_chain(chain: Chain, *, now: float | None = None) -> Insight:
+def insight_of_chain(chain: StudyChain, *, now: float | None = None) -> Insight:
     """All that is computed of a chain of studies, as of one. Needs Optuna."""
     return _insight(chain.study, chain.timeline(now), chain.marks)
 
@@ -88,7 +88,7 @@ def page(
     reproduction: Sequence[Reproduction],
     console: str = "",
     record: Record | None = None,
-    chain: Chain | None = None,
+    chain: StudyChain | None = None,
 ) -> str:
     """The page of a job.
 
@@ -301,7 +301,7 @@ def _cost_text(cost: Spent, *, rehearsed: bool) -> str:
     )
 
 
-def _chain_cost_text(chain: Chain, *, rehearsed: bool) -> str:
+def _chain_cost_text(chain: StudyChain, *, rehearsed: bool) -> str:
     """What the cost of a chain is made of."""
     seconds = sum(link.spent.seconds for link in chain.links)
     what = "nothing was paid for these rehearsals; " if rehearsed else ""
@@ -311,7 +311,7 @@ def _chain_cost_text(chain: Chain, *, rehearsed: bool) -> str:
     )
 
 
-def _cost_values(cost: Spent, chain: Chain | None, *, rehearsed: bool) -> dict[str, Any]:
+def _cost_values(cost: Spent, chain: StudyChain | None, *, rehearsed: bool) -> dict[str, Any]:
     """The section about the cost: of one job, or of each study of a chain, whose name is before each line then."""
     parts = [("", cost)] if chain is None else [(link.name, link.spent) for link in chain.links]
     rows = [
@@ -329,7 +329,7 @@ def _cost_values(cost: Spent, chain: Chain | None, *, rehearsed: bool) -> dict[s
     }
 
 
-def _studies(chain: Chain) -> dict[str, Any]:
+def _studies(chain: StudyChain) -> dict[str, Any]:
     """A row per study of a chain, for a table."""
     rows = chain.rows()
     goals = list(rows[0]["metrics"])

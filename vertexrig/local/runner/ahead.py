@@ -59,7 +59,7 @@ def read_ahead(file: Path, package: str, find: Callable[[str], Path | None]) -> 
         package: The package it is in, "" for a script.
         find: The file of one of the trainer's own modules, by its dotted name; None for anything else.
     """
-    walk = _Walk(find)
+    walk = _Look(find)
     tree = walk.parse(file)
     if tree is None:
         return Ahead()
@@ -83,7 +83,7 @@ class _Stop(Exception):
     """The next statement could change what a later import does."""
 
 
-class _Walk:
+class _Look:
     def __init__(self, find: Callable[[str], Path | None]) -> None:
         self.find = find
         self.steps: list[tuple[str, ...]] = []

@@ -222,8 +222,7 @@ class Children:
         ours, theirs = socket.socketpair()
         ends = {stream: os.pipe() for stream in ("stdout", "stderr")}
         request = {
-            "argv": list(command.argv), "env": dict(command.env), "cwd": str(command.cwd), "memory": command.memory,
-            "gcs": command.gcs,
+            "argv": list(command.argv), "env": dict(command.env), "cwd": str(command.cwd), "memory": command.memory, "gcs": command.gcs,
         }  # fmt: skip
         asked = command.fork(request, [theirs.fileno(), *(write for _, write in ends.values())])
         theirs.close()
@@ -366,7 +365,9 @@ def _supervised(
         JobFailedError: The system cannot start it.
     """
     ours, theirs = socket.socketpair()
-    options = {"memory": command.memory, "cwd": str(command.cwd), "cleanup": list(command.cleanup), "gcs": command.gcs}
+    options = {
+        "memory": command.memory, "cwd": str(command.cwd), "cleanup": list(command.cleanup), "gcs": command.gcs,
+    }  # fmt: skip
     descriptor = theirs.fileno()
     argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(descriptor), json.dumps(options), "--", *command.argv]
     try:

@@ -8,8 +8,8 @@ it would with its container.
 A forker (`forker.py`) forks this process, too, in place of starting it, and then the program below it (`supervise`).
 
 Called as `python supervisor.py FD OPTIONS -- PROGRAM ARGS...`; OPTIONS is JSON: `memory` (bytes, 0 for no limit), `cwd`,
-`cleanup` (a command run at the end), `gcs` (the folder that the program sees as /gcs, "" for none). On the socket it reads
-lines `signal NUMBER` and writes `start PID`, `exit STATUS OOM`.
+`cleanup` (a command run at the end), `gcs` (the folder that the program sees as /gcs, "" for none). On the socket it reads lines `signal NUMBER` and writes `start PID`,
+`exit STATUS OOM`.
 """
 
 from __future__ import annotations
@@ -170,20 +170,16 @@ def show_buckets(folder: str) -> None:
     os.chdir("/")
 
 
-def _show_asked(options: dict[str, Any], write_end: int) -> None:
-    """Show the buckets if the runner wants that; the reason goes through the pipe if it fails."""
-    try:
-        if options.get("gcs"):
-            show_buckets(options["gcs"])
-    except OSError as error:
-        os.write(write_end, f"/gcs: {error}".encode())
-        os._exit(127)
+def bear(parent: int, gcs: str) -> None:
+    """Make the process just forked the head of a group of its own, with default signals, that dies with its supervisor.
 
-
-def bear(parent: int) -> None:
-    """Make the process just forked the head of a group of its own, with default signals, that dies with its supervisor."""
+    Raises:
+        OSError: It cannot be shown the folder `gcs`.
+    """
     os.setsid()
-    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
+    if gcs:
+        show_buckets(gcs)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # after that: a new user namespace clears it
     if os.getppid() != parent:  # the supervisor died before the line above
         os._exit(127)
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
@@ -232,8 +228,11 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
     own = os.getpid()
     child = os.fork()
     if not child:
-        _show_asked(options, write_end)  # before `bear`: a new user namespace clears what that asks of the kernel
-        bear(own)
+        try:
+            bear(own, options.get("gcs", ""))
+        except OSError as error:
+            os.write(write_end, str(error).encode())
+            os._exit(127)
         for descriptor in (read_end, control.detach(), wake, wake_end):
             os.close(descriptor)
         begin(write_end)
