@@ -2,7 +2,7 @@
 
 The data sets themselves are not here. Everything lies where the code looks for it: TFRecords and tfds data sets by their
 `gs://` names, what Keras downloads by the URL's bucket and path on storage.googleapis.com. The rest is the interpreter's that
-stands in for the images: it has Keras 2 as they have, a TF-Hub module in TF-Hub's cache, a home for each replica, and it keeps
+replaces the images: it has Keras 2 as they have, a TF-Hub module in TF-Hub's cache, a home for each replica, and it keeps
 Keras from comparing the hash of a generated file with the published one.
 """
 
