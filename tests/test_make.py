@@ -352,7 +352,7 @@ def test_run_cloud_submits(quick: Path, verb: str) -> None:
 
 
 def test_the_demo_trains_and_ends_with_what_to_type(tmp_path: Path) -> None:
-    """`make demo`, its trials shortened: the job reaches 0.97, no warning is said twice, and its three lines work."""
+    """`make demo`, its trials shortened: the job reaches 0.97, no warning is said twice, an SDK program runs, its three lines work."""
     pytest.importorskip("tensorflow", reason="the demo trains with TensorFlow")
     copy = with_environment(copied(tmp_path), ".local")
     done = make(copy, "demo EPOCHS=1 TRIALS=2", environment(copy, PATH="/usr/local/bin:/usr/bin:/bin"))
@@ -363,6 +363,8 @@ def test_the_demo_trains_and_ends_with_what_to_type(tmp_path: Path) -> None:
     assert len(warnings) == len(set(warnings)) <= 1
     assert "All log messages before" not in done.stdout
     assert "wrote build/report.html" in done.stdout and (copy / "build/report.html").stat().st_size > 100_000
+    assert re.search(r"^made: custom job \d+  digits  SUCCEEDED$", done.stdout, re.MULTILINE)
+    assert "vertexrig" not in (copy / "examples/unchanged/launch.py").read_text().replace("my-project-vertexrig", "")
     lines = [line.partition("#")[0].strip() for line in done.stdout.partition("to type next\n")[2].splitlines() if line]
     assert len(lines) == 3
     with_small_trainer(copy)

@@ -34,7 +34,7 @@ def test_every_link_leads_somewhere() -> None:
     """Every mapping that a type names has a section, and every section but the first tells where it stands."""
     headings = {name.lower() for name in re.findall(r"^### (\w+)$", TEXT, re.MULTILINE)}
     assert set(re.findall(r"\]\(#(\w+)\)", TEXT)) <= headings
-    assert TEXT.count("\nStands at ") == TEXT.count("\n### ") - 1
+    assert TEXT.count("\nPlace: ") == TEXT.count("\n### ") - 1
 
 
 @pytest.mark.parametrize("text", EXAMPLES)

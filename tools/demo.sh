@@ -30,7 +30,7 @@ REMARKS='\| (WARNING: All log messages before|[IWE]0000 )'
 REPEATED=' service \| | \| trainer: '
 
 # what the SDK says of warnings, of the console's pages and of each look at the job
-SDK_REMARKS='Warning: |^ +warnings\.warn|^  super|https://console|^JOB_STATE|JobState|To use this|View Custom Job'
+SDK_REMARKS='current state:|^JOB_STATE|To use this|custom_job = |View Custom Job|https://console|Warning: |warnings\.warn'
 
 step "job cpu, from its YAML, as Vertex AI would run it: packaged, installed, trained"
 typed rehearse cpu 2>&1 | grep --line-buffered -Ev "$REMARKS"

@@ -10,7 +10,7 @@ import pytest
 
 from tests.clients.conftest import Run
 from tests.clients.kit import python
-from tests.local.jobkit import IMAGE
+from tests.local.jobkit import IMAGE, Api, job, pool
 from tests.tools import need
 from vertexrig.local.state import RunningServer
 
@@ -106,8 +106,33 @@ def test_gcloud(run: Run, tmp_path: Path) -> None:
     assert run("gcloud", "config", "get", "account").stdout == "local-vertex@local-project.iam.gserviceaccount.com\n"
 
 
+def test_a_replica_has_an_account(here: RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """gcloud in a trainer has the made-up account and reaches the bucket; the user's own login is nowhere in its environment."""
+    need("gcloud")
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "/own/key.json")
+    monkeypatch.setenv("CLOUDSDK_AUTH_ACCESS_TOKEN", "own-token")
+    monkeypatch.setenv("CLOUDSDK_CONFIG", str(tmp_path / "own-login"))
+    code = (
+        "import subprocess, google.auth\n"
+        "asked = subprocess.run(['gcloud', 'config', 'get', 'account'], capture_output=True, text=True, check=True)\n"
+        "open('account', 'w').write(asked.stdout)\n"
+        "subprocess.run(['gcloud', 'storage', 'cp', 'account', 'gs:' + '//staging-bucket/account'], check=True)\n"
+        "assert google.auth.default()[0].service_account_email.endswith('.iam.gserviceaccount.com')\n"
+        "assert not [name for name, value in os.environ.items() if 'own' + '-' in value or '/ow' + 'n/' in value]"
+    )
+    api = Api(here.url)
+    done = api.wait(api.create(job(pool(code)))["name"])
+    assert done["state"] == "JOB_STATE_SUCCEEDED", done["error"]
+    assert (
+        here.root / "gs/staging-bucket/account"
+    ).read_text() == "local-vertex@local-project.iam.gserviceaccount.com\n"
+
+
 def test_tensorflows_own_file_system(run: Run, here: RunningServer) -> None:
-    """tf.io.gfile lists, reads, writes, renames and removes by gs://, also what is longer than a chunk of an upload."""
+    """tf.io.gfile lists, reads, writes, renames and removes by gs://, also what is longer than a chunk of an upload.
+
+    SavedModels, checkpoints and TensorBoard's event files are written to gs:// and read again.
+    """
     program = """
 import tensorflow as tf
 files = tf.io.gfile
@@ -127,6 +152,16 @@ files.rename("gs://staging-bucket/tf/deep/data", "gs://staging-bucket/tf/moved")
 assert files.exists("gs://staging-bucket/tf/moved") and not files.exists("gs://staging-bucket/tf/deep/data")
 print(sorted(files.listdir("gs://staging-bucket/tf/")), files.glob("gs://staging-bucket/tf/m*"))
 files.remove("gs://staging-bucket/tf/records")
+module = tf.Module()
+module.v = tf.Variable(3.0)
+tf.saved_model.save(module, "gs://staging-bucket/tf/saved")
+assert tf.saved_model.load("gs://staging-bucket/tf/saved").v.numpy() == 3
+saved = tf.train.Checkpoint(v=module.v).save("gs://staging-bucket/tf/checkpoints/c")
+assert tf.train.latest_checkpoint("gs://staging-bucket/tf/checkpoints") == saved
+with tf.summary.create_file_writer("gs://staging-bucket/tf/events").as_default():
+    tf.summary.scalar("loss", 0.5, step=1)
+events, = files.glob("gs://staging-bucket/tf/events/events*")
+assert sum(1 for _ in tf.data.TFRecordDataset(events)) >= 2
 """
     done = run(sys.executable, "-c", program)
     assert done.stdout == "['deep/', 'moved', 'records'] ['gs://staging-bucket/tf/moved']\n", done.stderr

@@ -135,8 +135,8 @@ ROWS = (
         changes={"[your-project-id]": PROJECT, "gs://dist-{PROJECT_ID}-unique": f"gs://{BUCKET}"},
         fewer=HORSES_FEWER, data=("horses",), images={"gcr.io/*/horse-human:*": "python -m trainer.task"},
     ),
-    _flowers("S5-cpu", "cpu.yaml", "cpu", outcome=CLOUD, says='"cpu"', why=QUOTES),
-    _flowers("S5-gpus", "gpus_one_machine.yaml", "gpus_one_machine", outcome=CLOUD, says='"gpus_one_machine"', why=QUOTES),
+    _flowers("S5-cpu", "cpu.yaml", "cpu", outcome=CLOUD, says='Using TPU:  "cpu"', why=QUOTES),
+    _flowers("S5-gpus", "gpus_one_machine.yaml", "gpus_one_machine", outcome=CLOUD, says='Using TPU:  "gpus_one_machine"', why=QUOTES),
     _flowers(
         "S5-workers", "gpus_multiple_machines.yaml", "gpus_multiple_machines", outcome=CLOUD,
         says="Failed to parse YAML", why="gcloud: it is not YAML",

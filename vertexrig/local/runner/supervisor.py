@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
-_PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
+_PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LINUX = sys.platform == "linux"
 _NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
@@ -147,6 +147,7 @@ def show_buckets(folder: str) -> None:
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
+        _prctl(_PR_SET_DUMPABLE, 1)  # which the new rights have cleared
     mount("", "/", "", _RECURSIVE | _PRIVATE)
     if os.path.isdir(GCS):
         return mount(folder, GCS, "", _BIND)
