@@ -28,7 +28,7 @@ BASE := $(firstword $(wildcard $(READY)) $(wildcard $(VENV)/.local) $(wildcard $
 TIER_OF_RUN = $(if $(filter local,$(RUN)),$(LOCAL),$(if $(filter cloud,$(RUN)),$(CLOUD),$(BASE)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-trigger function serve-function sweep grid test test-old attack check lint types bench fidelity reference lock wheel clean FORCE
+.PHONY: help setup demo demo-trigger function serve-function sweep grid test test-old test-clients attack check lint types bench fidelity reference lock wheel clean FORCE
 
 help: ## Print these verbs
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
@@ -79,6 +79,11 @@ test: $(READY) ## Run the tests; TESTS="tests/test_render.py -k tpu" runs some o
 test-old: $(READY) ## Run the trainer's tests on Python 3.10 with TensorFlow 2.17, as in the newest prebuilt container
 	@test -e build/venv-tf2.17/.ready || sh tests/trainer/old_python.sh build/venv-tf2.17
 	@TRAINER_OLD_PYTHON=$(CURDIR)/build/venv-tf2.17/bin/python $(VENV)/bin/python -m pytest $(RERUN) $(or $(TESTS),tests/trainer/test_trainer_package.py)
+
+# Each client is installed into a folder of its own below build/clients; one whose registry cannot be reached is named.
+test-clients: $(READY) ## Run programs that nobody changed (Node, Java, gsutil, ...) against the local Vertex
+	@$(VENV)/bin/python -m tests.clients.install build/clients
+	@TEST_CLIENTS=$(CURDIR)/build/clients $(VENV)/bin/python -m pytest $(RERUN) $(or $(TESTS),tests/clients)
 
 # What `make test` attacks briefly, at length. TESTS names other tests.
 ATTACKS := tests/attacks tests/test_protocol.py tests/test_budget.py tests/test_chains.py tests/test_trigger_generated.py

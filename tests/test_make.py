@@ -189,6 +189,13 @@ CASES: dict[str, list[Case]] = {
             says=r"killed_under_load\S*\[29\]",
         ),
     ],
+    # its installations take minutes: what it would run
+    "test-clients": [
+        Case(
+            "test-clients --dry-run",
+            says=r"tests\.clients\.install build/clients\n.*TEST_CLIENTS=\S+/build/clients .*pytest.* tests/clients",
+        )
+    ],
     "check": [Case(f"check {ONE_TEST}", says=r"(?s)All checks passed.*no issues found.*\d+ passed")],
     "lint": [Case("lint", says=r"(?s)All checks passed!.*already formatted")],
     "types": [Case("types", says="no issues found")],

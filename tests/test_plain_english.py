@@ -21,9 +21,14 @@ WORDS = {
 # There is no X: the plain form of an absence.
 PLAIN = re.compile(r"\b[Tt]here (?:is|are|was) no\b|if there is no")
 
+
 def found(word: str) -> list[str]:
     """Where the word is in the tool's code and in the pages: `file: the words around it`."""
-    files = [*(REPOSITORY / "vertexrig").rglob("*.py"), *(REPOSITORY / "docs").glob("*.md"), *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md"))]
+    files = [
+        *(REPOSITORY / "vertexrig").rglob("*.py"),
+        *(REPOSITORY / "docs").glob("*.md"),
+        *(REPOSITORY / name for name in ("README.md", "CONTRIBUTING.md", "SECURITY.md")),
+    ]
     places: list[str] = []
     for file in files:
         text = PLAIN.sub("", file.read_text(encoding="utf-8"))

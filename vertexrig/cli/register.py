@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, remote, studied
+from vertexrig.cli import options, remote
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 
@@ -67,7 +67,7 @@ def command(
     from vertexrig.studies import register
 
     loaded = config.load(file)
-    found = studied.find(remote.find, loaded, file, name, local)
+    found = remote.find(file, name, local=local)
     trained = _trained(loaded, found, name, trial, metric, value, goal)
     rehearsed = "; it was rehearsed: point at the local Vertex with `vertexrig local env`" if found.record else ""
     register.must_be_there(Storage(trained.uri), saved_model=serving_image is None, hint=rehearsed)

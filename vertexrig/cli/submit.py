@@ -15,7 +15,8 @@ from vertexrig.errors import FindingsError, UsageError
 
 if TYPE_CHECKING:
     from vertexrig.checks.workspace import Prepared
-    from vertexrig.submit.submission import Submitted
+    from vertexrig.cloud.vertex import RemoteJob
+    from vertexrig.submit.submission import Submitted, Submitter
 
 
 @click.command("submit")
@@ -40,8 +41,7 @@ def command(
     resume: str,
     dry_run: bool,
     no_budget: bool,
-    trial_time: tuple[float, ...],
-    learn_from: str | None,
+    asked: forecast.ForecastOptions,
     format_: str,
 ) -> None:
     """Render and check job or sweep NAME, upload its package, and create it on Vertex AI.
@@ -70,15 +70,8 @@ def command(
     submitter = submit.Submitter(workspace, vertex, storage, limits=Budget() if no_budget else None)
     if resume:
         submit.resumable(vertex, storage, prepared, resume)
-    if trial_time or learn_from is not None:
-        from vertexrig.cli import remote
 
-        ahead = forecast.forecast(
-            submitter.estimate(prepared), prepared.document, workspace.catalog, trial_time, learn_from,
-            lambda job: remote.find(file, job, local=False).job,
-        )  # fmt: skip
-        if ahead is not None:
-            options.note(forecast.text(ahead))
+    _ahead(submitter, prepared, asked, file)
     if dry_run:
         shown = prepared.in_run(resume or new_run())
         options.note(f"estimate: {submitter.dry_run(shown).estimate['arithmetic']}")
@@ -93,11 +86,25 @@ def command(
     result(format_, asdict(made), made.name)
 
 
-def _body(prepared: Prepared) -> dict[str, Any]:
-    """The body of the request that creates the job."""
+def _ahead(submitter: Submitter, prepared: Prepared, asked: forecast.ForecastOptions, file: Path | None) -> None:
+    """Print the estimate of time and money that the options ask for."""
+
+    def find(job: str) -> RemoteJob:
+        from vertexrig.cli import remote
+
+        return remote.find(file, job, local=False).job
+
+    catalog = submitter.workspace.catalog
+    ahead = forecast.forecast(submitter.estimate(prepared), prepared.document, catalog, asked, find) if asked else None
+    if ahead is not None:
+        options.note(forecast.text(ahead))
+
+
+def _body(of: Prepared) -> dict[str, Any]:
+    """What is sent to create the job."""
     from vertexrig.cloud.vertex import job_body
 
-    view, document = prepared.rendered.view, prepared.document
+    view, document = of.rendered.view, of.document
     return job_body(
         document.kind, document.data,
         display_name=view.display_name, labels=view.labels, kms_key_name=view.kms_key_name,

@@ -383,9 +383,18 @@ class LocalSettings(Value):
         factory=dict,
     )
     gs_paths: Literal["mapped", "kept"] | None = option(
-        "What `gs://` in a job's variables and arguments becomes: `mapped` to a folder, or `kept`, so that replicas reach "
-        "the local storage by the real names; `local run` keeps them unless this says otherwise.",
+        "What `gs://` in a job's variables and arguments becomes with `local up` and `local run`: `kept` (the default on "
+        "Linux), so that replicas reach the local storage by the real names, or `mapped` to a folder, as rehearsals do.",
         None,
+    )
+    warm: bool = option(
+        "Start replicas, from the second one of an environment on, from a process that has made their imports; Linux only.",
+        True,
+    )
+    discrete: Literal["retry", "decimal", "whole"] = option(
+        "How discrete values that are whole numbers reach a trainer: `decimal` (128.0), `whole` (128), or `retry`: as 128.0, "
+        "and once more as 128 where the trainer ends at its start.",
+        "retry",
     )
     allow_hosts: tuple[str, ...] = option(
         "Hosts that `local run` passes on beside package registries, such as huggingface.co or *.example.com; never one "

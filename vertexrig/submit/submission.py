@@ -425,10 +425,11 @@ def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage
     Returns:
         URIs of all packages, new or there already.
     """
-    wanted: set[str] = set()
+    wanted: dict[str, set[str]] = {}
     for name in names:
-        view = workspace.renderer.render(name).view
-        wanted |= {uri for pool in view.pools.values() if pool is not None for uri in pool.package_uris}
+        for pool in filter(None, workspace.renderer.render(name).view.pools.values()):
+            for uri in pool.package_uris:
+                wanted.setdefault(uri, set()).add(pool.python_module)
     return upload(workspace, wanted, storage)
 
 
@@ -453,8 +454,9 @@ def publish(workspace: Workspace, names: Iterable[str], storage: Storage) -> lis
     ]
 
 
-def upload(workspace: Workspace, wanted: Collection[str], storage: Storage) -> list[str]:
-    """Like `upload_packages`, for packages by the URIs that the project's renderer gave them; others are left alone."""
+def upload(workspace: Workspace, wanted: Mapping[str, Collection[str]], storage: Storage) -> list[str]:
+    """Like `upload_packages`, for packages by the URIs that the project's renderer gave them, each with the modules that jobs
+    run from it; others are left alone."""
     from vertexrig.package import builder
 
     trainer = workspace.loaded.project.trainer
@@ -464,7 +466,9 @@ def upload(workspace: Workspace, wanted: Collection[str], storage: Storage) -> l
             continue
         object_name = f"{PACKAGES}{uri.rsplit('/', 1)[-1]}"
         folder, out = workspace.loaded.path(trainer.path), workspace.loaded.path("build/packages")
-        content = builder.build(folder, out, tf_version=tf_version, module=trainer.module).path.read_bytes()
+        for module in sorted(wanted[uri]):  # each of them has to be in it
+            built = builder.build(folder, out, tf_version=tf_version, module=module)
+        content = built.path.read_bytes()
         found = storage.read(object_name)
         if found is None or found.data != content:
             storage.write(object_name, content, content_type="application/gzip")

@@ -58,7 +58,7 @@ class PipeEnd(asyncio.Protocol):
         target = self.other.transport if self.other is not None else None
         if target is not None and target.can_write_eof() and not target.is_closing():
             target.write_eof()
-            return True
+            return self.transport is not None and self.transport.can_write_eof()
         return False
 
     def pause_writing(self) -> None:
