@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -20,6 +21,7 @@ from tests.browser import chromium
 from vertexrig.local import server
 from vertexrig.local.console import names
 from vertexrig.local.console.calls import MOST_CALLS, MOST_METHODS, Calls
+from vertexrig.local.front.variables import transparent
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
 
@@ -213,6 +215,27 @@ def test_who_called_and_what_is_not_served(browser: Any, here: server.RunningSer
             "curl 8",
             "404 NOT_FOUND",
         ]
+
+
+def test_calls_through_the_proxy_are_marked(here: server.RunningServer) -> None:
+    """A gRPC call to Google's own name, through the proxy of `local run`, is among the calls as such; so is a REST call."""
+    given = transparent(here, {}, project="my-project", region="us-central1").set
+    roots = Path(given["GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"])
+    host = "europe-west4-aiplatform.googleapis.com"
+    parent = "projects/p/locations/europe-west4"
+    with grpc.secure_channel(
+        f"{host}:443", grpc.ssl_channel_credentials(roots.read_bytes()), [("grpc.http_proxy", given["HTTPS_PROXY"])]
+    ) as channel:
+        client = aiplatform_v1.JobServiceClient(transport=JobServiceGrpcTransport(channel=channel))
+        assert list(client.list_custom_jobs(parent=parent, timeout=30)) == []
+    trusted = ssl.create_default_context(cafile=str(roots))
+    with httpx.Client(proxy=given["HTTPS_PROXY"], verify=trusted, trust_env=False) as rest:
+        assert rest.get(f"https://{host}/v1/{parent}/customJobs").status_code == 200
+    calls = httpx.get(f"{here.url}/console/v1/calls").json()["calls"]
+    listed = [
+        one["transport"] for one in calls if one["method"].endswith(".ListCustomJobs") and "proxy" in one["transport"]
+    ]
+    assert listed == ["gRPC, proxy", "REST, proxy"]
 
 
 def test_hostile_names_are_text(browser: Any, here: server.RunningServer, api: Api, study: dict[str, Any]) -> None:

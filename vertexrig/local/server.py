@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -103,7 +103,7 @@ def _check(document: Document, region: str) -> list[Finding]:
     return check(document, Context(load(), region=region))
 
 
-def rpc_server(app: ASGIApp, calls: Calls) -> RpcServer | None:
+def rpc_server(app: ASGIApp, calls: Calls, piped: Container[int] = ()) -> RpcServer | None:
     """The gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
         import grpc  # noqa: F401
@@ -112,7 +112,7 @@ def rpc_server(app: ASGIApp, calls: Calls) -> RpcServer | None:
         return None
     from vertexrig.local.rpc.server import RpcServer
 
-    return RpcServer(calls.around(app, "gRPC"), RPC_PREFIXES, calls.unserved_rpc)
+    return RpcServer(calls.around(app, "gRPC", piped), RPC_PREFIXES, calls.unserved_rpc)
 
 
 class Local:
@@ -160,7 +160,7 @@ class Local:
         self.apis = self._apis(self._routes(about, stop, front), record)
         self.app = sandboxed(LoopbackGuard(self.apis))
         self.xml = storage.XmlApi(self.objects)
-        self.rpc = rpc_server(self.apis, self.calls) if grpc else None
+        self.rpc = rpc_server(self.apis, self.calls, front.journal.piped if front else ()) if grpc else None
 
     def _routes(self, about: Mapping[str, object], stop: Callable[[], None], front: Front | None) -> list[BaseRoute]:
         """Every route of the server's own port."""
