@@ -172,7 +172,8 @@ class Local:
 
         owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
         vertex = VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown}, self.registry.table())
-        noted, refused = (front.journal.noted, front.journal.refused) if front else (dict, dict)
+        noted: Callable[[], Mapping[str, int]] = front.journal.noted if front else dict
+        refused: Callable[[], Mapping[str, int]] = front.journal.refused if front else dict
         console = Console(
             store=self.store, schedules=self.extras.engine.store, logs=self.extras.logs, calls=self.calls, about=about,
             queue=self.jobs.queue.state, root=self.jobs.settings.root, refused=refused,
