@@ -28,7 +28,7 @@ BASE := $(firstword $(wildcard $(READY)) $(wildcard $(VENV)/.local) $(wildcard $
 TIER_OF_RUN = $(if $(filter local,$(RUN)),$(LOCAL),$(if $(filter cloud,$(RUN)),$(CLOUD),$(BASE)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-trigger function serve-function sweep grid test test-old attack check lint types bench fidelity reference lock wheel clean FORCE
+.PHONY: help setup demo demo-trigger function serve-function sweep grid test test-old test-clients attack check lint types bench fidelity reference lock wheel clean FORCE
 
 help: ## Print these verbs
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
@@ -63,7 +63,7 @@ sweep grid: $(TIER_OF_RUN) ## Render and check the sweep of that name
 demo: $(LOCAL) ## Render, check and explain the jobs, then really train one on this machine
 	@bash tools/demo.sh
 
-demo-trigger: $(LOCAL) ## A scheduled run and an HTTP sweep, end to end on this machine
+demo-trigger: $(LOCAL) ## A scheduled sweep, promoted and registered by itself, on this machine
 	@$(VENV)/bin/python bench/demo_trigger.py
 
 function: $(BASE) ## Stage the Cloud Function into build/function/
@@ -80,8 +80,13 @@ test-old: $(READY) ## Run the trainer's tests on Python 3.10 with TensorFlow 2.1
 	@test -e build/venv-tf2.17/.ready || sh tests/trainer/old_python.sh build/venv-tf2.17
 	@TRAINER_OLD_PYTHON=$(CURDIR)/build/venv-tf2.17/bin/python $(VENV)/bin/python -m pytest $(RERUN) $(or $(TESTS),tests/trainer/test_trainer_package.py)
 
+# Each client is installed into a folder of its own below build/clients; one whose registry cannot be reached is named.
+test-clients: $(READY) ## Run programs that nobody changed (Node, Java, gsutil, ...) against the local Vertex
+	@$(VENV)/bin/python -m tests.clients.install build/clients
+	@TEST_CLIENTS=$(CURDIR)/build/clients $(VENV)/bin/python -m pytest $(RERUN) $(or $(TESTS),tests/clients)
+
 # What `make test` attacks briefly, at length. TESTS names other tests.
-ATTACKS := tests/attacks tests/test_protocol.py tests/test_budget.py tests/test_trigger_generated.py
+ATTACKS := tests/attacks tests/test_protocol.py tests/test_budget.py tests/test_chains.py tests/test_trigger_generated.py
 attack: $(READY) ## The attacks at length: ten times the schedules and rushes, more requests and kills
 	@ATTACK=long $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(or $(TESTS),$(ATTACKS))
 

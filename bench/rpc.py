@@ -1,92 +1,159 @@
-"""A call over gRPC against the same call over REST, and what gRPC costs a server at rest.
+"""Calls over gRPC against the same over REST, through `local run`, and what that costs a server at rest.
 
 `python bench/rpc.py` prints one row a line: what | ours | peer | ratio | bar | ok. Both ways use Google's own client of
-JobService on one server in a process of its own; the calls take turns. Wall times want an otherwise idle machine.
+JobService, unchanged, in a process with the variables of `local run`; batches of calls take turns. Wall times want an otherwise
+idle machine; processor time, of server and client together, does not, and is given beside them.
 """
 
 from __future__ import annotations
 
+import json
+import os
+import resource
 import statistics
+import subprocess
 import sys
 import tempfile
 import time
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 from typing import Any
 
-import grpc
-from common import REPOSITORY, row
-from google.auth.credentials import AnonymousCredentials
-from google.cloud.aiplatform_v1 import JobServiceClient
-from google.cloud.aiplatform_v1.services.job_service.transports import JobServiceGrpcTransport, JobServiceRestTransport
-from google.cloud.aiplatform_v1.types import CustomJob
+from common import REPOSITORY, once, row
 
 sys.path.insert(0, str(REPOSITORY))
 
-from vertexrig.local import server
-from vertexrig.local.jobs.settings import Settings
-
 PARENT = "projects/my-project/locations/us-central1"
-ROUNDS = 300
-"""Calls of each kind that count."""
+BATCHES, CALLS = 9, 40
+"""Batches of each kind of call and way, after one that does not count, and calls in a batch."""
+RUNS = 7
+"""Runs of `local run -- true`, and of `true`."""
+Call = Callable[[Any, int], object]
 
 
-def clients(here: server.RunningServer) -> dict[str, Any]:
-    """Google's client over gRPC and over REST."""
-    channel = grpc.insecure_channel(f"127.0.0.1:{here.grpc_port}")
-    host = f"{here.url}{server.AIPLATFORM}"
-    rest = JobServiceRestTransport(host=host, url_scheme="http", credentials=AnonymousCredentials())
-    return {
-        "grpc": JobServiceClient(transport=JobServiceGrpcTransport(channel=channel)),
-        "rest": JobServiceClient(transport=rest),
-    }
-
-
-def job(number: int) -> CustomJob:
+def job(number: int) -> Any:
     """A job that is refused when it runs, so that none takes the machine's time."""
+    from google.cloud.aiplatform_v1.types import CustomJob
+
     container = {"image_uri": "gcr.io/none/none", "args": [f"--number={number}"]}
     pool = {"machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 1, "container_spec": container}
     return CustomJob(display_name="bench", job_spec={"worker_pool_specs": [pool]})
 
 
-def medians(here: server.RunningServer) -> dict[str, dict[str, float]]:
-    """Median seconds of a call by what is called and over what."""
-    both = clients(here)
+def processor(pid: int) -> float:
+    """Seconds that a process has computed so far."""
+    fields = Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()
+    return (int(fields[11]) + int(fields[12])) / os.sysconf("SC_CLK_TCK")
+
+
+def batch(call: Call, client: Any, pid: int) -> tuple[float, float]:
+    """Median wall seconds of a call of a batch, and processor seconds of server and client for each."""
+    taken, begun = [], processor(pid) + time.process_time()
+    for number in range(CALLS):
+        start = time.perf_counter()
+        call(client, number)
+        taken.append(time.perf_counter() - start)
+    return statistics.median(taken), (processor(pid) + time.process_time() - begun) / CALLS
+
+
+def client(pid: int) -> None:
+    """The program under `local run`: prints what each kind of call took, by way, and the errors of 200 calls at once."""
+    from google.api_core.client_options import ClientOptions
+    from google.cloud.aiplatform_v1 import JobServiceClient
+
+    options = ClientOptions(api_endpoint="us-central1-aiplatform.googleapis.com")
+    both = {way: JobServiceClient(transport=way, client_options=options) for way in ("grpc", "rest")}
     name = both["rest"].create_custom_job(parent=PARENT, custom_job=job(0)).name
-    calls = {
+    calls: dict[str, Call] = {
         "get a job": lambda client, _: client.get_custom_job(name=name),
         "list 20 jobs": lambda client, _: client.list_custom_jobs(request={"parent": PARENT, "page_size": 20}),
         "create a job": lambda client, number: client.create_custom_job(parent=PARENT, custom_job=job(number)),
     }
-    found: dict[str, dict[str, float]] = {}
+    found: dict[str, dict[str, tuple[float, float]]] = {}
     for what, call in calls.items():
-        taken: dict[str, list[float]] = {"grpc": [], "rest": []}
-        for number in range(ROUNDS // (3 if what.startswith("create") else 1) + 20):
-            for way, client in both.items():
-                begun = time.perf_counter()
-                call(client, number)
-                taken[way].append(time.perf_counter() - begun)
-        found[what] = {way: statistics.median(times[20:]) for way, times in taken.items()}
-    return found
+        taken: dict[str, list[tuple[float, float]]] = {"grpc": [], "rest": []}
+        for _ in range(BATCHES + 1):
+            for way, one in both.items():
+                taken[way].append(batch(call, one, pid))
+        found[what] = {
+            way: (statistics.median(wall for wall, _ in rows[1:]), statistics.mean(cpu for _, cpu in rows[1:]))
+            for way, rows in taken.items()
+        }
+
+    def one_of_many(_: int) -> str | None:
+        try:
+            both["grpc"].get_custom_job(name=name, timeout=120, retry=None)
+        except Exception as error:
+            return str(error)
+        return None
+
+    with ThreadPoolExecutor(200) as threads:
+        errors = [error for error in threads.map(one_of_many, range(200)) if error]
+    print(json.dumps({"calls": found, "errors": errors}))
+
+
+def started(here: Any, folder: Path) -> str:
+    """The row of `local run -- true` against `true`: medians of wall and of processor time."""
+    commands = {
+        "ours": [sys.executable, "-m", "vertexrig", "local", "run", "--root", str(here.root), "--", "true"],
+        "bare": ["true"],
+    }
+    wall: dict[str, list[float]] = {"ours": [], "bare": []}
+    used: dict[str, list[float]] = {"ours": [], "bare": []}
+    env = {name: value for name, value in os.environ.items() if name != "PYTHONDONTWRITEBYTECODE"}
+    env["PYTHONPATH"] = str(REPOSITORY)
+    for turn in range(RUNS + 1):
+        for which, command in commands.items():
+            before = resource.getrusage(resource.RUSAGE_CHILDREN)
+            seconds, _ = once(command, env, folder)
+            after = resource.getrusage(resource.RUSAGE_CHILDREN)
+            if turn:
+                wall[which].append(seconds)
+                used[which].append(after.ru_utime + after.ru_stime - before.ru_utime - before.ru_stime)
+    ours, bare = statistics.median(wall["ours"]), statistics.median(wall["bare"])
+    spent = statistics.median(used["ours"])
+    what = "`local run -- true`, a server running, over the bare command"
+    return row(what, f"{ours:.2f} s ({spent:.2f} s CPU)", f"{bare:.3f} s", None, "<= 0.5 s more", ours - bare <= 0.5)
 
 
 def main() -> None:
     """Print the rows."""
-    print("gRPC beside REST | gRPC | REST | ratio | bar | ok")
+    from vertexrig.local import server
+    from vertexrig.local.front.variables import transparent
+    from vertexrig.local.jobs.settings import Settings
+
+    print("gRPC beside REST, through local run | gRPC | REST | ratio | bar | ok")
     with tempfile.TemporaryDirectory() as folder:
         here = server.up(Settings(Path(folder) / "state", slots=1), 0)
         try:
-            status = Path(f"/proc/{here.pid}/status")
-            if status.exists():
-                time.sleep(1)
-                resident = int(status.read_text().partition("VmRSS:")[2].split()[0]) / 1024
-                print(row("a server with gRPC at rest", f"{resident:.0f} MiB", "", None, "<= 90 MiB", resident <= 90))
-            for what, taken in medians(here).items():
-                ours, peer = taken["grpc"], taken["rest"]
-                ratio = ours / peer
-                print(row(what, f"{ours * 1e3:.2f} ms", f"{peer * 1e3:.2f} ms", ratio, "<= 1.2", ratio <= 1.2))
+            time.sleep(1)
+            status = Path(f"/proc/{here.pid}/status").read_text()
+            resident = int(status.partition("VmRSS:")[2].split()[0]) / 1024
+            print(
+                row(
+                    "a server with front and gRPC at rest", f"{resident:.0f} MiB", "", None, "<= 90 MiB", resident <= 90
+                )
+            )
+            print(started(here, Path(folder)))
+            env = transparent(here, os.environ, project="my-project", region="us-central1").over(os.environ)
+            words = [sys.executable, __file__, "--client", str(here.pid)]
+            done = subprocess.run(words, env=env, stdout=subprocess.PIPE, text=True, check=True)
+            found = json.loads(done.stdout)
+            for what, taken in found["calls"].items():
+                for kind, place in (("", 0), (", processor time", 1)):
+                    ours, peer = taken["grpc"][place], taken["rest"][place]
+                    ratio = ours / peer
+                    cells = (f"{ours * 1e3:.2f} ms", f"{peer * 1e3:.2f} ms")
+                    print(row(what + kind, *cells, ratio, "<= 1.2", ratio <= 1.2))
+            errors = found["errors"]
+            print(row("200 calls at once: errors", str(len(errors)), "", None, "0", not errors))
         finally:
             server.down(here.root)
 
 
 if __name__ == "__main__":
-    main()
+    if sys.argv[1:2] == ["--client"]:
+        client(int(sys.argv[2]))
+    else:
+        main()

@@ -171,7 +171,10 @@ CASES: dict[str, list[Case]] = {
         Case("function", ("build/function/main.py", "build/function/requirements.txt"), r"^\S*build/function$")
     ],
     "demo-trigger": [
-        Case("demo-trigger", says=r"(?s)schedule apply.*'duplicate': True.*vertexrig best sweep.*SUCCEEDED")
+        Case(
+            "demo-trigger",
+            says=r"(?s)schedule apply.*'duplicate': True.*vertexrig best sweep.*SUCCEEDED.*registered vertexrig-\S+@1 at register",
+        )
     ],
     # the tests, lint and types of the whole are the other tests and .ci/run; here each verb runs on something small
     "test": [Case(f"test {ONE_TEST}", says=r"\d+ passed")],
@@ -185,6 +188,13 @@ CASES: dict[str, list[Case]] = {
             "attack WORKERS=0 TESTS='tests/attacks/test_trigger.py --collect-only -q'",
             says=r"killed_under_load\S*\[29\]",
         ),
+    ],
+    # its installations take minutes: what it would run
+    "test-clients": [
+        Case(
+            "test-clients --dry-run",
+            says=r"tests\.clients\.install build/clients\n.*TEST_CLIENTS=\S+/build/clients .*pytest.* tests/clients",
+        )
     ],
     "check": [Case(f"check {ONE_TEST}", says=r"(?s)All checks passed.*no issues found.*\d+ passed")],
     "lint": [Case("lint", says=r"(?s)All checks passed!.*already formatted")],

@@ -10,15 +10,23 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import AbstractContextManager, ExitStack, contextmanager
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
+import requests
 import uvicorn
 from jobkit import sdist
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
 from starlette.types import ASGIApp
 
+from vertexrig.local.front.variables import transparent
 from vertexrig.local.guard import LoopbackGuard
+from vertexrig.local.state import RunningServer
+
+if TYPE_CHECKING:
+    import grpc
+    import httpx
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -122,3 +130,34 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vertex")
     sdist(folder / "gs/packages/trainer.tar.gz")
     return folder
+
+
+@pytest.fixture(scope="module")
+def channel(here: RunningServer) -> Iterator[grpc.Channel]:
+    """gRPC to the server of the module."""
+    import grpc
+
+    with grpc.insecure_channel(f"127.0.0.1:{here.grpc_port}") as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def rest(here: RunningServer) -> Iterator[httpx.Client]:
+    """REST to the server of the module, below the version of Vertex AI."""
+    import httpx
+
+    with httpx.Client(base_url=f"{here.url}/vertex/v1", timeout=60) as made:
+        yield made
+
+
+@pytest.fixture
+def front_variables(here: RunningServer) -> dict[str, str]:
+    """What a command of `local run` sees."""
+    return transparent(here, os.environ, project="my-project", region="us-central1").over(os.environ)
+
+
+@pytest.fixture
+def front_client(front_variables: dict[str, str], monkeypatch: pytest.MonkeyPatch) -> requests.Session:
+    """A client that has nothing but the variables."""
+    monkeypatch.setattr(os, "environ", front_variables)
+    return requests.Session()

@@ -58,8 +58,10 @@ command.add_command(local_python.command)
 @click.option(
     "--gs-paths",
     type=click.Choice(["mapped", "kept"]),
-    help="Map gs:// in jobs' variables and arguments to folders (the default), or keep it.",
+    help="Keep gs:// in jobs' variables and arguments (the default on Linux), or map it to folders.",
 )
+@local_place.cold_option
+@local_place.discrete_option
 @click.option(
     "--record",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -82,6 +84,8 @@ def up(
     pass_credentials: bool,
     seed: int,
     gs_paths: str | None,
+    cold: bool,
+    discrete: str | None,
     record: Path | None,
     format_: str,
 ) -> None:
@@ -91,8 +95,10 @@ def up(
     from vertexrig.local.pace import paced
 
     loaded, folder = local_place.project(file, root)
-    settings = local_place.settings(loaded, folder, gs_paths=gs_paths, slots=slots)
-    run = replace(paced(settings.run, pace, speed), slow_start=slow_start, credentials=pass_credentials)
+    settings = local_place.settings(
+        loaded, folder, gs_paths=gs_paths, slots=slots, cold=cold, discrete=discrete, credentials=pass_credentials
+    )
+    run = replace(paced(settings.run, pace, speed), slow_start=slow_start)
     settings = replace(
         settings, run=run, checks=not no_checks, seed=seed, at_least_twice=at_least_twice,
         faults=[Fault.parse(fault) for fault in faults],

@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     from vertexrig.local.console import Calls
     from vertexrig.local.front.assembly import Front
+    from vertexrig.local.front.proxy import Journal
     from vertexrig.local.rpc.server import RpcServer
 
 __all__ = [
@@ -103,7 +104,7 @@ def _check(document: Document, region: str) -> list[Finding]:
     return check(document, Context(load(), region=region))
 
 
-def rpc_server(app: ASGIApp, calls: Calls, piped: Container[int] = ()) -> RpcServer | None:
+def rpc_server(app: ASGIApp, calls: Calls, journal: Journal | None = None) -> RpcServer | None:
     """The gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
         import grpc  # noqa: F401
@@ -112,7 +113,13 @@ def rpc_server(app: ASGIApp, calls: Calls, piped: Container[int] = ()) -> RpcSer
         return None
     from vertexrig.local.rpc.server import RpcServer
 
-    return RpcServer(calls.around(app, "gRPC", piped), RPC_PREFIXES, calls.unserved_rpc)
+    def unserved(method: str, headers: Mapping[str, str]) -> None:
+        calls.unserved_rpc(method, headers)
+        if journal is not None:
+            journal.note("not served: " + "/".join(method.rpartition(".")[::2]))
+
+    piped = journal.piped if journal is not None else ()
+    return RpcServer(calls.around(app, "gRPC", piped), RPC_PREFIXES, unserved)
 
 
 class Local:
@@ -151,16 +158,18 @@ class Local:
         self.objects = storage.ObjectStore(settings.root)
         self.extras = parts.Extras(settings.root, settings.run.project, at_least_twice=settings.at_least_twice)
         project, make_bucket = settings.run.project, self.objects.create_bucket
-        self.registry = Registry(self.store, seed=settings.seed, project=project, make_bucket=make_bucket)
+        self.registry = Registry(
+            self.store, seed=settings.seed, project=project, make_bucket=make_bucket, root=settings.root
+        )
         check = _check if settings.checks else None
         self.jobs = Jobs(settings, self.store, self.extras.sink, check=check, admit=self.registry.machines.require)
         self.studies = Studies(self.jobs)
-        self.pipelines = Pipelines(self.jobs, self.registry.models)
+        self.pipelines = Pipelines(self.jobs, self.registry.models, self.registry.datasets)
         self.calls = Calls()
         self.apis = self._apis(self._routes(about, stop, front), record)
         self.app = sandboxed(LoopbackGuard(self.apis))
         self.xml = storage.XmlApi(self.objects)
-        self.rpc = rpc_server(self.apis, self.calls, front.journal.piped if front else ()) if grpc else None
+        self.rpc = rpc_server(self.apis, self.calls, front.journal if front else None) if grpc else None
 
     def _routes(self, about: Mapping[str, object], stop: Callable[[], None], front: Front | None) -> list[BaseRoute]:
         """Every route of the server's own port."""
@@ -241,7 +250,7 @@ def _http_server(front: Front, local: Local, proxy: socket.socket) -> Any:
         proxy_headers=False,
         lifespan="on",
         timeout_graceful_shutdown=3,
-        http=protocol(),
+        http=protocol(front.journal.note),
     )
     return server_with(config, proxy, front.connections(proxy.getsockname()[1]))
 

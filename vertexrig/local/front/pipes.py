@@ -58,7 +58,7 @@ class PipeEnd(asyncio.Protocol):
         target = self.other.transport if self.other is not None else None
         if target is not None and target.can_write_eof() and not target.is_closing():
             target.write_eof()
-            return True
+            return self.transport is not None and self.transport.can_write_eof()
         return False
 
     def pause_writing(self) -> None:
@@ -108,7 +108,7 @@ class Upstream:
     """How hosts that pass are reached: directly, or through the proxy that the user has set.
 
     Args:
-        own_port: Of the front, which is never taken for the user's proxy.
+        own_port: The front's own port; an environment that names it does not name the user's proxy.
     """
 
     def __init__(self, own_port: int) -> None:

@@ -1,6 +1,7 @@
 """The proxy on loopback: it ends TLS for hosts of Google's APIs on this machine, passes a few others on, refuses the rest.
 
-A client asks with `CONNECT host:443` and the token of the proxy's URL. After TLS with a certificate of the folder's own
+A client asks with `CONNECT host:443` and the token of the proxy's URL; a JVM, which has no way to send one, is let in
+by the user who holds its end of the connection. After TLS with a certificate of the folder's own
 authority, HTTP/1.1 goes to the server in this process and HTTP/2 (which is gRPC) to the port of the gRPC server.
 """
 
@@ -11,17 +12,19 @@ import base64
 import binascii
 import hmac
 import logging
+import os
 import re
 import resource
 import ssl
 from collections.abc import Callable
 from dataclasses import dataclass, field
+from typing import Any
 
+from vertexrig.local import guard
 from vertexrig.local.front.authority import Authority
 from vertexrig.local.front.hosts import METADATA, Hosts, Way, is_host
 from vertexrig.local.front.pipes import HEAD_LIMIT, PATIENCE, PipeEnd, Upstream
 from vertexrig.local.front.variables import USER
-from vertexrig.local.guard import user_refusal
 from vertexrig.local.state import HOST
 
 _LOG = logging.getLogger(__name__)
@@ -136,8 +139,8 @@ class Gate(asyncio.Protocol):
             return self._refuse(_TurnedAway(503, f"more than {self.shared.most} connections are open"))
         self.shared.open.add(transport)
         self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._late)
-        client, server = transport.get_extra_info("peername"), transport.get_extra_info("sockname")
-        refusal = user_refusal(client[:2], server[:2]) if client else None
+        client, server = self._ends()
+        refusal = guard.user_refusal(client, server) if client else None
         if refusal is not None:
             self._refuse(_TurnedAway(403, refusal))
         return None
@@ -205,7 +208,24 @@ class Gate(asyncio.Protocol):
             if self.transport is not None:
                 self.transport.abort()
 
+    def _ends(self) -> tuple[guard.Address, guard.Address]:
+        """Addresses and ports of the client and of this server."""
+        assert self.transport is not None
+        client: Any = self.transport.get_extra_info("peername") or ()
+        server: Any = self.transport.get_extra_info("sockname") or ()
+        return client[:2], server[:2]
+
     def _authorise(self, headers: dict[str, str]) -> None:
+        """Ask for the token, or for a connection that the kernel says is held by the very user who started this server.
+
+        No web page gets here without a token: a browser sends CONNECT, or a whole URL, only to a proxy of its settings.
+        """
+        if (
+            "proxy-authorization" not in headers
+            and guard.KNOWS_USERS
+            and guard.peer_user(*self._ends()) == os.geteuid()
+        ):
+            return
         kind, _, given = headers.get("proxy-authorization", "").partition(" ")
         try:
             login = base64.b64decode(given.strip(), validate=True) if kind.lower() == "basic" else b""

@@ -9,7 +9,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from vertexrig.local.front.pipes import HEAD_LIMIT, PipeEnd
-from vertexrig.local.front.proxy import Connections, Gate
+from vertexrig.local.front.proxy import Connections, Gate, most_connections
 from vertexrig.local.guard import serving_protocol
 from vertexrig.local.http import HOST_STATE
 
@@ -17,17 +17,23 @@ if TYPE_CHECKING:
     import uvicorn
 
 HEAD_PATIENCE = 30.0
-"""Seconds for the head of a request to be complete."""
+"""Seconds for the head of a request to be complete, and for the first one to begin."""
+_FULL = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _IDENTITY = re.compile(rb"\r\ntransfer-encoding:[ \t]*identity[ \t]*(?=\r\n)", re.IGNORECASE)
 
 
-def protocol() -> type[asyncio.Protocol]:
-    """uvicorn's HTTP protocol that also takes `Transfer-Encoding: identity`, and waits for a request's head for so long.
+def protocol(note: Callable[[str], None] = lambda what: None) -> type[asyncio.Protocol]:
+    """uvicorn's HTTP protocol that also takes `Transfer-Encoding: identity`, and has bounds.
 
-    TensorFlow's GCS file system sends that header, which RFC 2616 had and RFC 9112 dropped; h11 refuses it.
+    It waits for a request's head for so long, and closes connections beyond as many as the front has. TensorFlow's GCS file system sends that header, which RFC 2616 had and RFC 9112 dropped; h11 refuses it.
+
+    Args:
+        note: Given why a connection was refused.
     """
     base: Any = serving_protocol()
     import h11
+
+    most = most_connections()
 
     class LocalProtocol(base):  # type: ignore[misc]
         def __init__(self, *args: Any, **kwargs: Any) -> None:
@@ -35,6 +41,17 @@ def protocol() -> type[asyncio.Protocol]:
             self._begun = bytearray()
             self._late: asyncio.TimerHandle | None = None
             self.on_lost: Callable[[], None] = lambda: None
+
+        def connection_made(self, transport: asyncio.Transport) -> None:
+            super().connection_made(transport)
+            if HOST_STATE in self.app_state:  # it came through the front, which counts its own
+                return
+            if len(self.connections) > most:
+                note(f"refused: more than {most} connections are open")
+                transport.write(_FULL.encode())
+                transport.close()
+            else:
+                self._late = self.loop.call_later(HEAD_PATIENCE, transport.close)
 
         def data_received(self, data: bytes) -> None:
             if self.conn.their_state is not h11.IDLE or self.conn.trailing_data[0]:

@@ -78,6 +78,11 @@ TABLE = (
     Variable("GOOGLE_APPLICATION_CREDENTIALS", "{credentials}", "google-auth in every language"),
     Variable("GOOGLE_CLOUD_PROJECT", "{project}", "google-auth in every language", replica=False),
     Variable("GOOGLE_AUTH_TOKEN_FOR_TESTING", ACCESS_TOKEN, "TensorFlow's GCS file system"),
+    Variable(
+        "GCS_READAHEAD_BUFFER_SIZE_BYTES",
+        str(16 << 20),
+        "the same: it clears so much memory for each request, 64 MiB without",
+    ),
     Variable("FSSPEC_GS", _AIOHTTP, "gcsfs, whose aiohttp asks no proxy without it"),
     Variable("FSSPEC_GCS", _AIOHTTP, "gcsfs"),
     Variable("GCE_METADATA_HOST", "{server}", "google-auth when it looks for a metadata server"),
@@ -162,7 +167,7 @@ def values(here: RunningServer, user: Mapping[str, str], *, project: str, region
         "proxy": f"http://{USER}:{token}@{HOST}:{here.front_port}", "host": HOST, "port": str(here.front_port),
         "token": token, "no_proxy": no_proxy(user), "bundle": str(bundle(folder, user)),
         "certificate": str(folder / CERTIFICATE), "trust_store": str(folder / TRUST_STORE),
-        "credentials": str(folder / CREDENTIALS), "gcloud": str(folder / GCLOUD), "boto": str(here.root / "boto.cfg"),
+        "credentials": str(folder / CREDENTIALS), "gcloud": str(folder / GCLOUD), "boto": str(boto(folder, user, project)),
         "project": project, "account": account, "region": region, "url": here.url, "server": f"{HOST}:{here.port}",
     }  # fmt: skip
 
@@ -187,11 +192,25 @@ def bundle(folder: Path, user: Mapping[str, str]) -> Path:
     named = next((Path(user[name]) for name in _BUNDLES if user.get(name) and Path(user[name]).is_file()), None)
     if named is None or named.parent == folder:  # ours, in a command that runs inside another one
         named = Path(certifi.where())
-    text = named.read_bytes().rstrip() + b"\n" + (folder / CERTIFICATE).read_bytes()
-    path = folder / f"bundle-{hashlib.sha256(text).hexdigest()[:16]}.pem"
+    return _kept(folder, "bundle", ".pem", named.read_bytes().rstrip() + b"\n" + (folder / CERTIFICATE).read_bytes())
+
+
+def boto(folder: Path, user: Mapping[str, str], project: str) -> Path:
+    """gsutil's configuration: the account, and the bundle, which gsutil takes from no variable; written where it is missing."""
+    lines = (
+        "[Credentials]", f"gs_service_key_file = {folder / CREDENTIALS}",
+        "[Boto]", f"ca_certificates_file = {bundle(folder, user)}",
+        "[GSUtil]", f"default_project_id = {project}", "software_update_check_period = 0", "",
+    )  # fmt: skip
+    return _kept(folder, "boto", ".cfg", "\n".join(lines).encode())
+
+
+def _kept(folder: Path, name: str, suffix: str, content: bytes) -> Path:
+    """A file of the front's folder that is named by its content."""
+    path = folder / f"{name}-{hashlib.sha256(content).hexdigest()[:16]}{suffix}"
     if not path.is_file():
         part = path.with_suffix(f".{os.getpid()}")
-        part.write_bytes(text)
+        part.write_bytes(content)
         part.replace(path)
     return path
 

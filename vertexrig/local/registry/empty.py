@@ -11,10 +11,8 @@ from vertexrig.local import http, methods
 from vertexrig.local.http import Coverage, Endpoint
 from vertexrig.local.registry.service import PACKAGE, check_place
 
-_REST_ALONE = "Always empty; over REST alone."
 _LISTS: tuple[tuple[str, str, Coverage], ...] = (
-    ("DatasetService", "ListDatasets", Coverage("aiplatform.datasets.list", "approximated", _REST_ALONE)),
-    ("EndpointService", "ListEndpoints", Coverage("aiplatform.endpoints.list", "approximated", _REST_ALONE)),
+    ("EndpointService", "ListEndpoints", Coverage("aiplatform.endpoints.list", "approximated", "Always empty.")),
     ("PipelineService", "ListPipelineJobs", Coverage("aiplatform.pipelineJobs.list", "approximated", "Always empty.")),
     ("JobService", "ListNasJobs", Coverage("aiplatform.nasJobs.list", "approximated", "Always empty.")),
     (
@@ -25,6 +23,8 @@ _LISTS: tuple[tuple[str, str, Coverage], ...] = (
 )
 """Service, method, and the method's row of the coverage page."""
 
+METHODS = frozenset((f"{PACKAGE}.{service}", method) for service, method, _ in _LISTS)
+"""Full name of the service, and the method."""
 COVERAGE: tuple[Coverage, ...] = tuple(row for _, _, row in _LISTS)
 
 

@@ -1,6 +1,6 @@
 """The gRPC server of a local Vertex: unary methods, each answered by the REST handler of the same method.
 
-It runs in the event loop of the HTTP server, on a second port of this machine, without TLS. Clients that insist on TLS
+Methods that stream, and others that are not served, are refused at once with their names. It runs in the event loop of the HTTP server, on a second port of this machine, without TLS. Clients that insist on TLS
 reach it through a proxy that adds it.
 """
 
@@ -17,6 +17,7 @@ from starlette.types import ASGIApp
 from vertexrig.local import methods
 from vertexrig.local.guard import user_refusal
 from vertexrig.local.http import JSON_LIMIT, unserved
+from vertexrig.local.registry import empty
 from vertexrig.local.rpc import convert, inside
 from vertexrig.local.state import HOST
 from vertexrig.spec import messages
@@ -26,6 +27,8 @@ CONNECTIONS, CALLS, STREAMS = 256, 1000, 256
 _PEER = re.compile(r"ipv4:(127\.[\d.]+):(\d+)")
 _PASSED = ("user-agent", "x-goog-api-client", "x-goog-request-params", "x-goog-user-project")
 """Metadata that goes on to the REST handler as header fields; credentials do not."""
+_EMPTY = ("google.cloud.aiplatform.v1.ListCustomJobsRequest", "google.cloud.aiplatform.v1.ListCustomJobsResponse")
+"""What reads and answers the lists that are always empty: their requests have the same fields 1 to 5, and nothing is in an answer."""
 
 
 class RpcServer:
@@ -91,15 +94,12 @@ class RpcServer:
         version = "v1" if stable == service else "v1beta1"
         routes = methods.of_service(stable).get(name, ())
         prefix = next((prefix for start, prefix in self.prefixes.items() if stable.startswith(start)), None)
-        try:
-            method = messages.pool().FindServiceByName(stable).methods_by_name[name]
-        except KeyError:
-            method = None
-        if method is None or not routes or prefix is None or method.client_streaming or method.server_streaming:
-            return grpc.unary_unary_rpc_method_handler(self._unserved(service, name))
-        kind = messages.message_class(method.input_type.full_name)
+        found = _messages(stable, name)
+        if found is None or not routes or prefix is None:
+            return grpc.stream_stream_rpc_method_handler(self._unserved(service, name))
+        kind, answer = found
         return grpc.unary_unary_rpc_method_handler(
-            self._served(kind, routes, prefix, version, method.output_type.full_name)
+            self._served(messages.message_class(kind), routes, prefix, version, answer)
         )
 
     def _served(
@@ -127,29 +127,44 @@ class RpcServer:
 
         return call
 
-    def _unserved(self, service: str, name: str) -> Callable[[bytes, Any], Awaitable[bytes]]:
-        async def call(request: bytes, context: Any) -> bytes:
+    def _unserved(self, service: str, name: str) -> Callable[[Any, Any], Awaitable[None]]:
+        """Refuses before a message has come: a client that streams may not send one for long."""
+
+        async def call(requests: Any, context: Any) -> None:
             import grpc
 
             await self._guard(context)
-            refusal = unserved(f"{service[:200]}/{name[:200]}")
-            headers = {key: str(value) for key, value in context.invocation_metadata() if key in _PASSED}
+            headers = {key: str(value) for key, value in context.invocation_metadata() or () if key in _PASSED}
             self.on_unserved(f"{service[:200]}.{name[:200]}", headers)
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, refusal.message)
-            return b""
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, unserved(f"{service[:200]}/{name[:200]}").message)
 
         return call
 
     async def _guard(self, context: Any) -> None:
-        """Refuse a call over another user's connection."""
+        """Refuse a call over another user's connection, and one that a web page makes."""
         import grpc
 
         peer = _PEER.fullmatch(context.peer())
         refusal = (
             user_refusal((peer[1], int(peer[2])), self.address) if peer else "This server answers this machine only."
         )
+        if any(key in ("origin", "sec-fetch-site") for key, _ in context.invocation_metadata() or ()):
+            refusal = "Requests of web pages are refused."
         if refusal:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal)
+
+
+def _messages(service: str, name: str) -> tuple[str, str] | None:
+    """Full names of the request and the answer of a method that does not stream; None where they are not shipped."""
+    if (service, name) in empty.METHODS:
+        return _EMPTY
+    try:
+        method = messages.pool().FindServiceByName(service).methods_by_name[name]
+    except KeyError:
+        return None
+    if method.client_streaming or method.server_streaming:
+        return None
+    return method.input_type.full_name, method.output_type.full_name
 
 
 def _rest(

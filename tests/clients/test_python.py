@@ -1,42 +1,18 @@
-"""Programs that nobody changed, through the front: they get variables and nothing else."""
+"""Programs in Python that nobody changed, and gcloud, through the front."""
 
 from __future__ import annotations
 
 import json
-import os
-import subprocess
 import sys
-from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-from jobkit import IMAGE, TASK, sdist
 
+from tests.clients.conftest import Run
+from tests.clients.kit import python
+from tests.local.jobkit import IMAGE
 from tests.tools import need
-from vertexrig.local import server
-from vertexrig.local.front.variables import transparent
-from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.runner import RunOptions
 from vertexrig.local.state import RunningServer
-
-WATCHED = """
-import os, socket
-from pathlib import Path
-
-connect = socket.socket.connect
-
-
-def watched(self, address):
-    if self.family in (socket.AF_INET, socket.AF_INET6) and not str(address[0]).startswith("127."):
-        with Path(os.environ["OUTSIDE"]).open("a") as file:
-            file.write(f"{address}\\n")
-        raise OSError(f"this test has no way to {address}")
-    return connect(self, address)
-
-
-socket.socket.connect = watched
-"""
-"""A program's sitecustomize: connections that leave the machine are kept, and refused."""
 
 TRAIN = """
 import os, sys
@@ -77,40 +53,6 @@ for one in (training, package, tuning):
     one.wait()
 print([one.state.name for one in (custom, training, package, tuning)], len(tuning.trials))
 """
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningServer]:
-    """A server that keeps `gs://` in jobs, with what the programs expect in the cloud: a bucket and a package."""
-    root = tmp_path_factory.mktemp("front")
-    sdist(root / "gs/packages/trainer.tar.gz", task=TASK)
-    (root / "gs/staging-bucket").mkdir()
-    with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5, keep_gs=True)), grpc=True) as running:
-        yield running
-
-
-Run = Callable[..., "subprocess.CompletedProcess[str]"]
-
-
-@pytest.fixture
-def run(here: RunningServer, tmp_path: Path) -> Iterator[Run]:
-    """Run a command with the variables of `local run`; the test fails if it fails, or connects to another machine."""
-    outside = tmp_path / "outside"
-    (tmp_path / "watch").mkdir()
-    (tmp_path / "watch/sitecustomize.py").write_text(WATCHED)
-    user = {name: os.environ[name] for name in ("PATH", "LANG", "TMPDIR") if name in os.environ}
-    user |= {"HOME": str(tmp_path), "PYTHONPATH": str(tmp_path / "watch"), "OUTSIDE": str(outside)}
-    change = transparent(here, user, project="my-project", region="us-central1")
-
-    def command(*words: str, timeout: float = 240) -> subprocess.CompletedProcess[str]:
-        done = subprocess.run(
-            words, env=change.over(user), cwd=tmp_path, text=True, capture_output=True, timeout=timeout, check=False
-        )
-        assert done.returncode == 0, f"{done.stdout}\n{done.stderr}"
-        return done
-
-    yield command
-    assert not outside.exists(), outside.read_text()
 
 
 @pytest.mark.parametrize("transport", ["rest", "grpc"])
@@ -193,27 +135,36 @@ files.remove("gs://staging-bucket/tf/records")
 
 
 def test_fsspec(run: Run, here: RunningServer) -> None:
-    """gcsfs, by which fsspec and pandas read gs://, reads and writes."""
-    pytest.importorskip("gcsfs")
+    """gcsfs, by which fsspec and pandas read gs://, writes, lists, reads and removes."""
     program = """
 import fsspec
 with fsspec.open("gs://staging-bucket/fs/spec.txt", "w") as out:
     out.write("by fsspec")
+files = fsspec.filesystem("gs")
+files.pipe("staging-bucket/fs/large", bytes(9 << 20))
+print(sorted(files.ls("staging-bucket/fs")), files.info("staging-bucket/fs/large")["size"])
+files.rm("staging-bucket/fs/large")
 print(fsspec.open("gs://staging-bucket/fs/spec.txt").open().read())
 """
-    assert run(sys.executable, "-c", program).stdout == "b'by fsspec'\n"
+    done = run(python("gcsfs"), "-c", program)
+    assert done.stdout.splitlines() == [
+        f"['staging-bucket/fs/large', 'staging-bucket/fs/spec.txt'] {9 << 20}", "b'by fsspec'"
+    ]  # fmt: skip
+    assert [file.name for file in (here.root / "gs/staging-bucket/fs").iterdir()] == ["spec.txt"]
 
 
 def test_a_notebook(run: Run, tmp_path: Path) -> None:
     """A notebook executed by nbclient lists the jobs, as the program in it does anywhere."""
-    pytest.importorskip("nbclient")
-    nbformat = pytest.importorskip("nbformat")
-    pytest.importorskip("ipykernel")
+    own = python("nbclient", "nbformat", "ipykernel", "google.cloud.aiplatform")
     cells = [
-        "from google.cloud import aiplatform\naiplatform.init(project='my-project', api_transport='rest')",
+        "from google.cloud import aiplatform\naiplatform.init(project='my-project')",
         "print(type(aiplatform.CustomJob.list()))",
     ]
-    notebook = nbformat.v4.new_notebook(cells=[nbformat.v4.new_code_cell(cell) for cell in cells])
-    nbformat.write(notebook, tmp_path / "notebook.ipynb")
-    run(sys.executable, "-c", "from nbclient.cli import main; main()", "notebook.ipynb", "--output=done")
+    write = (
+        "import nbformat, sys\nnotebook = nbformat.v4.new_notebook()\n"
+        "notebook.cells = [nbformat.v4.new_code_cell(cell) for cell in sys.argv[1:]]\n"
+        "nbformat.write(notebook, 'notebook.ipynb')"
+    )
+    run(own, "-c", write, *cells)
+    run(own, "-c", "from nbclient.cli import main; main()", "notebook.ipynb", "--output=done")
     assert "<class 'list'>" in (tmp_path / "done.ipynb").read_text()

@@ -1,0 +1,178 @@
+"""What the front's certificate authority is good for."""
+
+from __future__ import annotations
+
+import ssl
+import subprocess
+from collections.abc import Iterator
+from datetime import datetime, timedelta, timezone
+from pathlib import Path
+
+import certifi
+import pytest
+from cryptography import x509
+from cryptography.hazmat.primitives import hashes
+from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
+from frontkit import Sink, fronted, sinking
+
+from tests.tools import need
+from vertexrig.local.front import authority
+from vertexrig.local.front.authority import Authority
+from vertexrig.local.front.variables import FOLDER
+from vertexrig.local.state import RunningServer
+
+
+@pytest.fixture(scope="module")
+def sink() -> Iterator[Sink]:
+    with sinking() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory, sink: Sink) -> Iterator[RunningServer]:
+    """A server that the tests of this module share."""
+    with fronted(tmp_path_factory.mktemp("front"), sink) as running:
+        yield running
+
+
+def shaken(server_side: ssl.SSLContext, authority_file: Path, host: str) -> str:
+    """What a client that trusts an authority says of a server's certificate: "" if it takes it."""
+    client = ssl.create_default_context(cafile=str(authority_file))
+    to_server, to_client = ssl.MemoryBIO(), ssl.MemoryBIO()
+    one = client.wrap_bio(to_client, to_server, server_hostname=host)
+    other = server_side.wrap_bio(to_server, to_client, server_side=True)
+    for _ in range(6):
+        for end in (one, other):
+            try:
+                end.do_handshake()
+            except ssl.SSLWantReadError:
+                continue
+            except ssl.SSLCertVerificationError as error:
+                return error.verify_message
+    return ""
+
+
+@pytest.mark.parametrize(
+    ("name", "reason"),
+    [
+        (x509.DNSName("storage.googleapis.com"), ""),
+        (x509.DNSName("example.com"), "permitted subtree violation"),
+        (x509.DNSName("googleapis.com.evil.example"), "permitted subtree violation"),
+        (x509.IPAddress(__import__("ipaddress").ip_address("127.0.0.1")), "excluded subtree violation"),
+    ],
+)
+def test_the_authority_is_good_for_googles_names_only(name: x509.GeneralName, reason: str, tmp_path: Path) -> None:
+    """Whoever had its key could not stand for another host: a client refuses the certificate."""
+    made = Authority(tmp_path)
+    key = made._leaf_key
+    until = made._certificate.not_valid_after_utc
+    leaf = (
+        authority._builder("x", made._certificate.subject, key.public_key(), until)
+        .add_extension(x509.SubjectAlternativeName([name]), critical=False)
+        .sign(made._key, hashes.SHA256())
+    )
+    file = tmp_path / "leaf.pem"
+    private = key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    file.write_bytes(private + leaf.public_bytes(Encoding.PEM))
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    assert shaken(context, tmp_path / "ca.pem", str(name.value)) == reason
+    constraints = made._certificate.extensions.get_extension_for_class(x509.NameConstraints)
+    assert constraints.critical
+
+
+def test_certificates_are_renewed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """An authority near its end is replaced, and a host's certificate a day before its own; fresh ones are kept."""
+    monkeypatch.setattr(authority, "LIFETIME", timedelta(days=20))
+    first = Authority(tmp_path).certificate
+    monkeypatch.undo()
+    made = Authority(tmp_path)
+    assert made.certificate != first and Authority(tmp_path).certificate == made.certificate
+    context = made.context("a.googleapis.com", ("http/1.1",))
+    assert made.context("b.googleapis.com", ("http/1.1",)) is context
+    monkeypatch.setattr(authority, "LEAF_RENEWED", timedelta(days=8))
+    renewed = made.context("a.googleapis.com", ("http/1.1",))
+    assert renewed is not context and shaken(renewed, tmp_path / "ca.pem", "a.googleapis.com") == ""
+
+
+def test_damaged_files_are_made_again(tmp_path: Path) -> None:
+    """A key that is cut short, or of another certificate, is replaced, and so is what belongs to it."""
+    made = Authority(tmp_path).certificate
+    (tmp_path / "ca.key").write_bytes(b"-----BEGIN")
+    again = Authority(tmp_path)
+    assert again.certificate != made
+    assert shaken(again.context("x.googleapis.com", ("http/1.1",)), tmp_path / "ca.pem", "x.googleapis.com") == ""
+
+
+def test_java_reads_the_trust_store(here: RunningServer, front_variables: dict[str, str]) -> None:
+    """keytool finds our authority in the trust store, beside the public ones."""
+    keytool = need("keytool")
+    store = str(here.root / FOLDER / "trust.p12")
+    done = subprocess.run(
+        [keytool, "-list", "-keystore", store, "-storepass", "vertexrig", "-storetype", "PKCS12"],
+        capture_output=True, text=True, timeout=120,
+    )  # fmt: skip
+    assert "vertexrig, " in done.stdout and done.stdout.count("trustedCertEntry") > 50, done.stdout[:500]
+    assert store in front_variables["JAVA_TOOL_OPTIONS"]
+
+
+def signed(
+    made: Authority, folder: Path, name: str, *, until: datetime | None = None, authority_too: bool = False
+) -> Path:
+    """A certificate for a name that whoever had the authority's key could make."""
+    leaf = (
+        authority._builder(name, made._certificate.subject, made._leaf_key.public_key(), until or made._certificate.not_valid_after_utc)
+        .add_extension(x509.SubjectAlternativeName([x509.DNSName(name)]), critical=False)
+        .add_extension(x509.BasicConstraints(ca=authority_too, path_length=None), critical=True)
+        .sign(made._key, hashes.SHA256())
+    )  # fmt: skip
+    file = folder / f"{name}.pem"
+    file.write_bytes(leaf.public_bytes(Encoding.PEM))
+    return file
+
+
+def test_openssl_refuses_what_the_authority_may_not_sign(tmp_path: Path) -> None:
+    """openssl takes its certificate for a host of Google's APIs, and none for another name, nor as a further authority."""
+    made = Authority(tmp_path)
+    openssl = need("openssl")
+
+    def verified(*words: str) -> str:
+        command = [openssl, "verify", "-no-CApath", "-no-CAstore", "-CAfile", str(tmp_path / "ca.pem"), *words]
+        done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+        return (done.stdout + done.stderr).strip()
+
+    good = signed(made, tmp_path, "us-central1-aiplatform.googleapis.com")
+    assert verified("-purpose", "sslserver", str(good)).endswith(": OK")
+    assert "unsuitable certificate purpose" in verified("-purpose", "sslclient", str(good))
+    for name in ("example.com", "accounts.google.com", "googleapis.com.example.com", "pypi.org"):
+        assert "permitted subtree violation" in verified(str(signed(made, tmp_path, name)))
+    between = signed(made, tmp_path, "a.googleapis.com", authority_too=True)
+    (tmp_path / "other").mkdir()
+    below = Authority(tmp_path / "other")
+    below._certificate, below._key = x509.load_pem_x509_certificate(between.read_bytes()), made._leaf_key
+    leaf = signed(below, tmp_path / "other", "b.googleapis.com")
+    assert "path length constraint exceeded" in verified("-untrusted", str(between), str(leaf))
+
+
+def test_an_expired_certificate_is_refused(tmp_path: Path) -> None:
+    """Clients refuse a host's certificate that has ended, and the front never uses one: it makes another a day before."""
+    made = Authority(tmp_path)
+    ended = datetime.now(timezone.utc) - timedelta(minutes=1)
+    file = signed(made, tmp_path, "x.googleapis.com", until=ended)
+    file.write_bytes(
+        file.read_bytes() + made._leaf_key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption())
+    )
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.load_cert_chain(file)
+    assert shaken(context, tmp_path / "ca.pem", "x.googleapis.com") == "certificate has expired"
+    assert shaken(made.context("x.googleapis.com", ("http/1.1",)), tmp_path / "ca.pem", "x.googleapis.com") == ""
+
+
+def test_the_authority_is_in_no_trust_store(here: RunningServer) -> None:
+    """Neither the system's store nor certifi's has it, and nothing is written outside of the state folder."""
+    ours = x509.load_pem_x509_certificate((here.root / FOLDER / "ca.pem").read_bytes()).public_bytes(Encoding.DER)
+    system = ssl.create_default_context()
+    assert system.get_ca_certs() == [] or ours not in system.get_ca_certs(binary_form=True)
+    known = ssl.create_default_context(cafile=certifi.where())
+    assert ours not in known.get_ca_certs(binary_form=True)
+    assert {file.name for file in here.root.parent.iterdir()} == {here.root.name}

@@ -1,0 +1,96 @@
+"""What becomes of a host, and what a command of `local run` sees."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from frontkit import Sink, fronted, sinking
+
+from vertexrig.local import state
+from vertexrig.local.front.hosts import Hosts, Way, registries
+from vertexrig.local.front.variables import TABLE, no_proxy, transparent
+from vertexrig.local.state import RunningServer
+
+
+@pytest.fixture(scope="module")
+def sink() -> Iterator[Sink]:
+    with sinking() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory, sink: Sink) -> Iterator[RunningServer]:
+    """A server that the tests of this module share."""
+    with fronted(tmp_path_factory.mktemp("front"), sink) as running:
+        yield running
+
+
+@pytest.mark.parametrize(
+    ("host", "way"),
+    [
+        ("storage.googleapis.com", Way.SERVED),
+        ("googleapis.com.", Way.SERVED),
+        ("metadata.google.internal", Way.SERVED),
+        ("notgoogleapis.com", Way.REFUSED),
+        ("pypi.org", Way.PASSED),
+        ("pypi.org.evil.example", Way.REFUSED),
+        ("index.corp.example", Way.PASSED),
+        ("a.allowed.example", Way.PASSED),
+        ("allowed.example", Way.REFUSED),
+        ("10.0.0.1", Way.REFUSED),
+    ],
+)
+def test_the_way_of_a_host(host: str, way: Way) -> None:
+    """Google's are served, registries and what the project file and pip's index name pass, the rest is refused."""
+    index = {"PIP_INDEX_URL": "https://u:p@index.corp.example/simple", "HOME": "/nonexistent"}
+    assert Hosts(["*.allowed.example", *registries(index)]).way(host) is way
+
+
+def test_an_index_of_google_is_not_passed_on(tmp_path: Path) -> None:
+    """A pip configuration opens its own index, and an index below googleapis.com stays here."""
+    (tmp_path / "pip.conf").write_text("[global]\nindex-url = https://mirror.example/simple\n[install]\nfind-links=x")
+    found = list(registries({"PIP_CONFIG_FILE": str(tmp_path / "pip.conf"), "HOME": "/nonexistent"}))
+    assert found == ["mirror.example"]
+    assert (
+        Hosts(registries({"PIP_INDEX_URL": "https://storage.googleapis.com/x"})).way("storage.googleapis.com")
+        is Way.SERVED
+    )
+
+
+@pytest.mark.parametrize(
+    ("given", "kept"),
+    [("", ""), ("*", ""), (".com", ""), ("com", ""), ("storage.googleapis.com,corp.example", ",corp.example")],
+)
+def test_exceptions_of_the_users_proxy_never_cover_google(given: str, kept: str) -> None:
+    """NO_PROXY keeps the user's hosts, and loses what would send Google's past the front."""
+    assert no_proxy({"NO_PROXY": given}) == f"localhost,127.0.0.1,::1{kept}"
+
+
+def test_credentials_are_hidden(here: RunningServer, tmp_path: Path) -> None:
+    """No variable with the user's credentials reaches the command, and each is named; ours are not."""
+    user = {
+        "HOME": str(tmp_path), "PATH": "/bin", "GOOGLE_APPLICATION_CREDENTIALS": "/real.json", "GOOGLE_API_KEY": "AIza",
+        "GOOGLE_OAUTH_ACCESS_TOKEN": "ya29", "CLOUDSDK_CONFIG": "/real", "ALL_PROXY": "socks5://x",
+        "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": "http://elsewhere",
+    }  # fmt: skip
+    change = transparent(here, user, project="p", region="us-central1")
+    seen = change.over(user)
+    assert not {"/real.json", "AIza", "ya29", "/real", "socks5://x", "http://elsewhere"} & set(seen.values())
+    assert set(change.hidden) == {
+        "GOOGLE_APPLICATION_CREDENTIALS",
+        "GOOGLE_API_KEY",
+        "GOOGLE_OAUTH_ACCESS_TOKEN",
+        "CLOUDSDK_CONFIG",
+    }
+    assert transparent(here, seen, project="p", region="us-central1").hidden == ()
+    assert len({row.name for row in TABLE}) == len(TABLE)
+
+
+def test_the_record_has_both_ports(here: RunningServer) -> None:
+    """Whoever finds the server finds its front; the gRPC port is there once a gRPC server is."""
+    found = state.find(here.root)
+    assert found is not None and found.front_port == here.front_port
+    assert set(json.loads((here.root / "server.json").read_text())) == {"pid", "port", "url", "grpc_port", "front_port"}
