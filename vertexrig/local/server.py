@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -118,7 +118,7 @@ def rpc_server(app: ASGIApp, calls: Calls, journal: Journal | None = None) -> Rp
         if journal is not None:
             journal.note("not served: " + "/".join(method.rpartition(".")[::2]))
 
-    piped = journal.piped if journal is not None else ()
+    piped: Container[int] = journal.piped if journal is not None else ()
     return RpcServer(calls.around(app, "gRPC", piped), RPC_PREFIXES, unserved)
 
 
