@@ -24,7 +24,7 @@ import hypertune
 parser = argparse.ArgumentParser()
 parser.add_argument("--learning_rate", type=float, default=0.1)
 parser.add_argument("--penalty", type=float, default=0.01)
-parser.add_argument("--batch_size", type=int, default=16)
+parser.add_argument("--batch_size", type=lambda text: int(float(text)), default=16)
 args = parser.parse_args()
 source = random.Random(1)
 points = [[source.gauss(0, 1) for _ in range(6)] for _ in range(600)]
@@ -52,7 +52,7 @@ SPACE = [
     {"parameterId": "batch_size", "discreteValueSpec": {"values": [8, 16, 32, 64]}},
 ]  # fmt: skip
 TRIALS = 16
-SIZE = {"width": 1240, "height": 760}
+SIZE = {"width": 1360, "height": 860}
 LONGEST_WAIT = 300
 
 

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import json
 import re
+import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
+from urllib.parse import quote
 
 import grpc
 import httpx
@@ -20,6 +22,7 @@ from tests.browser import chromium
 from vertexrig.local import server
 from vertexrig.local.console import names
 from vertexrig.local.console.calls import MOST_CALLS, MOST_METHODS, Calls
+from vertexrig.local.front.variables import transparent
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
 
@@ -84,6 +87,14 @@ def shown(browser: Any, here: server.RunningServer, where: str = "", **options: 
     yield page
     page.close()
     assert troubles == []
+
+
+def go(page: Any, here: server.RunningServer, place: str) -> None:
+    """Open a place of the page that is shown, and wait for what is particular to it."""
+    section, _, rest = place.partition("/")
+    page.goto(f"{here.url}/#/{place}")
+    part = {"jobs": "head", "buckets": "objects"}[section] + f" {rest}" if rest else section
+    page.locator(f'main [data-part="{part}"]').wait_for()
 
 
 def test_an_empty_server_says_what_to_do(browser: Any, here: server.RunningServer) -> None:
@@ -158,7 +169,7 @@ def test_a_study_has_a_table_and_plots(browser: Any, here: server.RunningServer,
         assert page.locator("[data-part^=trials] tbody tr").count() == 4
         assert page.locator("#list .row").count() <= 3, "the jobs of trials are not in the list"
         page.get_by_label("log of trial 1").click()
-        page.get_by_text("trained with").wait_for()
+        page.locator(".line .text", has_text=re.compile("^trained with")).first.wait_for()
 
 
 def test_plots_of_a_study_of_vizier(browser: Any, here: server.RunningServer, api: Api) -> None:
@@ -205,7 +216,7 @@ def test_who_called_and_what_is_not_served(browser: Any, here: server.RunningSer
         assert row[3].startswith("Python · ")
         httpx.get(f"{here.url}/storage/v1/b/absent/o/x", headers={"user-agent": "curl/8"})
         page.fill("#wanted", "gs://absent")
-        found = page.locator("[data-part=calls] tbody tr").first
+        found = page.locator("[data-part=calls] tbody tr", has_text="gs://absent").first
         found.wait_for()
         assert found.inner_text().split("\t")[1:5] == [
             "storage.objects.get",
@@ -213,6 +224,27 @@ def test_who_called_and_what_is_not_served(browser: Any, here: server.RunningSer
             "curl 8",
             "404 NOT_FOUND",
         ]
+
+
+def test_calls_through_the_proxy_are_marked(here: server.RunningServer) -> None:
+    """A gRPC call to Google's own name, through the proxy of `local run`, is among the calls as such; so is a REST call."""
+    given = transparent(here, {}, project="my-project", region="us-central1").set
+    roots = Path(given["GRPC_DEFAULT_SSL_ROOTS_FILE_PATH"])
+    host = "europe-west4-aiplatform.googleapis.com"
+    parent = "projects/p/locations/europe-west4"
+    with grpc.secure_channel(
+        f"{host}:443", grpc.ssl_channel_credentials(roots.read_bytes()), [("grpc.http_proxy", given["HTTPS_PROXY"])]
+    ) as channel:
+        client = aiplatform_v1.JobServiceClient(transport=JobServiceGrpcTransport(channel=channel))
+        assert list(client.list_custom_jobs(parent=parent, timeout=30)) == []
+    trusted = ssl.create_default_context(cafile=str(roots))
+    with httpx.Client(proxy=given["HTTPS_PROXY"], verify=trusted, trust_env=False) as rest:
+        assert rest.get(f"https://{host}/v1/{parent}/customJobs").status_code == 200
+    calls = httpx.get(f"{here.url}/console/v1/calls").json()["calls"]
+    listed = [
+        one["transport"] for one in calls if one["method"].endswith(".ListCustomJobs") and "proxy" in one["transport"]
+    ]
+    assert listed == ["gRPC, proxy", "REST, proxy"]
 
 
 def test_hostile_names_are_text(browser: Any, here: server.RunningServer, api: Api, study: dict[str, Any]) -> None:
@@ -228,9 +260,10 @@ def test_hostile_names_are_text(browser: Any, here: server.RunningServer, api: A
                 "httpTarget": {"uri": "http://127.0.0.1:8080/"}}  # fmt: skip
     assert api.call("POST", "/scheduler/v1/projects/p/locations/us-central1/jobs", json=schedule).status_code == 200
     places = ["jobs", f"jobs/{made['name']}", f"jobs/{study['name']}", "buckets/hostile", "schedules", "calls"]
+    httpx.get(f"{here.url}/storage/v1/b/hostile/o/{quote(IMG)}")
     with shown(browser, here) as page:
         for place in places:
-            page.goto(f"{here.url}/#/{place}")
+            go(page, here, place)
             page.locator("main", has_text="onerror").wait_for()
             assert page.evaluate("document.querySelectorAll('img, script:not([src]), iframe, object').length") == 0
         assert page.title() != "hacked"
@@ -254,14 +287,9 @@ def test_every_section_fits_and_follows_the_scheme(
     """Nothing scrolls sideways at 400 and 1,600 pixels, and text is light on dark, or dark on light, as the reader asks."""
     options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
     with shown(browser, here, **options) as page:
-        for place in (
-            *SECTIONS,
-            "buckets/packages",
-            f"jobs/{study['name']}",
-            f"jobs/{study['trials'][0]['customJob']}",
-        ):
-            page.goto(f"{here.url}/#/{place}")
-            page.locator("#detail > *" if place.startswith("jobs/") else "#list > *").first.wait_for()
+        trial = study["trials"][0]["customJob"]
+        for place in (*SECTIONS, "buckets/packages", f"jobs/{study['name']}", f"jobs/{trial}"):
+            go(page, here, place)
             assert page.evaluate("document.documentElement.scrollWidth") <= width, place
         ground, text = page.evaluate(
             "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
@@ -311,10 +339,9 @@ def test_a_hidden_page_asks_for_nothing(browser: Any, here: server.RunningServer
     page.locator("nav a").first.wait_for()
     page.evaluate("Object.defineProperty(document, 'hidden', {configurable: true, value: true})")
     page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
-    page.clock.run_for(5_000)  # what was under way
     page.on("request", lambda one: asked.append(one.url))
     page.clock.run_for(60_000)
-    assert asked == []
+    assert [url for url in asked if url.endswith("/pulse")] == []  # each look begins with one; another may be under way
     page.evaluate("Object.defineProperty(document, 'hidden', {configurable: true, value: false})")
     with page.expect_request("**/console/v1/pulse"):
         page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
@@ -365,6 +392,7 @@ def test_calls_have_the_names_of_methods(http: str, host: str, path: str, method
         ("grpc-python/1.80 grpc-c/5", "model-builder/2.7.0 gl-python/3.11.2 grpc/1.80 gax/2.2 gapic/2.7.0", "Python · model-builder 2.7.0"),
         ("grpc-node-js/1.9", "gl-node/20.1 grpc/1.9 gax/4.0 gapic/3.2", "Node · gapic 3.2"),
         ("curl/8.5", "", "curl 8.5"),
+        ("grpc-python/1.85.1 grpc-c/58.0.0 (linux; chttp2)", "", "grpc-python 1.85.1"),
         ("", "", "not named"),
         ("x" * 500, "", "x" * 60),
     ],

@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from pathlib import Path
@@ -59,6 +59,7 @@ if TYPE_CHECKING:
 
     from vertexrig.local.console import Calls
     from vertexrig.local.front.assembly import Front
+    from vertexrig.local.front.proxy import Journal
     from vertexrig.local.rpc.server import RpcServer
 
 __all__ = [
@@ -103,7 +104,7 @@ def _check(document: Document, region: str) -> list[Finding]:
     return check(document, Context(load(), region=region))
 
 
-def rpc_server(app: ASGIApp, calls: Calls, note: Callable[[str], None] = lambda what: None) -> RpcServer | None:
+def rpc_server(app: ASGIApp, calls: Calls, journal: Journal | None = None) -> RpcServer | None:
     """The gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
         import grpc  # noqa: F401
@@ -114,9 +115,11 @@ def rpc_server(app: ASGIApp, calls: Calls, note: Callable[[str], None] = lambda 
 
     def unserved(method: str, headers: Mapping[str, str]) -> None:
         calls.unserved_rpc(method, headers)
-        note("not served: " + "/".join(method.rpartition(".")[::2]))
+        if journal is not None:
+            journal.note("not served: " + "/".join(method.rpartition(".")[::2]))
 
-    return RpcServer(calls.around(app, "gRPC"), RPC_PREFIXES, unserved)
+    piped: Container[int] = journal.piped if journal is not None else ()
+    return RpcServer(calls.around(app, "gRPC", piped), RPC_PREFIXES, unserved)
 
 
 class Local:
@@ -166,8 +169,7 @@ class Local:
         self.apis = self._apis(self._routes(about, stop, front), record)
         self.app = sandboxed(LoopbackGuard(self.apis))
         self.xml = storage.XmlApi(self.objects)
-        note = front.journal.note if front else lambda what: None
-        self.rpc = rpc_server(self.apis, self.calls, note) if grpc else None
+        self.rpc = rpc_server(self.apis, self.calls, front.journal if front else None) if grpc else None
 
     def _routes(self, about: Mapping[str, object], stop: Callable[[], None], front: Front | None) -> list[BaseRoute]:
         """Every route of the server's own port."""
@@ -179,7 +181,8 @@ class Local:
 
         owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
         vertex = VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown}, self.registry.table())
-        noted, refused = (front.journal.noted, front.journal.refused) if front else (dict, dict)
+        noted: Callable[[], Mapping[str, int]] = front.journal.noted if front else dict
+        refused: Callable[[], Mapping[str, int]] = front.journal.refused if front else dict
         console = Console(
             store=self.store, schedules=self.extras.engine.store, logs=self.extras.logs, calls=self.calls, about=about,
             queue=self.jobs.queue.state, root=self.jobs.settings.root, refused=refused,

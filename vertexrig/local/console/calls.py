@@ -5,7 +5,7 @@ from __future__ import annotations
 import threading
 import time
 from collections import deque
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Container, Mapping
 from dataclasses import asdict, dataclass
 from typing import Any
 
@@ -19,8 +19,8 @@ MOST_CALLS, MOST_METHODS = 500, 200
 """Calls, and methods that are not served, that are kept."""
 OWN = b"x-vertexrig-console"
 """Header of the console's own requests, which are not among the calls."""
-REST, GRPC, FRONT = "REST", "gRPC", "REST, front"
-"""How a call came; the last is through the proxy of `vertexrig local run`."""
+REST, GRPC, FRONT = "REST", "gRPC", "proxy"
+"""How a call came; those through the proxy of `vertexrig local run` have its name behind theirs."""
 _OWN_PATHS = ("/console/", "/local/")
 _UNSERVED = 501
 
@@ -38,7 +38,7 @@ class ClientCall:
         client: The program that called, shortened.
         status: HTTP status.
         ms: Milliseconds until the answer was complete.
-        transport: `REST`, `gRPC` or `REST, front`.
+        transport: `REST` or `gRPC`, with `, proxy` behind it for one that came through the front.
     """
 
     seq: int
@@ -71,8 +71,14 @@ class Calls:
         self._unserved: dict[tuple[str, str, str], int] = {}
         self.last = 0
 
-    def around(self, app: ASGIApp, transport: str = REST) -> ASGIApp:
-        """An application that answers as `app` does, and whose calls are kept."""
+    def around(self, app: ASGIApp, transport: str = REST, piped: Container[int] = ()) -> ASGIApp:
+        """An application that answers as `app` does, and whose calls are kept.
+
+        Args:
+            app: Answers.
+            transport: `REST` or `gRPC`.
+            piped: Ports of clients' ends that are the front's.
+        """
 
         async def noted(scope: Scope, receive: Receive, send: Send) -> None:
             if scope["type"] != "http" or _is_own(scope):
@@ -93,7 +99,8 @@ class Calls:
                     http=scope["method"], host=host, path=raw.decode("latin-1").split("?", 1)[0][:500],
                     client=names.client({k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}),
                     status=status[0] or 499, ms=round(1000 * (self._clock() - begun), 1),
-                    transport=FRONT if host else transport, time=times.rfc3339(at),
+                    transport=_way(transport, through=bool(host) or (scope.get("client") or ("", 0))[1] in piped),
+                    time=times.rfc3339(at),
                 )  # fmt: skip
 
         return noted
@@ -140,6 +147,10 @@ class Calls:
                 for (method, client, transport), count in self._unserved.items()
             ]
         return {"last": last, "calls": [one.shown() for one in calls], "unserved": missing}
+
+
+def _way(transport: str, *, through: bool) -> str:
+    return f"{transport}, {FRONT}" if through else transport
 
 
 def _is_own(scope: Mapping[str, Any]) -> bool:

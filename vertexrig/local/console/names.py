@@ -111,6 +111,6 @@ def client(headers: Mapping[str, str]) -> str:
     language = next((_LANGUAGES[name] for name, _ in products if name in _LANGUAGES), "")
     own = list(dict.fromkeys(f"{name} {version}" for name, version in products if name.lower() not in _PLAIN))[:2]
     generated = next((f"gapic {version}" for name, version in products if name in ("gapic", "gccl")), "")
-    words = own or ([generated] if generated else [])
+    words = own or ([generated] if generated else [" ".join(products[0])] if products else [])
     shown = " · ".join([*([language] if language else []), *words])
     return (shown or agent or "not named")[:_LONGEST]

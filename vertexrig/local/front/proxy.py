@@ -42,11 +42,16 @@ NewHttp = Callable[[str, Callable[[], None]], asyncio.Protocol]
 
 
 class Journal:
-    """What was refused or not served: each kind is logged once, and counted."""
+    """What was refused or not served: each kind is logged once, and counted.
+
+    Attributes:
+        piped: Ports of the front's own ends of the connections that it hands to the gRPC server.
+    """
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
         self._refusals: set[str] = set()
+        self.piped: set[int] = set()
 
     def refused(self) -> dict[str, int]:
         """Each kind of refusal, and how often it came."""
@@ -266,7 +271,10 @@ class Gate(asyncio.Protocol):
         self.transport = made
         if made.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":
             assert grpc is not None
-            _, end = await loop.create_connection(PipeEnd, HOST, grpc)
+            piped, own = self.shared.journal.piped, set[int]()
+            way, end = await loop.create_connection(lambda: PipeEnd(lambda: piped.difference_update(own)), HOST, grpc)
+            own.add(way.get_extra_info("sockname")[1])
+            piped |= own
             return self._join(end)
         return self._speak_http(host, made, bytes(self._rest))
 

@@ -12,7 +12,12 @@ Json = dict[str, Any]
 
 
 async def call(
-    app: ASGIApp, method: str, target: str, body: Any, headers: Iterable[tuple[str, str]]
+    app: ASGIApp,
+    method: str,
+    target: str,
+    body: Any,
+    headers: Iterable[tuple[str, str]],
+    client: tuple[str, int] | None = None,
 ) -> tuple[int, Json]:
     """The status and JSON of the answer to one request.
 
@@ -22,6 +27,7 @@ async def call(
         target: Path and query, encoded.
         body: The JSON that is sent; None for none.
         headers: Header fields beside the content type.
+        client: Address and port of the client's end, where there is a connection.
     """
     path, _, query = target.partition("?")
     sent = b"" if body is None else json.dumps(body).encode()
@@ -30,7 +36,7 @@ async def call(
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
         "path": path, "raw_path": path.encode(), "query_string": query.encode(), "root_path": "",
         "headers": [*fields, (b"content-type", b"application/json"), (b"content-length", str(len(sent)).encode())],
-        "client": None, "server": None,
+        "client": client, "server": None,
     }  # fmt: skip
     parts: list[bytes] = []
     status = 500

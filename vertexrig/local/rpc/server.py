@@ -115,7 +115,9 @@ class RpcServer:
             except ValueError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
                 raise
-            code, data = await inside.call(self.app, binding.http, prefix + target, body, headers)
+            peer = _PEER.fullmatch(context.peer())
+            client = (peer[1], int(peer[2])) if peer else None
+            code, data = await inside.call(self.app, binding.http, prefix + target, body, headers, client)
             if code < 400:
                 return convert.to_answer(answer, data).SerializeToString()  # type: ignore[no-any-return]
             name, message, details = convert.status(code, data)

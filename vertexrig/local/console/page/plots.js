@@ -106,7 +106,7 @@ export function slice(data, axis, width) {
 export function plots(data, width) {
   data.byId = new Map(data.trials.map((trial) => [trial.id, trial]));
   if (!data.rows.some((row) => row.ok)) return h("p", { class: "soft" }, "Plots appear when the first trial has ended with a value.");
-  const columns = Math.max(1, Math.floor(width / 330));
+  const columns = Math.max(1, Math.floor((width + 16) / 316));  // as .slices: 300 pixels and a gap of 16
   const narrow = Math.floor((width - 16 * (columns - 1)) / columns) - 28;
   const half = width >= 920 ? Math.floor(width / 2) - 36 : width - 28;
   return h("div", { class: "plots" },

@@ -103,7 +103,7 @@ function filter(again) {
 
 function cells(one) {
   const [, service, method] = /^(.*)\.([^.]+\.[^.]+)$/.exec(one.method) ?? [null, "", one.method];
-  const status = h("span", { class: "state", "data-state": one.status < 400 ? "ok" : "failed" }, one.transport === "gRPC" ? one.word : `${one.status}${one.status < 400 ? "" : ` ${one.word}`}`);
+  const status = h("span", { class: "state", "data-state": one.status < 400 ? "ok" : "failed" }, one.transport.startsWith("gRPC") ? one.word : `${one.status}${one.status < 400 ? "" : ` ${one.word}`}`);
   const times = one.times > 1 && h("span", { class: "soft" }, ` ×${one.times}`);
   return [clock(one.time), h("span", { title: one.method }, service && h("span", { class: "soft" }, `${service}.`), method, times), one.target, one.client, status, one.ms, one.transport];
 }
