@@ -167,7 +167,8 @@ def values(here: RunningServer, user: Mapping[str, str], *, project: str, region
         "token": token, "no_proxy": no_proxy(user), "bundle": str(bundle(folder, user)),
         "certificate": str(folder / CERTIFICATE), "trust_store": str(folder / TRUST_STORE),
         "credentials": str(folder / CREDENTIALS), "gcloud": str(folder / GCLOUD), "boto": str(boto(folder, user, project)),
-        "node": str(Path(__file__).with_name("node.cjs")).replace("\\", "\\\\"), "project": project, "account": account, "region": region, "url": here.url, "server": f"{HOST}:{here.port}",
+        "node": str(Path(__file__).with_name("node.cjs")).replace("\\", "\\\\"), "project": project, "account": account,
+        "region": region, "url": here.url, "server": f"{HOST}:{here.port}",
     }  # fmt: skip
 
 
