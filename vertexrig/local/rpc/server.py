@@ -1,7 +1,8 @@
 """The gRPC server of a local Vertex: unary methods, each answered by the REST handler of the same method.
 
-Methods that stream, and others that are not served, are refused at once with their names. It runs in the event loop of the HTTP server, on a second port of this machine, without TLS. Clients that insist on TLS
-reach it through a proxy that adds it.
+Methods that stream, and others that are not served, are refused at once with their names. It runs in the event loop of
+the HTTP server, on a second port of this machine, without TLS. Clients that insist on TLS reach it through a proxy that
+adds it.
 """
 
 from __future__ import annotations
