@@ -1,4 +1,5 @@
-"""The trigger end to end on this machine: a scheduled run and a sweep over HTTP, really trained, without a cloud.
+"""The trigger end to end on this machine: a scheduled sweep whose best trial is promoted and registered by the tick, and a
+sweep over HTTP meanwhile, really trained, without a cloud.
 
 `python bench/demo_trigger.py` works in a temporary folder: the local Vertex, the staged function under
 functions-framework, Cloud Scheduler's local stand-in, and the repository's own trainer.
@@ -6,6 +7,7 @@ functions-framework, Cloud Scheduler's local stand-in, and the repository's own 
 
 from __future__ import annotations
 
+import json
 import os
 import shlex
 import subprocess
@@ -40,9 +42,16 @@ sweeps:
       metrics: {{accuracy: MAXIMIZE}}
       parameters: {{learning_rate: {{double_value_spec: {{min_value: 0.001, max_value: 0.1}}, scale_type: UNIT_LOG_SCALE}}}}
 schedules:
-  nightly: {{run: cpu, cron: "0 3 * * 1-5", time_zone: Europe/Berlin, args: {{epochs: 1}}}}
+  nightly:
+    run: sweep
+    cron: "0 3 * * 1-5"
+    time_zone: Europe/Berlin
+    set: {{max_trial_count: 2}}
+    args: {{epochs: 1}}
+    then: [promote: {{epochs: 2}}, register]
 trigger:
   uri: http://127.0.0.1:{PORT}
+  tick: "* * * * *"
   allow: {{max_trial_count: {{min: 1, max: 10}}}}
   allow_args: {{epochs: {{min: 1, max: 20}}}}
   budget: {{usd_per_run: 5, usd_per_day: 20, live_jobs: 3}}
@@ -61,19 +70,20 @@ def main() -> None:
             with function(folder, env):
                 scheduled(folder, env)
                 over_http(folder, env)
+                registered(folder, env, here.url)
 
 
 def scheduled(folder: Path, env: dict[str, str]) -> None:
-    """A schedule made, fired (twice, as may happen), and its one job watched to its end."""
+    """A schedule with a tick made, fired (twice, as may happen), and its one sweep watched to its end."""
     vertexrig(folder, env, "schedule", "plan")
     vertexrig(folder, env, "schedule", "apply")
     vertexrig(folder, env, "schedule", "list", "--next=2")
     vertexrig(folder, env, "schedule", "run", "nightly")
     until = time.monotonic() + 60
-    while not vertexrig(folder, env, "jobs", quiet=True).count("cpu"):
+    while not vertexrig(folder, env, "jobs", quiet=True).count("sweep"):
         assert time.monotonic() < until, "the schedule started nothing"
         time.sleep(0.3)
-    vertexrig(folder, env, "watch", "cpu", "--poll=1")
+    vertexrig(folder, env, "watch", "sweep", "--poll=1")
 
 
 def over_http(folder: Path, env: dict[str, str]) -> None:
@@ -91,6 +101,21 @@ def over_http(folder: Path, env: dict[str, str]) -> None:
     vertexrig(folder, env, "watch", "sweep", "--poll=1")
     vertexrig(folder, env, "best", "sweep")
     vertexrig(folder, env, "jobs")
+
+
+def registered(folder: Path, env: dict[str, str], url: str) -> None:
+    """What the ticks made of the nightly sweep, without a hand: a promoted job, and a version in the Model Registry."""
+    until = time.monotonic() + 240
+    while not (ends := json.loads(vertexrig(folder, env, "schedule", "chains", "--format=json", quiet=True))["ended"]):
+        assert time.monotonic() < until, "the steps of the nightly sweep did not end"
+        time.sleep(1)
+    vertexrig(folder, env, "schedule", "chains")
+    model = requests.get(f"{url}{server.AIPLATFORM}/v1/{ends[0]['model']}", timeout=60).json()
+    keys = ("displayName", "versionId", "versionAliases", "versionDescription", "artifactUri", "labels")
+    print(
+        f"\nthe model that ticks registered: {json.dumps({key: model.get(key) for key in keys}, indent=1)}", flush=True
+    )
+    assert ends[0]["outcome"] == "registered" and "champion" in model["versionAliases"], ends
 
 
 @contextmanager

@@ -15,7 +15,7 @@ APPLICATION = rig.application(FOLDER)
 
 @functions_framework.http
 def trigger(request):
-    """Answer an HTTP request: POST / starts a job, GET / lists, GET /jobs/ID tells."""
+    """Answer an HTTP request: POST / starts a job, GET / lists, GET /jobs/ID tells, POST /tick goes on."""
     return rig.http(APPLICATION, request)
 
 

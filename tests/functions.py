@@ -15,20 +15,21 @@ from pathlib import Path
 import requests
 
 WRAPPER = """
-import os, signal, sys
+import os, re, signal, sys
 import requests
 sys.path.insert(0, os.path.dirname(os.environ["MAIN"]))
 from vertexrig.submit import claims
 claims.LEASE_S, claims.WAIT_S, claims.CREATE_WITHIN_S = float(os.environ.get("LEASE", "120")), float(os.environ.get("WAIT", "15")), 60.0
 when, _, number = os.environ.get("KILL", "never:0").partition(":")
 calls, send = 0, requests.Session.send
-def counted(*args, **options):
+def counted(session, request, **options):
     global calls
     calls += 1
-    if when == "before" and calls == int(number):
+    hit = calls == int(number) if number.isdigit() else re.search(number, f"{request.method} {request.url}")
+    if when == "before" and hit:
         os.killpg(0, signal.SIGKILL)
-    answer = send(*args, **options)
-    if when == "after" and calls == int(number):
+    answer = send(session, request, **options)
+    if when == "after" and hit:
         os.killpg(0, signal.SIGKILL)
     return answer
 requests.Session.send = counted
@@ -57,7 +58,8 @@ def serving(
     Args:
         folder: The staged folder.
         env: Variables of the process; nothing of ours but PATH is passed on.
-        wrapped: Run under the wrapper, which reads KILL (`before:3`: at its third HTTP call), LEASE and WAIT.
+        wrapped: Run under the wrapper, which reads KILL (`before:3`: at its third HTTP call; `after:POST .*/customJobs$`: at a call
+            like that), LEASE and WAIT.
         target: trigger or on_event.
         python: The interpreter that has functions-framework.
     """

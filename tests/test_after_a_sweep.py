@@ -17,9 +17,11 @@ import pytest
 import yaml
 
 from tests import clouds
-from tests.registry import Registry, registry
+from tests.refusals import Way, way
 from tests.tools import REPOSITORY
 from vertexrig import cli
+from vertexrig.cloud import models
+from vertexrig.cloud.models import ModelsClient
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
@@ -84,11 +86,22 @@ local: {{images: {{"*quick*": {{path: image, command: [{json.dumps(sys.executabl
 
 
 class Place:
-    """A project folder with a local Vertex and a registry."""
+    """A project folder with a local Vertex, and the way to it."""
 
-    def __init__(self, folder: Path, here: server.RunningServer, models: Registry) -> None:
-        self.folder, self.here, self.models = folder, here, models
+    def __init__(self, folder: Path, here: server.RunningServer, way: Way) -> None:
+        self.folder, self.here, self.way = folder, here, way
         self.file = folder / "vertexrig.yaml"
+
+    def models(self) -> list[list[dict[str, Any]]]:
+        """The versions of each model of the registry, the first one first."""
+        client = ModelsClient(clouds.vertex(self.here))
+        names = [row["name"] for row in client.rest.call("GET", f"/{client.parent}/models").data.get("models", [])]
+        return [client.versions(name)[::-1] for name in names]
+
+    def forget_models(self) -> None:
+        rest = clouds.vertex(self.here).rest
+        for versions in self.models():
+            rest.call("DELETE", f"/{versions[0]['name'].partition('@')[0]}")
 
     def run(self, *words: str) -> tuple[int, dict[str, Any], str]:
         """A verb with --format json, in the project's folder: its exit code, its document, and what it says on stderr."""
@@ -124,11 +137,11 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
     }
     settings = Settings(folder / "vertex", slots=3, run=RunOptions(grace=0.5, images=images))
     with server.running(settings) as here, pytest.MonkeyPatch.context() as patch:
-        with registry(f"{here.url}{server.AIPLATFORM}") as (url, models):
+        with way(f"{here.url}{server.AIPLATFORM}") as (url, passed):
             for name, value in {**server.env(here, project="my-project"), "VERTEXRIG_AIPLATFORM": url}.items():
                 patch.setenv(name, value)
             (folder / "vertex/gs/my-bucket").mkdir(parents=True, exist_ok=True)
-            made = Place(folder, here, models)
+            made = Place(folder, here, passed)
             code, document, said = made.run("submit", "tune", "--no-budget")
             assert code == 0, said
             made.ended(document["name"])
@@ -139,8 +152,9 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Place]:
 def fresh(place: Place) -> Iterator[Place]:
     """The same with its first project file and an empty registry."""
     place.file.write_text(PROJECT)
-    place.models.models.clear()
-    place.models.refusals.clear()
+    place.forget_models()
+    place.way.refusals.clear()
+    place.way.slow = False
     yield place
     place.file.write_text(PROJECT)
 
@@ -188,8 +202,8 @@ def test_promote_runs_the_best_trial_for_longer_and_register_keeps_the_better_mo
     fresh.ended(document["name"])
     code, first, said = fresh.run("register", "tune-best")
     assert code == 0 and first["registered"] and "there is no such model yet" in said, said
-    (versions,) = fresh.models.models.values()
-    assert versions[0]["displayName"] == "tune" and versions[0]["versionAliases"] == ["default", "champion"]
+    (versions,) = fresh.models()
+    assert versions[0]["displayName"] == "tune" and set(versions[0]["versionAliases"]) == {"default", "champion"}
     labels = versions[0]["labels"]
     assert labels["team"] == "vision" and labels["metric"] == "accuracy" and labels["data"] == "digits"
     assert labels["job"] == "tune-best" and labels["job_id"].isdigit()
@@ -199,11 +213,13 @@ def test_promote_runs_the_best_trial_for_longer_and_register_keeps_the_better_mo
     assert summary["epochs"] == 5 and summary["warm"].endswith(f"/{document['trial']}/model")
     assert first["value"] == summary["accuracy"]
     code, second, said = fresh.run("register", "tune", "--as", "tune")
-    assert code == 0 and not second["registered"] and "worse by 0.04" in said and len(versions) == 1
+    assert code == 0 and not second["registered"] and "worse by 0.04" in said and len(fresh.models()[0]) == 1
     code, third, said = fresh.run("register", "tune-best", "--min-gain", "0.1")
     assert not third["registered"] and "equal" in said
     code, forced, said = fresh.run("register", "tune", "--as", "tune", "--force")
-    assert forced["registered"] and forced["version"] == "2" and versions[0]["versionAliases"] == []
+    assert forced["registered"] and forced["version"] == "2"
+    (versions,) = fresh.models()
+    assert not versions[0].get("versionAliases") and set(versions[1]["versionAliases"]) == {"default", "champion"}
     code, fourth, said = fresh.run("register", "tune-best", "--min-gain", "0.01", "--dry-run")
     assert fourth["compared"]["better"] and not fourth["registered"] and fourth["sent"]["displayName"] == "tune"
 
@@ -211,10 +227,20 @@ def test_promote_runs_the_best_trial_for_longer_and_register_keeps_the_better_mo
 @pytest.mark.parametrize("status", [403, 409])
 def test_a_registry_that_refuses_is_one_sentence(fresh: Place, status: int) -> None:
     """The service's words, exit code 3, and nothing is registered."""
-    fresh.models.refusals = [(status, "PERMISSION_DENIED", "Permission 'aiplatform.models.list' denied.")]
+    fresh.way.refusals = [(status, "PERMISSION_DENIED", "Permission 'aiplatform.models.list' denied.")]
     code, document, said = fresh.run("register", "tune")
     assert code == 3 and said.count("error:") == 1 and "Permission 'aiplatform.models.list' denied." in said
-    assert document["error"]["status"] == status and fresh.models.models == {}
+    assert document["error"]["status"] == status and fresh.models() == []
+
+
+def test_an_upload_that_is_not_over_at_once_is_waited_for(fresh: Place, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Vertex AI answers with an operation that goes on: the version is named once it is done."""
+    monkeypatch.setattr(models, "POLL_S", 0.0)
+    fresh.way.slow = True
+    code, document, said = fresh.run("register", "tune")
+    assert code == 0 and document["registered"] and document["version"] == "1", said
+    ((version,),) = fresh.models()
+    assert version["name"].partition("@")[0] == document["model"].partition("@")[0]
 
 
 @pytest.mark.parametrize(
@@ -278,7 +304,7 @@ def test_the_registered_model_serves_the_accuracy_that_was_reported(fresh: Place
     fresh.ended(sent["name"], within=400)
     code, document, said = fresh.run("register", "digits")
     assert code == 0 and document["registered"], said
-    (versions,) = fresh.models.models.values()
+    (versions,) = fresh.models()
     folder = fresh.folder / "vertex/gs" / versions[0]["artifactUri"].removeprefix("gs://")
     program = FRESH.format(package=str(REPOSITORY / "trainer_pkg"), model=str(folder))
     done = subprocess.run(

@@ -65,7 +65,7 @@ def test_a_project_is_typed() -> None:
             "project: p\njobs: {c: {}}\nschedules: {n: {run: d, cron: '* * * * *'}}",
             r"schedules.n.run: there is no job or",
         ),
-        ("project: p\nsilence: {a: ' '}", r"silence.a: a silenced finding needs a reason"),
+        ("project: p\nsilence: {a: ' '}", r"silence.a: `silence` needs a reason for each rule"),
         ("[1]", r"the project file is a list"),
         ("a: [", r"vertexrig.yaml:2: not valid YAML"),
         ("region: us-central1", r"the key 'project' is required"),

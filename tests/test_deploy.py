@@ -85,6 +85,15 @@ def test_least_roles(tmp_path: Path) -> None:
     assert "gs://my-bucket " in text and "service-accounts add-iam-policy-binding train@my-project" in text
 
 
+def test_the_registry_is_opened_only_to_register(tmp_path: Path) -> None:
+    """The role has the permissions on models where a schedule registers, and only there; `tests/test_chains.py` proves each."""
+    schedule = {"run": "sweep", "cron": "0 3 * * *", "then": ["promote"]}
+    for then, has in ((["promote"], False), (["promote", "register"], True)):
+        data = {**DATA, "schedules": {"nightly": {**schedule, "then": then}}}
+        text = "\n".join(step.line for step in deploy.commands(clouds.loaded(tmp_path, data), tmp_path / "out"))
+        assert all((name in text) is has for name in deploy.MODEL_CALLS) and "aiplatform.customJobs.create" in text
+
+
 def test_every_permission_is_used_and_no_call_is_without_one(tmp_path: Path) -> None:
     """Each permission of the printed roles is proved by a call that the trigger makes, and each call it makes has one: a
     job and a sweep made, found again, looked at, refused, over budget, and a second job cancelled."""

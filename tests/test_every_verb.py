@@ -21,7 +21,6 @@ import pytest
 import yaml
 
 from tests import clouds, packages
-from tests.registry import registry
 from tests.tools import need
 from vertexrig import cli
 from vertexrig.local import server
@@ -114,10 +113,9 @@ def built(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Stage]:
     settings = Settings(folder / "vertex", slots=8, run=RunOptions(grace=0.5, images=images))
     with (
         server.running(settings) as here,
-        registry(f"{here.url}{server.AIPLATFORM}") as (url, _),
         pytest.MonkeyPatch.context() as patch,
     ):
-        more = {"VERTEXRIG_AIPLATFORM": url, "NO_COLOR": "1", "XDG_CACHE_HOME": str(folder)}
+        more = {"NO_COLOR": "1", "XDG_CACHE_HOME": str(folder)}
         for name, value in {**server.env(here, project="my-project"), **more}.items():
             patch.setenv(name, value)
         patch.chdir(folder)
@@ -241,6 +239,7 @@ ROWS: dict[str, Row | None] = {
     "schedule plan": Row((), {"steps"}, NO_FILE, "usage"),
     "schedule apply": Row((), {"steps"}, NO_FILE, "usage", slow=True),
     "schedule list": Row((), {"schedules"}, ("--next=-1",), "usage"),
+    "schedule chains": Row((), {"open", "ended"}, ("--last=-1",), "usage"),
     "schedule pause": Row(("nightly",), {"name", "job", "action"}, ("nightl",), "usage", slow=True),
     "schedule resume": Row(("nightly",), {"name", "job", "action"}, ("nightl",), "usage", slow=True),
     "schedule run": Row(("nightly",), {"name", "job", "action"}, ("nightl",), "usage", slow=True),

@@ -5,24 +5,22 @@ from __future__ import annotations
 import json
 import math
 import random
-from datetime import date
 from pathlib import Path
 from typing import Any
 
 import pytest
-import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from tests.tools import REPOSITORY
-from vertexrig import catalog, yamltext
+from vertexrig import yamltext
 from vertexrig.checks.workspace import Workspace
 from vertexrig.errors import UsageError
 from vertexrig.package.source.model import Flag
 from vertexrig.project import config
 from vertexrig.spec.parameters import top
 from vertexrig.spec.space import Space
-from vertexrig.studies import edit, follow_up, promote, register
+from vertexrig.studies import edit, follow_up, promote
 from vertexrig.studies.chain import joined
 from vertexrig.studies.decide import decide
 from vertexrig.studies.outcome import outcome
@@ -44,116 +42,6 @@ def trial(number: int, value: float | None, **parameters: Any) -> dict[str, Any]
 def study(parameters: list[dict[str, Any]], rows: list[dict[str, Any]], **more: Any) -> dict[str, Any]:
     spec = {"metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}], "parameters": parameters}
     return {"state": "JOB_STATE_SUCCEEDED", "studySpec": spec, "trials": rows, "maxTrialCount": len(rows), **more}
-
-
-# ---- the project file
-
-
-@pytest.mark.parametrize(
-    "text",
-    [
-        "project: p\n",
-        "project: p",
-        "project: p\nsweeps:\n",
-        "project: p\nsweeps: {}\njobs: {}\n",
-        "project: p\nsweeps: ~ # none yet\njobs: {a: {}}\n",
-        "project: p\nsweeps: {a: {job: b}} # in brackets\n",
-        "project: p\nsweeps:\n  a: &x\n    args:\n    - |\n      text\n\n\n# a comment\njobs: {b: *x}\n",
-        "{project: p, sweeps: {a: {job: b}}}",
-        "project: p\r\nsweeps:\r\n  a: {job: c} # d\r\n    # of a\r\n\r\njobs:\r\n  x: {}",
-        "\ufeffproject: p\nsweeps:\n  a: {}\n...\n",
-        "---\nsweeps:\n    a:\n        job: >\n          x\n          y\n",
-        "sweeps: {\n a: {job: b} # one\n}\n",
-        "base: &base {job: b}\nsweeps:\n  a:\n    <<: *base\n  # commented: out\n\n  b: *base\n\n# the end\n",
-    ],
-)
-def test_an_entry_is_added_and_every_other_byte_stays(text: str) -> None:
-    """Without what was added the new text is the old one, comments, anchors, line ends and marks included."""
-    entry = edit.Entry("sweeps", "new", {"job": "b", "over": {"x": [1, 2]}}, {(): ["why"], ("over", "x"): ["kept"]})
-    made = edit.added(text, entry, "f.yaml")
-    data = yamltext.read(made.removeprefix("\ufeff")).data
-    assert data["sweeps"]["new"] == {"job": "b", "over": {"x": [1, 2]}}
-    start = next((i for i, (a, b) in enumerate(zip(text, made, strict=False)) if a != b), len(text))
-    tail = len(text) - start
-    kept = made[:start] + (made[-tail:] if tail else "")
-    null = text.replace("{}\n", "\n", 1) if "sweeps: {}" in text else text.replace(" ~", "", 1)
-    assert kept == text or made.replace(made[start : len(made) - tail], "", 1) == text or "sweeps:" in null
-
-
-KEYS = st.from_regex(r"[a-z][a-z0-9_]{0,8}", fullmatch=True)
-SCALARS = st.one_of(
-    st.integers(-9, 9), st.booleans(), st.none(), st.text("ab: #'\"{}[]\n-é$", max_size=8), st.floats(-9, 9)
-)
-DATA = st.recursive(
-    SCALARS,
-    lambda inner: st.one_of(st.lists(inner, max_size=3), st.dictionaries(KEYS, inner, max_size=3)),
-    max_leaves=8,
-)
-
-
-@settings(max_examples=150, deadline=None)
-@given(
-    before=st.dictionaries(KEYS, DATA, max_size=4),
-    jobs=st.dictionaries(KEYS, DATA, max_size=3),
-    entry=st.dictionaries(KEYS, DATA, max_size=3),
-    flow=st.sampled_from([None, False, True]),
-    indent=st.integers(2, 5),
-    crlf=st.booleans(),
-)
-def test_whatever_the_layout_the_old_lines_stay_in_order(
-    before: dict[str, Any], jobs: dict[str, Any], entry: dict[str, Any], flow: bool | None, indent: int, crlf: bool
-) -> None:
-    """Any YAML that PyYAML writes, with comments between its lines, keeps each line, and reads as before plus the entry."""
-    data = {**before, "jobs": jobs, "zz": 1}
-    lines = yaml.safe_dump(
-        data, default_flow_style=flow, indent=indent, sort_keys=False, allow_unicode=True
-    ).splitlines()
-    plain = not any(line.endswith(("|", ">", "|-", ">-", "|+", ">+")) or "'" in line or '"' in line for line in lines)
-    if plain and flow is False:
-        lines = [one for n, line in enumerate(lines) for one in (f"{' ' * (n % 7)}# {n}", line)]
-    text = ("\r\n" if crlf and plain else "\n").join(lines) + "\n"
-    try:
-        read = edit.data_of(text, "f")
-        made = edit.added(text, edit.Entry("jobs", "NEW", entry, {(): ["why"]}), "f")
-    except UsageError as error:
-        assert "cannot be added" in str(error) or "already" in str(error) or "YAML" in str(error)
-        return
-    assert edit.data_of(made, "f") == {**read, "jobs": {**(read["jobs"] or {}), "NEW": entry}}
-    if flow is False and jobs:
-        old = iter(made.splitlines(keepends=True))
-        assert all(line in old for line in text.splitlines(keepends=True)), made
-
-
-def test_what_cannot_be_added_is_said_with_the_lines_to_add(tmp_path: Path) -> None:
-    """An alias in place of the group, a taken name and a file that is no mapping are refused; nothing is written."""
-    entry = edit.Entry("sweeps", "new", {"job": "b"})
-    with pytest.raises(UsageError, match=r"by hand:\nnew:\n  job: b"):
-        edit.added("x: &s\n  a: {}\nsweeps: *s\n", entry, "f")
-    with pytest.raises(UsageError, match="f has sweeps.new already; choose another name with --as"):
-        edit.added("sweeps: {new: {}}\n", entry, "f")
-    with pytest.raises(UsageError, match="its top is not a mapping"):
-        edit.added("- a\n", entry, "f")
-    with pytest.raises(UsageError, match="sweeps is not a mapping"):
-        edit.added("sweeps: [a]\n", entry, "f")
-
-
-def test_a_file_is_replaced_as_a_whole_with_its_permissions_and_links(tmp_path: Path) -> None:
-    """Permissions, a link, a byte order mark and line ends survive; nothing else is left in the folder."""
-    real = tmp_path / "real.yaml"
-    real.write_bytes(b"\xef\xbb\xbfproject: p\r\n")
-    real.chmod(0o600)
-    (tmp_path / "link.yaml").symlink_to(real)
-    edit.write(tmp_path / "link.yaml", edit.read(tmp_path / "link.yaml") + "x: 1\r\n")
-    assert real.read_bytes() == b"\xef\xbb\xbfproject: p\r\nx: 1\r\n"
-    assert (tmp_path / "link.yaml").is_symlink() and real.stat().st_mode & 0o777 == 0o600
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["link.yaml", "real.yaml"]
-
-
-def test_a_literal_dollar_stays_one(monkeypatch: pytest.MonkeyPatch) -> None:
-    """`${X}` in a value of a job means itself after the project file has filled in its variables."""
-    for text in ("${X}", "$${X}", "a${X}b$", "$$"):
-        made = edit.added("project: p\n", edit.Entry("jobs", "a", {"args": edit.literal({"x": text})}), "f")
-        assert config.loads(made, file=Path("f")).project.jobs["a"].args == {"x": text}
 
 
 # ---- decisions
@@ -493,83 +381,3 @@ def test_the_flag_for_a_model_to_start_from_is_found_by_its_name() -> None:
         promote.warm_start_flag([flag("--epochs"), flag("--restart")], None, "t")
     with pytest.raises(UsageError, match="t has no flag --bse. Did you mean 'base'"):
         promote.warm_start_flag([flag("--base")], "bse", "t")
-
-
-# ---- the registered model
-
-
-def trained(**more: Any) -> register.Trained:
-    return register.Trained(
-        **{"uri": "gs://b/m", "metric": "accuracy", "value": 0.9, "goal": "MAXIMIZE", "job": "j", **more}
-    )
-
-
-@pytest.mark.parametrize(
-    ("image", "expected", "said"),
-    [
-        ("us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-14.py310:latest", "tf2-cpu.2-14", "support ended 2026-01-14"),
-        ("us-docker.pkg.dev/vertex-ai/training/tf-gpu.2-15.py310:latest", "tf2-cpu.2-15", "available until 2027-01-14"),
-        (
-            "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-12.py310:latest",
-            "tf2-cpu.2-14",
-            "the model was saved by 2.12",
-        ),
-        (
-            "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest",
-            "tf2-cpu.2-15",
-            "the model was saved by 2.17",
-        ),
-        ("us-docker.pkg.dev/p/r/own:1", "tf2-cpu.2-15", "does not say its version"),
-    ],
-)
-def test_the_serving_image_follows_the_training_image(image: str, expected: str, said: str) -> None:
-    """The same version of TensorFlow, otherwise the nearest newer, otherwise the newest, with its dates and what to check."""
-    found = register.serving(trained(image=image), catalog.load(), "europe-west4", None, date(2026, 11, 21))
-    assert found.uri == f"europe-docker.pkg.dev/vertex-ai/prediction/{expected}:latest" and said in found.text
-    assert register.serving(trained(), catalog.load(), "us-central1", "own:1", date(2026, 11, 21)).uri == "own:1"
-
-
-@pytest.mark.parametrize(
-    ("goal", "there", "least", "better", "said"),
-    [
-        ("MAXIMIZE", None, 0.5, True, "there is no such model yet"),
-        ("MAXIMIZE", 0.8, 0.05, True, "0.9 against 0.8 of version 3: better by 0.1"),
-        ("MAXIMIZE", 0.8, 0.2, False, "at least 0.2 is asked for"),
-        ("MAXIMIZE", 0.9, 0.0, False, "equal; any gain is enough"),
-        ("MINIMIZE", 0.8, 0.0, False, "worse by 0.1"),
-        ("MINIMIZE", 1.5, 0.0, True, "better by 0.6"),
-    ],
-)
-def test_a_model_has_to_beat_the_one_that_is_there(
-    goal: str, there: float | None, least: float, better: bool, said: str
-) -> None:
-    """By the same metric, in the direction of its goal, by the least gain."""
-    labels = {"metric": "accuracy", "metric_value": register.number_label(there or 0)}
-    present = None if there is None else {"versionId": "3", "labels": labels}
-    found = register.compare(trained(goal=goal), present, least)
-    assert found.better is better and said in found.text
-
-
-def test_what_cannot_be_compared_is_not_better() -> None:
-    """A version without labels, or with another metric, keeps its place unless --force is given."""
-    for labels, said in (
-        ({}, "nothing says its metric"),
-        ({"metric": "f1", "metric_value": "0_5"}, "its metric is f1"),
-    ):
-        found = register.compare(trained(), {"versionId": "1", "labels": labels}, 0)
-        assert not found.better and said in found.text and "--force" in found.text
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False))
-def test_a_version_s_own_description_goes_before_labels_that_versions_may_share(value: float) -> None:
-    """What register writes into the description is read back exactly."""
-    body = register.model_body(trained(value=value), "m", "image", "champion", {})
-    assert register.measured({**body, "labels": {"metric": "f1", "metric_value": "0_5"}}) == ("accuracy", value)
-
-
-@given(st.floats(allow_nan=False, allow_infinity=False))
-def test_a_number_survives_as_a_label(value: float) -> None:
-    """Every finite number is a label's value of at most 63 characters that the API takes, and the same number again."""
-    text = register.number_label(value)
-    assert register.label_number(text) == value and len(text) <= 63 and set(text) <= set("0123456789_-e")
-    assert register.label(text) == text

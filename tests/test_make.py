@@ -171,7 +171,10 @@ CASES: dict[str, list[Case]] = {
         Case("function", ("build/function/main.py", "build/function/requirements.txt"), r"^\S*build/function$")
     ],
     "demo-trigger": [
-        Case("demo-trigger", says=r"(?s)schedule apply.*'duplicate': True.*vertexrig best sweep.*SUCCEEDED")
+        Case(
+            "demo-trigger",
+            says=r"(?s)schedule apply.*'duplicate': True.*vertexrig best sweep.*SUCCEEDED.*registered vertexrig-\S+@1 at register",
+        )
     ],
     # the tests, lint and types of the whole are the other tests and .ci/run; here each verb runs on something small
     "test": [Case(f"test {ONE_TEST}", says=r"\d+ passed")],

@@ -21,12 +21,14 @@ from hypothesis import strategies as st
 from tests import pages
 from tests.page_runs import Place, Ran, run, shell
 from tests.pages import PageError
-from tests.tools import REPOSITORY, need, vertexrig
+from tests.tools import REPOSITORY, module, need, vertexrig
 from tools import picture
 
 PAGES = pages.all_pages()
 PROGRAMS = ("gcloud", "curl", "jq")
 """What pages type that a developer may not have."""
+LIBRARIES = {"docs/pytorch.md": "torch", "examples/pytorch-ddp/README.md": "torch"}
+"""What trainers of pages import that a developer may not have."""
 
 
 def name(page: Path) -> str:
@@ -40,6 +42,8 @@ def test_the_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path, req
     for program in PROGRAMS:
         if re.search(rf"^(\$ )?{program} |\| {program} ", text, re.MULTILINE):
             need(program)
+    if name(page) in LIBRARIES:
+        module(LIBRARIES[name(page)])
     done = list(run(page, text, tmp_path))
     failed = [one for one in done if not one.as_expected]
     assert not failed, difference(page, failed[0])

@@ -10,70 +10,15 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from tests.recorded import DISK, K80, MOBILE_GAMING, UJ11, UJ11_ENDED, recorded
 from tests.tools import REPOSITORY
 from vertexrig import catalog, spec, yamltext
+from vertexrig.catalog.legacy import MACHINES, TIERS
 from vertexrig.checks.workspace import Workspace
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.studies import convert, edit, pull
 
-TIMES = {
-    "state": "JOB_STATE_PENDING",
-    "createTime": "2021-02-26T02:02:02.787187Z",
-    "updateTime": "2021-02-26T02:02:02.787187Z",
-}
-DISK = {"bootDiskType": "pd-ssd", "bootDiskSizeGb": 100}
-
-
-def recorded(framework: str, package: str, *args: str, **gpu: Any) -> dict[str, Any]:
-    """A CustomJob as vertex-ai-samples' migration notebooks UJ10, UJ2,12 and UJ9 show it (2021), with other ids and buckets."""
-    return {
-        "name": "projects/000000000000/locations/us-central1/customJobs/1",
-        "displayName": "custom_job_20210323185534",
-        "jobSpec": {
-            "workerPoolSpecs": [
-                {
-                    "machineSpec": {"machineType": "n1-standard-4", **gpu},
-                    "replicaCount": "1",
-                    "diskSpec": DISK,
-                    "pythonPackageSpec": {
-                        "executorImageUri": f"gcr.io/cloud-aiplatform/training/{framework}:latest",
-                        "packageUris": [f"gs://bucket/{package}.tar.gz"],
-                        "pythonModule": "trainer.task",
-                        "args": ["--model-dir=gs://bucket/custom_job", *args],
-                    },
-                }
-            ]
-        },
-        **TIMES,
-    }
-
-
-K80 = {"acceleratorType": "NVIDIA_TESLA_K80", "acceleratorCount": 1}
-UJ11 = {
-    "name": "projects/000000000000/locations/us-central1/hyperparameterTuningJobs/1",
-    "displayName": "hyperparameter_tuning_20210226020029",
-    "studySpec": {
-        "metrics": [{"metricId": "val_loss", "goal": "MINIMIZE"}],
-        "parameters": [
-            {
-                "parameterId": "lr",
-                "discreteValueSpec": {"values": [0.001, 0.01, 0.1]},
-                "scaleType": "UNIT_LINEAR_SCALE",
-            },
-            {
-                "parameterId": "units",
-                "integerValueSpec": {"minValue": "32", "maxValue": "256"},
-                "scaleType": "UNIT_LINEAR_SCALE",
-            },
-        ],
-        "algorithm": "RANDOM_SEARCH",
-    },
-    "maxTrialCount": 6,
-    "parallelTrialCount": 1,
-    "trialJobSpec": recorded("tf-cpu.2-1", "hpt_boston_housing")["jobSpec"],
-    **TIMES,
-}
 DESCRIBED = """\
 createTime: '2022-01-01T10:00:00.123456Z'
 displayName: train-mobile-gaming-retention-classifier
@@ -138,6 +83,8 @@ DOCUMENTS: dict[str, Any] = {
     "UJ2,12, TensorFlow with a GPU": recorded("tf-gpu.2-1", "trainer_cifar", "--epochs=20", "--steps=100", "--distribute=single", **K80),
     "UJ9, XGBoost": recorded("xgboost-cpu.1-1", "iris"),
     "UJ11, a study": UJ11,
+    "UJ11, a study that has ended": UJ11_ENDED,
+    "mobile gaming, a describe of a finished job": yamltext.read(MOBILE_GAMING).data,
     "a describe as YAML": yamltext.read(DESCRIBED).data,
     **{f"pools: {name}": {"displayName": name, "jobSpec": {"workerPoolSpecs": pools}} for name, pools in POOLS.items()},
     "a request": {"parent": "projects/p/locations/l", "customJob": {"displayName": "d", "jobSpec": {"workerPoolSpecs": POOLS["gpu"]}}},
@@ -334,8 +281,22 @@ def test_a_file_for_gcloud_becomes_a_job_or_a_sweep() -> None:
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [
-        ("scaleTier: CUSTOM", "scaleTier: STANDARD_1", "scaleTier STANDARD_1 has no cluster"),
-        ("masterType: n1-highcpu-16", "masterType: standard_gpu", "standard_gpu is a machine of AI Platform only"),
+        (
+            "scaleTier: CUSTOM",
+            "scaleTier: PREMIUM_1",
+            "scaleTier PREMIUM_1 was a large number of workers .* no source says how many",
+        ),
+        (
+            "scaleTier: CUSTOM",
+            "scaleTier: BASIC",
+            "BASIC is of AI Platform only: a single machine, and no source says its size",
+        ),
+        ("scaleTier: CUSTOM", "scaleTier: STANDARD_2", "there is no scaleTier STANDARD_2. Choices: BASIC, "),
+        (
+            "masterType: n1-highcpu-16",
+            "masterType: standard_gpu",
+            "standard_gpu is of AI Platform only: as standard, and no source",
+        ),
         ("  masterType: n1-highcpu-16\n", "", "masterType is missing"),
         ("  workerType: n1-highcpu-16\n", "", "workerCount is 9, and workerType does not say"),
         ("type: DISCRETE", "type: ODD", "'batch_size' has the type 'ODD'; choices"),
@@ -362,6 +323,32 @@ def test_a_legacy_machine_gets_the_machine_that_is_named() -> None:
         "accelerator_type": "TPU_V2",
         "accelerator_count": 8,
     }
+
+
+def test_a_scale_tier_whose_machines_are_known_is_written_out() -> None:
+    """STANDARD_1 becomes its master, workers and parameter servers; a size that is not offered for training becomes the next one up."""
+    data, found, _ = converted("trainingInput: {scaleTier: STANDARD_1, region: us-central1}")
+    job = data["jobs"]["x"]
+    assert (job["topology"], job["machine_type"]) == ("parameter-server", "n1-highcpu-16")
+    assert (job["worker"]["replica_count"], job["ps"]["replica_count"]) == (4, 3)
+    assert job["ps"]["machine_type"] == "n1-standard-4"
+    said = " ".join(found.notes)
+    assert (
+        "masterType was n1-highcpu-8, which is not offered for training; n1-highcpu-16" in said
+        and "training-data-analyst" in said
+    )
+
+
+@pytest.mark.parametrize("kind", [*MACHINES, "BASIC", "BASIC_GPU"])
+def test_each_legacy_machine_needs_a_size_and_keeps_its_gpus(kind: str) -> None:
+    """With --machine-type each of them is converted, with the GPUs that the reference gives it; without, its size is asked for."""
+    text = f"scaleTier: {kind}" if kind.startswith("BASIC") else f"scaleTier: CUSTOM\nmasterType: {kind}"
+    with pytest.raises(UsageError, match="--machine-type n1-standard-8"):
+        converted(text)
+    job = converted(text, machine_type="n1-standard-32")[0]["jobs"]["x"]
+    known = MACHINES.get(kind) or TIERS[kind]
+    assert job["machine_type"] == "n1-standard-32"
+    assert (job.get("accelerator_type", ""), job.get("accelerator_count", 0)) == (known.accelerator, known.count)
 
 
 def test_names_fit_the_project_file() -> None:

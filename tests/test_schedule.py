@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import copy
 import json
 import os
@@ -15,6 +16,7 @@ import pytest
 
 from tests import clouds, functions, tools
 from tests.local.jobkit import sdist
+from vertexrig.checks.workspace import Workspace
 from vertexrig.cloud import cron, rest
 from vertexrig.cloud.scheduler import Scheduler
 from vertexrig.errors import ConfigError, UsageError
@@ -23,7 +25,7 @@ from vertexrig.local.runner import RunOptions
 from vertexrig.project import config
 from vertexrig.project.model import RetryConfig
 from vertexrig.submit import claims
-from vertexrig.trigger import schedules, stage
+from vertexrig.trigger import promotion, schedules, stage
 
 WORDS = [
     ("0 3 * * 1", "at 03:00, only on Monday"),
@@ -131,12 +133,78 @@ def test_plan_and_apply(here: server.RunningServer, tmp_path: Path, gcloud: str)
         schedules.plan(loaded, there)
 
 
+def test_a_tick_where_a_run_has_steps(here: server.RunningServer, tmp_path: Path) -> None:
+    """Where a schedule has `then`, its body names it and one tick is planned beside it, which posts to /tick; without, the tick goes."""
+    client = Scheduler("my-project", "us-east1", url=f"{here.url}/scheduler")
+    data = {**copy.deepcopy(DATA), "region": "us-east1"}
+    data["trigger"] |= {"tick": "*/5 * * * *", "uri": "https://rig.example.com/rig?x=1"}
+    data["schedules"]["weekly"]["paused"] = False
+    for one in data["schedules"].values():
+        one["then"] = ["promote", "register"] if one["run"] == "sweep" else ["register"]
+
+    def planned() -> dict[str, str]:
+        steps = schedules.plan(clouds.loaded(tmp_path, data), client.list(), client.normal)
+        for step in steps:
+            if step.action in ("create", "update"):
+                getattr(client, step.action)(step.job)
+            elif step.action == "delete":
+                client.delete(step.name)
+        return {step.name: step.action for step in steps if step.action != "pause"}
+
+    assert planned() == {"rig-nightly": "create", "rig-weekly": "create", "rig-tick": "create"}
+    jobs = {row["name"].rpartition("/")[2]: row for row in client.list()}
+    tick = jobs["rig-tick"]
+    assert tick["httpTarget"]["uri"] == "https://rig.example.com/rig/tick" and tick["schedule"] == "*/5 * * * *"
+    assert tick["httpTarget"]["oidcToken"]["audience"] == "https://rig.example.com/rig" and not tick["retryConfig"].get(
+        "retryCount"
+    )
+    body = json.loads(base64.b64decode(jobs["rig-nightly"]["httpTarget"]["body"]))
+    assert body == {"run": "sweep", "set": {"max_trial_count": 5}, "then": "nightly"}
+    assert jobs["rig-nightly"]["description"] == "sweep, then promote, register: at 03:00, only on Monday"
+    assert planned() == {"rig-nightly": "keep", "rig-weekly": "keep", "rig-tick": "keep"}
+    data["trigger"]["tick"] = "0 * * * *"
+    assert planned()["rig-tick"] == "update"
+    for one in data["schedules"].values():
+        del one["then"]
+    assert planned() == {"rig-nightly": "update", "rig-weekly": "update", "rig-tick": "delete"}
+
+
+def test_a_promoted_job_that_would_fail_is_refused_before_the_night(tmp_path: Path) -> None:
+    """`schedule plan` renders and checks the job that `promote` would make; what is wrong has the line of the step."""
+    data = {**copy.deepcopy(DATA), "trainer": {"package_uris": ["gs://my-bucket/packages/t.tar.gz"]}}
+    night = data["schedules"]["nightly"]
+    night["then"] = [{"promote": {"epochs": 30, "machine_type": "n1-standard-8"}}, "register"]
+    promotion.check(Workspace(clouds.loaded(tmp_path, data)))
+    for options, said in (
+        ({"topology": "gpu"}, "topology gpu needs accelerator_type"),
+        ({"topology": "gpuu"}, "gpuu"),
+        ({"set": {"timeot": "60s"}}, "there is no key 'timeot'"),
+        (
+            {"set": {"accelerator_type": "NVIDIA_TESLA_T4", "accelerator_count": 3}, "topology": "gpu"},
+            "the allowed counts are 1, 2, 4",
+        ),
+    ):
+        night["then"] = [{"promote": options}]
+        with pytest.raises(ConfigError, match=said) as refused:
+            promotion.check(Workspace(clouds.loaded(tmp_path, data)))
+        assert refused.value.line and "schedules.nightly.then[0]: the job that promote makes would fail" in str(
+            refused.value
+        )
+
+
 WRONG = [
     ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * *"}}}, "has 4 fields"),
     ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * * *", "time_zone": "Mars"}}}, "'Mars' is not a time zone"),
     ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * * *", "set": {"image": "x"}}}}, "may not set 'image'"),
     ({"schedules": {"x": {"run": "sweep", "cron": "0 3 * * *", "set": {"max_trial_count": 99}}}}, "above 50"),
     ({"trigger": {}, "schedules": {"x": {"run": "cpu", "cron": "0 3 * * *"}}}, "URL is needed"),
+    (
+        {
+            "trigger": {"uri": "http://127.0.0.1:9", "tick": "every hour"},
+            "schedules": {"x": {"run": "cpu", "cron": "0 3 * * *", "then": ["register"]}},
+        },
+        "trigger.tick: .*every hour",
+    ),
     *(
         ({"schedules": {"x": {"run": "cpu", "cron": "0 3 * * *", "retry_config": retry}}}, said)
         for retry, said in (

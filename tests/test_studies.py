@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 import sys
 from pathlib import Path
 from typing import Any
@@ -180,6 +181,18 @@ def test_a_sweep_of_fixed_lengths_takes_what_arithmetic_says(monkeypatch: pytest
     assert draw is simulate._drawn_plainly and many < simulate.SIMULATIONS and "NumPy is not installed" in remark
 
 
+def test_a_preempted_trial_starts_over(monkeypatch: pytest.MonkeyPatch) -> None:
+    """With a trial of length L and preemptions every m, the run of a trial is m (e^(L/m) - 1) long on average; each restart waits for
+    a start-up that is not billed. By NumPy and without it."""
+    spot = Durations((100.0,), (10.0,), preempted_s=100.0)
+    mean = 100 * (math.e - 1)
+    for draw in (simulate._drawn_with_numpy, simulate._drawn_plainly):
+        walls, billed = draw(1, 1, spot, 20_000, 0, False)
+        assert sum(billed) / 20_000 == pytest.approx(mean, rel=0.03)
+        again = (math.e - 1) * 10
+        assert sum(walls) / 20_000 == pytest.approx(mean + 10 + again, rel=0.03) and min(billed) == 100
+
+
 def document(**job: Any) -> spec.Document:
     data = {key: tuning_job(6)[key] for key in ("studySpec", "trialJobSpec", "maxTrialCount", "parallelTrialCount")}
     data["trialJobSpec"] = {**data["trialJobSpec"], **job}
@@ -200,6 +213,23 @@ def test_an_estimate_says_what_it_assumes() -> None:
     drawn = simulate.forecast(estimate(spot, known), simulate.durations(spot, known, [300.0], None))
     assert any("preemptions are left out" in note for note in drawn.notes)
     assert any("timeout stops it after 200 s" in note for note in drawn.notes) and drawn.rows[0].usd_p50 is None
+
+
+def test_preemptions_are_for_spot(project: Path) -> None:
+    """On Spot the given time is used and said; on other machines, and without a length of a trial, it is refused."""
+    known = catalog.load()
+    spot = document(scheduling={"strategy": "SPOT"})
+    drawn = simulate.durations(spot, known, [300.0], None, preempted_s=200.0)
+    assert any("preempted after 200 s on average (as given)" in note for note in drawn.notes)
+    assert any("more often than not" in note for note in drawn.notes)
+    often = simulate.forecast(estimate(spot, known), drawn).rows[0]
+    never = simulate.forecast(estimate(spot, known), simulate.durations(spot, known, [300.0], None)).rows[0]
+    assert often.wall_p50 > never.wall_p50
+    words = ("explain", "sweep", "--trial-time", "5m", "--preempted-every", "1h")
+    error = run(*words, fails=UsageError).exception
+    assert "--preempted-every is for jobs with the strategy SPOT; this one has STANDARD" in str(error)
+    done = CliRunner().invoke(cli.vertexrig, ["explain", "sweep", "--preempted-every", "1h"])
+    assert done.exit_code == 2 and "goes with --trial-time or --learn-from" in done.stderr
 
 
 def test_durations_are_learned_from_finished_jobs(project: Path) -> None:

@@ -29,6 +29,9 @@ typed explain multi-worker
 REMARKS='\| (WARNING: All log messages before|[IWE]0000 )'
 REPEATED=' service \| | \| trainer: '
 
+# what the SDK says of warnings, of the console's pages and of each look at the job
+SDK_REMARKS='Warning: |^ +warnings\.warn|^  super|https://console|^JOB_STATE|JobState|To use this|View Custom Job'
+
 step "job cpu, from its YAML, as Vertex AI would run it: packaged, installed, trained"
 typed rehearse cpu 2>&1 | grep --line-buffered -Ev "$REMARKS"
 
@@ -39,10 +42,17 @@ typed rehearse sweep --trials "$TRIALS" --set "args.epochs=$EPOCHS" --set parall
 step "what the sweep found, as one page to open in a browser"
 typed report sweep --local --output build/report.html
 
+step "a program of the Vertex AI SDK that knows nothing of all this, unchanged"
+grep -v '^"""' examples/unchanged/launch.py
+echo
+typed local run -- python examples/unchanged/launch.py 2>&1 | grep --line-buffered -Ev "$SDK_REMARKS"
+
 cat <<'END'
 
 == three things to type next
 make multi-worker-job RUN=local SET="args.epochs=3"   # a chief and two workers, on this machine
 .venv/bin/vertexrig rehearse sweep --trials 12        # more of the search
 .venv/bin/vertexrig explain sweep                     # what all 30 trials would draw and cost on Vertex AI
+
+the sweep's report, for a browser: build/report.html
 END

@@ -43,6 +43,7 @@ SERVICES = {
     "VizierService": "vizier_service",
     "PersistentResourceService": "persistent_resource_service",
     "ModelService": "model_service",
+    "DatasetService": "dataset_service",
     "TensorboardService": "tensorboard_service",
     "MetadataService": "metadata_service",
 }

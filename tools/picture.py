@@ -1,7 +1,8 @@
-"""Draws the blocks of the pages that have a `picture:` comment: a terminal with what the page shows, as SVG.
+"""Draws the pictures of the pages; `python -m tools.picture` writes every one anew.
 
-`tests/test_pages.py` types those commands and holds the shown output equal to what they print, so a picture shows a session
-that happened. `python -m tools.picture` writes every picture anew.
+A block of a page with a `picture:` comment becomes a terminal with what the page shows, as SVG. `tests/test_pages.py` types
+those commands and holds the shown output equal to what they print, so a picture shows a session that happened. The
+console is photographed in Chromium, over a server that has just run a sweep (`tools/console_run.py`).
 """
 
 from __future__ import annotations
@@ -15,7 +16,9 @@ from rich.text import Text
 
 from tests import pages
 from tests.tools import REPOSITORY
+from tools import console_run
 
+CONSOLE = REPOSITORY / "docs/images/console.png"
 WIDTH = 104
 """Columns of the drawn terminal; longer lines are folded."""
 
@@ -51,6 +54,8 @@ def main() -> None:
         file.parent.mkdir(parents=True, exist_ok=True)
         file.write_text(svg, encoding="utf-8")
         print(file.relative_to(REPOSITORY))
+    console_run.photograph(CONSOLE)
+    print(CONSOLE.relative_to(REPOSITORY))
 
 
 if __name__ == "__main__":

@@ -106,7 +106,7 @@ jobs:
 
 ## Keys
 
-"required" stands where there is no default; an empty default means that the key is left out. A scalar is text, a number
+"required" marks a key without a default; an empty default means that the key is left out. A scalar is text, a number
 or a boolean. `Job.worker` is the key `worker` of a [Job](#job). `vertexrig keys` prints the same list, also as JSON.
 """
 
@@ -121,7 +121,7 @@ def _section(cls: type, where: list[str]) -> str:
     title = "The file itself" if cls is Project else cls.__name__
     lines = [f"### {title}", "", (cls.__doc__ or "").strip()]
     if where:
-        lines += ["", "Stands at " + ", ".join(f"`{place}`" for place in where) + "."]
+        lines += ["", "Place: " + ", ".join(f"`{place}`" for place in where) + "."]
     lines += ["", "| key | type | default | meaning |", "| --- | --- | --- | --- |"]
     hints = schema.hints(cls)
     for item in dataclasses.fields(cls):

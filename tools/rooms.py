@@ -37,7 +37,7 @@ LOCAL_LAYERS: tuple[tuple[str, ...], ...] = (
     ("storage", "logs", "scheduler", "study", "runner"),
     ("front",),
     ("jobs",),
-    ("registry", "rpc"),
+    ("registry", "rpc", "console"),
     ("", "conform"),
 )
 

@@ -2,7 +2,7 @@
 
     base   what renders and checks
     cloud  and what talks to Vertex AI, Cloud Storage and Cloud Scheduler
-    local  and what trains on this machine: the local Vertex and TensorFlow
+    local  and what trains on this machine: the local Vertex, TensorFlow and the Vertex AI SDK, for programs that use it
     all    and what the tests, the linters and the benchmarks need
 
 uv installs where there is one, pip otherwise; both at the versions of constraints.txt. Nothing is ever uninstalled, so a
@@ -30,7 +30,7 @@ CPU_TENSORFLOW = "./tools/tensorflow_cpu"
 TIERS = {
     "base": (".base", ""),
     "cloud": (".cloud", "[submit,trigger]"),
-    "local": (".local", "[submit,trigger,local,report,trainer]"),
+    "local": (".local", "[submit,trigger,local,report,trainer,sdk]"),
     "all": (".ready", "[dev]"),
 }
 TRAINS = ("local", "all")

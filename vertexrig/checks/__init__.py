@@ -21,9 +21,11 @@ from vertexrig.checks import (
     images,
     naming,
     network,
+    processes,
     program,
     pytorch,
     quotas,
+    reading,
     regions,
     saving,
     scheduling,
@@ -45,7 +47,7 @@ __all__ = ["RULES", "Context", "Problem", "Rule", "all_rules", "check", "finding
 _TOPICS = (
     hardware, tpu, regions, quotas, cluster, images, program, scheduling, storage, disks,
     identity, network, naming, secrets, gcloud, study, trainer, strategy, pytorch,
-    commands, saving, container, built,
+    processes, commands, saving, reading, container, built,
 )  # fmt: skip
 
 RULES: tuple[Rule, ...] = tuple(rule for topic in _TOPICS for rule in topic.RULES)

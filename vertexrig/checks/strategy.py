@@ -288,8 +288,15 @@ def keras_of(document: Document, context: Context) -> tuple[Pool, str, bool] | N
 
 def joined_workers(document: Document, context: Context) -> tuple[Pool, int] | None:
     """The pool and number of the replicas that MultiWorkerMirroredStrategy joins; None if it joins none."""
+    found = clustered(document, context)
+    trainer = context.trainer
+    return found if trainer is not None and trainer.strategy_names & _CLUSTER == {_MULTI} else None
+
+
+def clustered(document: Document, context: Context) -> tuple[Pool, int] | None:
+    """The pool and number of the replicas that train under a cluster strategy of TensorFlow; None if none do."""
     subject = _subject(document, context)
-    if subject is None or subject[1].replicas < 2 or subject[0].strategy_names & _CLUSTER != {_MULTI}:
+    if subject is None or subject[1].replicas < 2 or not subject[0].strategy_names & _CLUSTER:
         return None
     return subject[1].pools[0], subject[1].replicas
 

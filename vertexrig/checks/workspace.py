@@ -201,14 +201,14 @@ class Workspace:
         document = spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, template=False)
         if not check:
             return Prepared(rendered, document, [], self)
-        silenced = self.silences(name)
-        found = checks.check(document, self.context(document), silenced)
+        ignored = self.silences(name)
+        found = checks.check(document, self.context(document), ignored)
         outside = {
             "display-name": naming.check_display_name(rendered.view.display_name, self.catalog),
             "labels": naming.check_labels(rendered.view.labels, self.catalog),
         }
         for rule, problems in outside.items():
-            if rule not in silenced:
+            if rule not in ignored:
                 found += [replace(one, file=str(self.loaded.file)) for one in checks.findings(rule, problems)]
         submit = self.verb("submit", name)
         found = [_through_the_api(finding, submit) if finding.id == GCLOUD_REFUSES else finding for finding in found]

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, remote
+from vertexrig.cli import options, remote, studied
 from vertexrig.cli.output import result, say
 from vertexrig.cli.tables import table
 from vertexrig.errors import UsageError
@@ -22,20 +22,26 @@ if TYPE_CHECKING:
 @click.argument("sweep")
 @options.file_option
 @options.local_option
+@studied.chain_option
 @options.format_option("text", "json", "yaml", "flags", "args")
-def command(sweep: str, file: Path | None, local: bool, format_: str) -> None:
+def command(sweep: str, file: Path | None, local: bool, chain: bool, format_: str) -> None:
     """Show the best trial of SWEEP, and how sure it is that it is the best: its lead over the next trial, and the noise
     where parameters were tried more than once. With several goals, show all trials that no other beats.
 
     `--format flags` (or args) prints the parameters as arguments of the trainer, `--format yaml` as a mapping; with several
     goals, those of the first trial shown.
     """
+    from vertexrig.cloud.vertex import RemoteJob
     from vertexrig.studies import study as studies
     from vertexrig.studies import trials
     from vertexrig.studies.certainty import certainty
     from vertexrig.studies.reproduce import flags
 
-    study = studies.read(remote.sweep(file, sweep, local=local))
+    if chain:
+        job = RemoteJob(studied.joined(studied.chain(remote.find, file, sweep, local=local)))
+    else:
+        job = remote.sweep(file, sweep, local=local)
+    study = studies.read(job)
     if not study.best:
         raise UsageError(_why_none(sweep, study))
     if format_ in ("flags", "args"):

@@ -64,10 +64,8 @@ def command(
     )
     if not wanted:
         names = [*workspace.loaded.project.jobs, *workspace.loaded.project.sweeps]
-    found: list[Finding] = []
+    found = [finding for name in names for finding in workspace.prepare(name).findings]
     sources = show.project_sources(workspace.loaded.file)
-    for name in names:
-        found += workspace.prepare(name).findings
     for path in paths:
         try:
             sources[path] = files.read_text(path)
@@ -83,15 +81,19 @@ def command(
             found += _project(
                 Workspace(own, templates=templates, region=region, trainer=trainer, program=steps.program())
             )
+    _print(found, format_, sources, info=info)
+    severities = {finding.severity for finding in found}
+    if Severity.ERROR in severities or (strict and Severity.WARNING in severities):
+        raise FindingsError("" if format_ == "text" else show.summary(found))  # as text it ends with the count
+
+
+def _print(found: list[Finding], format_: str, sources: dict[str, str], *, info: bool) -> None:
     if format_ == "sarif":
         output.say(show.sarif(found), nl=False)
     elif format_ == "json":
         output.document().data["findings"] = show.rows(found)
     else:
         show.findings(found, sources=sources, info=info, err=False)
-    severities = {finding.severity for finding in found}
-    if Severity.ERROR in severities or (strict and Severity.WARNING in severities):
-        raise FindingsError("" if format_ == "text" else show.summary(found))  # as text it ends with the count
 
 
 def _file(workspace: Workspace, path: str, text: str, kind: str | None, *, propose: bool) -> list[Finding]:

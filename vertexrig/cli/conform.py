@@ -95,7 +95,6 @@ def command(
     extras.need("jmespath", "jsonschema", "starlette", "requests")  # the local extra brings all of them
     from vertexrig.local.conform import prices, tries
     from vertexrig.local.conform.manifest import load
-    from vertexrig.local.conform.score import document, scores, side_by_side
 
     if replayed is not None:
         _replay(format_, replayed, _target(against, project, region, bucket, root))
@@ -119,11 +118,18 @@ def command(
         options.note(f"wrote {files.typed(recording)}")
     if accept:
         _accept(held, outcome)
+    _conclude(format_, held, outcome, strict=against == "cloud", accepted=accept)
+
+
+def _conclude(format_: str, held: Manifest, outcome: Tried, *, strict: bool, accepted: bool) -> None:
+    """Print the score; with rows that differ and no decision about them (with `strict`, any that differ) it fails."""
+    from vertexrig.local.conform.score import document, scores, side_by_side
+
     differing = [one for one in outcome.verdicts if one.result == "differs"]
     text = "\n\n".join([*map(side_by_side, differing), _table(scores(outcome.verdicts))])
     result(format_, document(held, outcome.verdicts), text)
-    unknown = [one.row.id for one in differing if against == "cloud" or not held.decided(one.row.id)]
-    if unknown and not accept:
+    unknown = [one.row.id for one in differing if strict or not held.decided(one.row.id)]
+    if unknown and not accepted:
         raise FindingsError(
             f"{len(unknown)} rows differ, and decisions.jsonl says nothing about them: {', '.join(unknown[:10])}"
             + (" …" if len(unknown) > 10 else "")

@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -29,8 +30,15 @@ def project_text(into: Path | None) -> str:
     return edit.read(into) if into is not None and into.exists() else ""
 
 
-def show(made: Pulled, into: Path | None, format_: str) -> None:
-    """Write or print the project file, and say what to type next."""
+def show(made: Pulled, into: Path | None, format_: str, more: Mapping[str, Any] | None = None) -> None:
+    """Write or print the project file, and say what to type next.
+
+    Args:
+        made: The entries.
+        into: The project file to write.
+        format_: `text` or `json`.
+        more: Further keys of the JSON document.
+    """
     from vertexrig.studies import edit
 
     if into is not None:
@@ -41,6 +49,7 @@ def show(made: Pulled, into: Path | None, format_: str) -> None:
         "entries": [{"group": one.group, "name": one.name, "keys": dict(one.data)} for one in made.entries],
         "notes": list(made.notes),
         "text": made.text,
+        **(more or {}),
     }
     result(format_, data, "" if into is not None else made.text.rstrip("\n"))
     for line in made.notes:

@@ -43,8 +43,7 @@ def command(
     replica: str | None,
     kind: str | None,
     region: str | None,
-    trial_time: tuple[float, ...],
-    learn_from: str | None,
+    asked: forecast.ForecastOptions,
     format_: str,
 ) -> None:
     """Show what job or sweep NAME, or any YAML FILE that gcloud would take, makes on Vertex AI.
@@ -73,7 +72,7 @@ def command(
         shown_by = steps.line("check", target) if is_file else workspace.verb("check", target)
         options.note(f"{target}: {errors} {what} in reading; what was refused is left out. `{shown_by}` shows it")
     one = found.replica(replica) if replica else None
-    ahead = _ahead(file, workspace, document, found, place, trial_time, learn_from)
+    ahead = _ahead(file, workspace, document, found, place, asked)
     forecast.add(ahead)
     if format_ == "json":
         output.document().data.update(explain.data(found) if one is None else explain.replica_data(found, one))
@@ -93,8 +92,7 @@ def _ahead(
     document: spec.Document,
     found: explain.Explanation,
     region: str,
-    lengths: tuple[float, ...],
-    learn_from: str | None,
+    asked: forecast.ForecastOptions,
 ) -> Forecast | None:
     """The estimate of time and money that the options ask for."""
     factor = workspace.loaded.project.trigger.budget.price_factor
@@ -105,7 +103,7 @@ def _ahead(
 
         return remote.find(file, job, local=False).job
 
-    return forecast.forecast(price, document, workspace.catalog, lengths, learn_from, find)
+    return forecast.forecast(price, document, workspace.catalog, asked, find)
 
 
 def _printable(text: str) -> str:

@@ -16,14 +16,11 @@ if TYPE_CHECKING:
 
 
 @click.command("follow-up")
-@click.argument("sweep")
-@options.file_option
-@options.local_option
-@click.option("--sweep", "ran", metavar="NAME", help="The project's sweep that it ran, if its display name is another.")
+@studied.study_options
 @click.option("--grid", type=Integer(2), help="Make it a grid of at most so many combinations.")
 @click.option("--trials", type=Integer(1), help="Trials of the new sweep; by default as many as the former had.")
 @click.option("--as", "name", help="Name of the new sweep; by default NAME-2, NAME-3 and so on.")
-@click.option("--dry-run", is_flag=True, help="Show what would be added, and write nothing.")
+@studied.dry_run_option
 @options.format_option("text", "json")
 def command(
     sweep: str,

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
-from typing import TYPE_CHECKING, Any, TypeVar
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import wraps
+from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
@@ -36,8 +38,26 @@ class Length(click.ParamType):  # type: ignore[type-arg,unused-ignore]
         return float(match[1]) * _UNITS[match[2] or ""]
 
 
+@dataclass(frozen=True)
+class ForecastOptions:
+    """The estimate that the options ask for.
+
+    Args:
+        lengths: `--trial-time`, seconds.
+        learn_from: `--learn-from`.
+        preempted: `--preempted-every`, seconds; None without it.
+    """
+
+    lengths: tuple[float, ...] = ()
+    learn_from: str | None = None
+    preempted: float | None = None
+
+    def __bool__(self) -> bool:
+        return bool(self.lengths) or self.learn_from is not None
+
+
 def forecast_options(command: F) -> F:
-    """`--trial-time` and `--learn-from`."""
+    """`--trial-time`, `--learn-from` and `--preempted-every`; the command gets them as `asked`."""
     time = click.option(
         "--trial-time",
         type=Length(),
@@ -52,16 +72,27 @@ def forecast_options(command: F) -> F:
         help="Estimate time and money from finished jobs: a job's name or number, or a file with what gcloud ai ... "
         "describe or list prints.",
     )
-    return time(learn(command))
+    preempted = click.option(
+        "--preempted-every",
+        type=Length(),
+        metavar="LENGTH",
+        help="For that estimate and strategy SPOT: mean time until a running trial is preempted; it starts over then.",
+    )
+
+    @wraps(command)
+    def asking(
+        *args: Any, trial_time: tuple[float, ...], learn_from: str | None, preempted_every: float | None, **more: Any
+    ) -> Any:
+        asked = ForecastOptions(trial_time, learn_from, preempted_every)
+        if preempted_every is not None and not asked:
+            raise click.UsageError("--preempted-every goes with --trial-time or --learn-from")
+        return command(*args, asked=asked, **more)
+
+    return cast(F, time(learn(preempted(asking))))
 
 
 def forecast(
-    price: Estimate,
-    spec: Document,
-    catalog: Catalog,
-    lengths: Sequence[float],
-    learn_from: str | None,
-    find: Callable[[str], RemoteJob],
+    price: Estimate, spec: Document, catalog: Catalog, asked: ForecastOptions, find: Callable[[str], RemoteJob]
 ) -> Forecast | None:
     """The estimate that the options ask for; None if they ask for none.
 
@@ -69,20 +100,20 @@ def forecast(
         price: Prices of the run.
         spec: The run.
         catalog: Recorded durations.
-        lengths: `--trial-time`.
-        learn_from: `--learn-from`.
+        asked: The options.
         find: Finds a job by name.
     """
-    if not lengths and learn_from is None:
+    if not asked:
         return None
     from vertexrig.explain import simulate
 
     own = None
-    if learn_from is not None:
+    if asked.learn_from is not None:
         from vertexrig.studies import learning
 
-        own = learning.learned(_jobs(learn_from, find), learn_from, sweep=price.trials is not None)
-    return simulate.forecast(price, simulate.durations(spec, catalog, lengths, own))
+        own = learning.learned(_jobs(asked.learn_from, find), asked.learn_from, sweep=price.trials is not None)
+    drawn = simulate.durations(spec, catalog, asked.lengths, own, preempted_s=asked.preempted)
+    return simulate.forecast(price, drawn)
 
 
 def add(found: Forecast | None) -> None:

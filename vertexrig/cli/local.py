@@ -58,8 +58,10 @@ command.add_command(local_python.command)
 @click.option(
     "--gs-paths",
     type=click.Choice(["mapped", "kept"]),
-    help="Map gs:// in jobs' variables and arguments to folders (the default), or keep it.",
+    help="Keep gs:// in jobs' variables and arguments (the default on Linux), or map it to folders.",
 )
+@local_place.cold_option
+@local_place.discrete_option
 @click.option(
     "--record",
     type=click.Path(path_type=Path, dir_okay=False),
@@ -82,6 +84,8 @@ def up(
     pass_credentials: bool,
     seed: int,
     gs_paths: str | None,
+    cold: bool,
+    discrete: str | None,
     record: Path | None,
     format_: str,
 ) -> None:
@@ -91,8 +95,10 @@ def up(
     from vertexrig.local.pace import paced
 
     loaded, folder = local_place.project(file, root)
-    settings = local_place.settings(loaded, folder, gs_paths=gs_paths, slots=slots)
-    run = replace(paced(settings.run, pace, speed), slow_start=slow_start, credentials=pass_credentials)
+    settings = local_place.settings(
+        loaded, folder, gs_paths=gs_paths, slots=slots, cold=cold, discrete=discrete, credentials=pass_credentials
+    )
+    run = replace(paced(settings.run, pace, speed), slow_start=slow_start)
     settings = replace(
         settings, run=run, checks=not no_checks, seed=seed, at_least_twice=at_least_twice,
         faults=[Fault.parse(fault) for fault in faults],
@@ -103,7 +109,7 @@ def up(
         here = control.up(settings, port, record=record)
         local_place.make_bucket(here, loaded)
         result(format_, _where(here), "")
-        options.note(f"the local Vertex answers at {here.url}")
+        options.note(f"the local Vertex answers at {here.url}; its console: {here.url}/")
         _show_next(loaded, steps.named(file), ["--root", root] if root is not None else [])
         return
     from vertexrig.local import server
@@ -131,7 +137,7 @@ def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], N
         if format_ == "json":
             document.data.update(_where(here))
             document.send()
-        options.note(f"the local Vertex answers at {here.url}; its state is in {here.root}")
+        options.note(f"the local Vertex answers at {here.url}; its state is in {here.root}; its console: {here.url}/")
 
     return report
 
@@ -175,6 +181,7 @@ def status(file: Path | None, root: Path | None, format_: str) -> None:
         output.say(
             f"{queue['running']} jobs running, {queue['waiting']} waiting, {queue['used']} of {queue['slots']} slots"
         )
+        output.say(f"its console: {found['url']}/")
     if found is None:
         raise click.exceptions.Exit(1)
 

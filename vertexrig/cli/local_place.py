@@ -23,6 +23,18 @@ root_option = click.option(
 )
 
 
+cold_option = click.option(
+    "--cold",
+    is_flag=True,
+    help="Start every replica cold; by default the second of an environment is forked after its imports.",
+)
+discrete_option = click.option(
+    "--discrete",
+    type=click.Choice(["retry", "decimal", "whole"]),
+    help="Send a discrete 128 to trainers as 128.0 (decimal), as 128 (whole), or first the one and then the other (the default).",
+)
+
+
 def make_bucket(here: RunningServer, loaded: Loaded | None) -> None:
     """Jobs put their packages and outputs into the project's bucket, which nobody made on this machine yet."""
     from vertexrig.local import control
@@ -74,16 +86,35 @@ def running(folder: Path) -> RunningServer:
     return here
 
 
-def settings(loaded: Loaded | None, folder: Path, *, gs_paths: str | None = None, slots: int | None = None) -> Settings:
+def settings(
+    loaded: Loaded | None,
+    folder: Path,
+    *,
+    gs_paths: str | None = None,
+    slots: int | None = None,
+    cold: bool = False,
+    discrete: str | None = None,
+    credentials: bool = False,
+    transparent: bool = False,
+) -> Settings:
     """The settings of a server as the project file gives them.
 
     Args:
         loaded: The project, if there is one.
         folder: The server's state.
-        gs_paths: `mapped` or `kept`, over what the project file says; `mapped` if neither does.
+        gs_paths: `mapped` or `kept`, over what the project file says. If neither does: `kept`, unless trainers see the
+            user's credentials, or this system cannot show them /gcs, which many put in place of `gs://`.
         slots: Replicas at one time, over what the project file says.
+        cold: Start every replica cold, whatever the project file says.
+        discrete: How discrete values reach trainers, over what the project file says.
+        credentials: Trainers see the user's credentials.
+        transparent: For a program that nobody changed, which also names buckets by `gs://` in the code of its trainers.
+
+    Raises:
+        UsageError: `kept` and the user's credentials: trainers that have them go to Google.
     """
     from vertexrig.local.jobs.settings import Settings
+    from vertexrig.local.runner.children import shows_buckets
     from vertexrig.local.runner.configured import of_project
     from vertexrig.local.runner.options import RunOptions
 
@@ -91,12 +122,12 @@ def settings(loaded: Loaded | None, folder: Path, *, gs_paths: str | None = None
     run = of_project(loaded) if loaded else RunOptions()
     if loaded:
         run = replace(run, project=loaded.project.project)
-    run = replace(run, keep_gs=(gs_paths or (local.gs_paths if local else None)) == "kept")
+    wanted = gs_paths or (local.gs_paths if local else None)
+    if wanted == "kept" and credentials:
+        raise UsageError("--pass-credentials is for trainers that go to Google; with gs_paths: kept they never do")
+    keep = wanted == "kept" or (wanted is None and not credentials and (transparent or shows_buckets()))
+    run = replace(run, warm=run.warm and not cold, keep_gs=keep, credentials=credentials)
     made = Settings(folder, run=run, allow_hosts=local.allow_hosts if local else ())
+    made = replace(made, discrete=discrete or (local.discrete if local else made.discrete))
     slots = slots or (local.slots if local else None)
     return replace(made, slots=slots) if slots else made
-
-
-def with_gs(made: Settings, *, keep: bool) -> Settings:
-    """The settings with `gs://` paths of jobs kept as they are, or mapped to folders."""
-    return replace(made, run=replace(made.run, keep_gs=keep))

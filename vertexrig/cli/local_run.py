@@ -19,6 +19,7 @@ from vertexrig.errors import UsageError
 
 if TYPE_CHECKING:
     from vertexrig.local.front.variables import Environment
+    from vertexrig.local.jobs.settings import Settings
     from vertexrig.local.state import RunningServer
     from vertexrig.project.config import Loaded
 
@@ -43,8 +44,17 @@ _SHOWN = {
     metavar="FILE",
     help="Add every call of COMMAND and its answer to FILE, without ids, names and tokens.",
 )
+@local_place.cold_option
+@local_place.discrete_option
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
-def command(words: tuple[str, ...], file: Path | None, root: Path | None, record: Path | None) -> None:
+def command(
+    words: tuple[str, ...],
+    file: Path | None,
+    root: Path | None,
+    record: Path | None,
+    cold: bool,
+    discrete: str | None,
+) -> None:
     """Run COMMAND, unchanged, with Google's APIs answered by the local Vertex.
 
     The server is started if none runs, and stopped afterwards. Variables set for COMMAND alone send what it asks of
@@ -60,7 +70,9 @@ def command(words: tuple[str, ...], file: Path | None, root: Path | None, record
     from vertexrig.local import control
 
     loaded, folder = local_place.project(file, root)
-    with _server(loaded, folder, record) as here:
+    settings = local_place.settings(loaded, folder, cold=cold, discrete=discrete, transparent=True)
+    given = {"--record": record, "--cold": cold, "--discrete": discrete}
+    with _server(loaded, settings, record, [name for name, value in given.items() if value]) as here:
         change = difference(here, loaded)
         mention(change)
         before = control.call(here, "GET", "/v1/made")
@@ -85,28 +97,36 @@ def mention(change: Environment) -> None:
 
 
 @contextmanager
-def _server(loaded: Loaded | None, folder: Path, record: Path | None) -> Iterator[RunningServer]:
-    """The server of a folder; one that a command like this started is stopped when the last such command ends."""
+def _server(
+    loaded: Loaded | None, settings: Settings, record: Path | None, given: list[str]
+) -> Iterator[RunningServer]:
+    """The server of a folder; one that a command like this started is stopped when the last such command ends.
+
+    Args:
+        loaded: The project, if there is one.
+        settings: Of a server that has to be started.
+        record: Where it records calls.
+        given: Options that only a server takes that is started now.
+    """
     from vertexrig.local import control, state
 
+    folder = settings.root
     here = state.find(folder)
     if here is not None and not control.answers(here):
         here = None
-    if here is not None and record is not None:
+    if here is not None and given:
+        name = f"--record {record}" if record is not None else given[0]
+        what = "records only from its start" if record is not None else "has its own settings"
         raise UsageError(
-            f"--record {record}: a local Vertex runs already at {here.url}, and records only from its start: stop it with "
-            "`vertexrig local down`, or start it with `vertexrig local up --record FILE`"
+            f"{name}: a local Vertex runs already at {here.url}, and {what}: stop it with "
+            f"`vertexrig local down`, or start it with `vertexrig local up {'--record FILE' if record is not None else given[0]}`"
         )
     started = here is None
     if here is None:
         from vertexrig.cli import extras
 
         extras.need("uvicorn", "starlette", "optuna", "google_crc32c", "cryptography")
-        # Programs that nobody changed name their buckets by gs://, also in the code of a trainer.
-        settings = local_place.settings(loaded, folder)
-        local = loaded.project.local if loaded else None
-        keep = local is None or local.gs_paths != "mapped"
-        here = control.up(local_place.with_gs(settings, keep=keep), record=record)
+        here = control.up(settings, record=record)
         options.note(f"the local Vertex answers at {here.url}")
     with state.in_use(folder, begun=here.pid if started else None) as last:
         try:

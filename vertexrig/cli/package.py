@@ -89,7 +89,7 @@ def _upload(workspace: Workspace, name: str | None) -> list[str]:
     storage = Storage(project.bucket, location=project.region)
     if name is None:
         uri = workspace.renderer.package_uri(workspace.renderer.tf_version())
-        return submit.upload(workspace, {uri}, storage)
+        return submit.upload(workspace, {uri: {project.trainer.module}}, storage)
     uris = submit.upload_packages(workspace, [name], storage)
     if not uris:
         options.note(f"{name} runs no package of the project's trainer; nothing was uploaded")

@@ -13,14 +13,12 @@ from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 
 if TYPE_CHECKING:
+    from vertexrig.studies.edit import Entry
     from vertexrig.studies.trials import TrialResult
 
 
 @click.command("promote")
-@click.argument("sweep")
-@options.file_option
-@options.local_option
-@click.option("--sweep", "ran", metavar="NAME", help="The project's sweep that it ran, if its display name is another.")
+@studied.study_options
 @click.option("--trial", help="Promote this trial in place of the best one.")
 @click.option("--as", "name", help="Name of the new job; by default NAME-best.")
 @click.option("--epochs", type=Integer(1), help="The same as --set args.epochs=N.")
@@ -32,7 +30,7 @@ if TYPE_CHECKING:
 @click.option(
     "--run", "where", type=click.Choice(["local", "cloud"]), help="Run the new job at once: rehearse or submit it."
 )
-@click.option("--dry-run", is_flag=True, help="Show what would be added, and write nothing.")
+@studied.dry_run_option
 @options.format_option("text", "json")
 def command(
     sweep: str,
@@ -76,16 +74,24 @@ def command(
     )  # fmt: skip
     new = edit.added(text, entry, str(loaded.file))
     studied.rendered(new, loaded.file, name, found.sweep)
-    diff = edit.difference(text, new, str(loaded.file))
     if not dry_run:
         edit.write(loaded.file, new)
-    data = {"name": name, "sweep": found.sweep, "trial": chosen.id, "metrics": chosen.metrics, "written": not dry_run}
-    result(format_, {**data, "keys": dict(entry.data), "diff": diff}, diff)
-    if dry_run:
-        options.note(f"nothing was written to {loaded.file}; without --dry-run it is")
-        return
-    options.note(f"added job {name} to {loaded.file}")
-    _go_on(name, file, where, format_, rehearsed=found.rehearsed)
+    _report(format_, found, chosen, entry, edit.difference(text, new, str(loaded.file)), written=not dry_run)
+    if not dry_run:
+        _go_on(name, file, where, format_, rehearsed=found.rehearsed)
+
+
+def _report(
+    format_: str, found: studied.Studied, chosen: TrialResult, entry: Entry, diff: str, *, written: bool
+) -> None:
+    """What was added, or would be."""
+    data = {"name": entry.name, "sweep": found.sweep, "trial": chosen.id, "metrics": chosen.metrics}
+    result(format_, {**data, "written": written, "keys": dict(entry.data), "diff": diff}, diff)
+    file = found.loaded.file
+    if written:
+        options.note(f"added job {entry.name} to {file}")
+    else:
+        options.note(f"nothing was written to {file}; without --dry-run it is")
 
 
 def _warm_start(found: studied.Studied, chosen: TrialResult, given: str | None) -> dict[str, str]:

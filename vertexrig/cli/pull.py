@@ -5,12 +5,16 @@ from __future__ import annotations
 import re
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import entries, options, targets
+from vertexrig.cli import entries, extras, options, steps, targets
 from vertexrig.errors import UsageError
+
+if TYPE_CHECKING:
+    from vertexrig.local.jobs.seeding import Seed
+    from vertexrig.studies.pull import Pulled, Wanted
 
 
 @click.command("pull")
@@ -19,13 +23,22 @@ from vertexrig.errors import UsageError
 @options.local_option
 @entries.into_option
 @entries.as_option
+@click.option(
+    "--seed-local",
+    is_flag=True,
+    help="Also put the job, as it ended and with its trials, into the local Vertex beside the project file.",
+)
 @options.format_option("text", "json")
-def command(job: str, file: Path | None, local: bool, into: Path | None, name: str | None, format_: str) -> None:
+def command(
+    job: str, file: Path | None, local: bool, into: Path | None, name: str | None, seed_local: bool, format_: str
+) -> None:
     """Turn JOB into entries of a project file that render to the same job.
 
     JOB is a custom job or sweep: a resource name, number or display name, or a FILE from `gcloud ai custom-jobs describe`
     or `gcloud ai hp-tuning-jobs describe` (YAML or JSON; - is stdin).
     """
+    if seed_local:
+        extras.need("starlette", "google.protobuf")
     from vertexrig.studies import pull
 
     if targets.is_file(job) and _resource_name(job) is None:
@@ -37,7 +50,36 @@ def command(job: str, file: Path | None, local: bool, into: Path | None, name: s
     wanted = pull.wanted(data, source)
     name = options.entry_name(name) or pull.entry_name(wanted.display_name or Path(source).stem)
     made = pull.pulled(wanted, name, entries.project_text(into), into or Path("vertexrig.yaml"))
-    entries.show(made, into, format_)
+    seeded = _seeded(data, wanted, made, into, file) if seed_local else None
+    entries.show(made, into, format_, {"seeded": seeded.name} if seeded is not None else {})
+    if seeded is not None:
+        _next(seeded, into or file)
+
+
+def _seeded(data: Mapping[str, Any], wanted: Wanted, made: Pulled, into: Path | None, file: Path | None) -> Seed:
+    """The job in the local Vertex beside the project file, in that file's project."""
+    from vertexrig.cli import local_place
+    from vertexrig.local.jobs import seeding
+    from vertexrig.project import config
+
+    loaded, folder = (None, into.parent / config.STATE_FOLDER) if into else local_place.project(file, None)
+    if loaded is None:
+        loaded = config.loads(made.text.removeprefix("\ufeff"), file=into or Path(config.DEFAULT_NAME))
+    region = wanted.region or loaded.project.region
+    if region != loaded.project.region:
+        options.note(f"note: the job is in {region}, and the project in {loaded.project.region}, where verbs look")
+    one = seeding.seed_of(data, loaded.project.project, region, wanted.source)
+    seeding.seed(folder, one)
+    return one
+
+
+def _next(seeded: Seed, file: Path | None) -> None:
+    """Where the job is now, and how to look at it."""
+    kind, _, number = seeded.name.rpartition("/")
+    options.note(f"put {kind.rpartition('/')[2]}/{number} into the local Vertex; look at it there:")
+    options.note(steps.line("local", "up", "--detach", *steps.named(file)))
+    options.note(f'eval "$({steps.line("local", "env", *steps.named(file))})"')
+    options.note(steps.line("trials" if seeded.trials else "report", number, *steps.named(file)))
 
 
 _NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/(customJobs|hyperparameterTuningJobs)/([0-9]+)")

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, remote, studied
+from vertexrig.cli import options, remote
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 
@@ -67,7 +67,7 @@ def command(
     from vertexrig.studies import register
 
     loaded = config.load(file)
-    found = studied.find(remote.find, loaded, file, name, local)
+    found = remote.find(file, name, local=local)
     trained = _trained(loaded, found, name, trial, metric, value, goal)
     rehearsed = "; it was rehearsed: point at the local Vertex with `vertexrig local env`" if found.record else ""
     register.must_be_there(Storage(trained.uri), saved_model=serving_image is None, hint=rehearsed)
@@ -119,8 +119,7 @@ def _report(
 
 
 def _display_name(found: remote.FoundJob, loaded: Loaded, name: str) -> str:
-    """What the model is called: the sweep that the job comes from, so that each promotion is a version of one model."""
-    from vertexrig.studies.promote import LABEL
+    from vertexrig.studies.trained import model_name
 
     own = (
         found.record.name
@@ -129,7 +128,7 @@ def _display_name(found: remote.FoundJob, loaded: Loaded, name: str) -> str:
         if name in loaded.project.jobs
         else found.job.display_name
     )
-    return found.job.labels.get(LABEL) or own or name
+    return model_name(found.job, own) or name
 
 
 def _trained(
@@ -143,85 +142,15 @@ def _trained(
 ) -> Trained:
     """What the job has trained."""
     from vertexrig.cloud.vertex import TUNING
-
-    if found.job.collection == TUNING:
-        return _of_sweep(found, name, trial, metric, value)
-    if trial is not None:
-        raise UsageError(f"{name} is a custom job; --trial is for a sweep")
-    return _of_job(loaded, found, name, metric, value, goal)
-
-
-def _of_sweep(found: remote.FoundJob, name: str, trial: str | None, metric: str | None, value: float | None) -> Trained:
-    from vertexrig import spec
-    from vertexrig.studies import promote, register
-    from vertexrig.studies.outcome import outcome
-
-    ended = outcome(name, found.job.data, least=1)
-    chosen = promote.chosen(ended, trial)
-    folder = promote.trial_folder(found.job.data, chosen.id)
-    if not folder:
-        raise UsageError(f"{name} has no baseOutputDirectory, so its trials saved no model that can be registered")
-    goals = {one.id: "MAXIMIZE" if one.sign > 0 else "MINIMIZE" for one in ended.metrics}
-    metric = metric or ended.metrics[0].id
-    if metric not in goals:
-        raise UsageError(f"{name} has no metric {metric!r} to compare by. Choices: {', '.join(goals)}.")
-    document = spec.from_data(dict(found.job.data.get("trialJobSpec") or {}), kind="CustomJobSpec")
-    return register.Trained(
-        f"{folder}/{register.MODEL_DIR}", metric, chosen.metrics[metric] if value is None else value, goals[metric],
-        f"{found.job.display_name}-trial-{chosen.id}", found.job.id, register.package_hash(document),
-        register.data_argument(document), document.pools[0].image if document.pools else "",
-    )  # fmt: skip
-
-
-def _of_job(
-    loaded: Loaded, found: remote.FoundJob, name: str, metric: str | None, value: float | None, goal: str | None
-) -> Trained:
-    from vertexrig import spec
-    from vertexrig.cloud.storage import Storage
-    from vertexrig.studies import register
+    from vertexrig.studies import trained
 
     job = found.job
+    if job.collection == TUNING:
+        return trained.of_sweep(job, name, trial=trial, metric=metric, value=value)
+    if trial is not None:
+        raise UsageError(f"{name} is a custom job; --trial is for a sweep")
     if not job.ended:
         raise UsageError(f"{name} has not ended: its state is {job.state.removeprefix('JOB_STATE_')}")
     remote.must_have_succeeded(job)
-    if not job.output:
-        raise UsageError(f"{name} has no baseOutputDirectory, so it saved no model that can be registered")
-    uri = f"{job.output}/{register.MODEL_DIR}"
-    goals = _goals(loaded, job.labels)
-    metric = metric or next(iter(goals), None)
-    if metric is None:
-        raise UsageError(
-            f"no sweep of {loaded.file} says which metric {name} is compared by; name it with --metric and --goal"
-        )
-    goal = goal or goals.get(metric)
-    if goal is None:
-        raise UsageError(
-            f"no sweep of {loaded.file} says whether more or less of {metric} is better; say it with --goal"
-        )
-    if value is None:
-        known = dict(found.record.metrics) if found.record is not None else {}
-        summary = {**known, **register.read_summary(Storage(uri))}
-        value = register.summary_value(summary, metric)
-        if value is None:
-            numbers = [key for key in summary if register.summary_value(summary, key) is not None]
-            has = f"it has {', '.join(numbers[:8])}" if numbers else f"{uri} has none"
-            raise UsageError(f"summary.json of {name} has no {metric}: {has}; give it with --value")
-    document = spec.from_data(dict(job.data.get("jobSpec") or {}), kind="CustomJobSpec")
-    return register.Trained(
-        uri, metric, value, goal, job.display_name, job.id, register.package_hash(document),
-        register.data_argument(document), document.pools[0].image if document.pools else "",
-    )  # fmt: skip
-
-
-def _goals(loaded: Loaded, labels: Any) -> dict[str, str]:
-    """Goals by metric: of the sweep that the job was promoted from, otherwise of every sweep of the project."""
-    from vertexrig.studies.promote import LABEL
-
-    sweeps = loaded.project.sweeps
-    own = sweeps.get(str(labels.get(LABEL, "")))
-    found: dict[str, str] = {}
-    for one in [own] if own is not None else sweeps.values():
-        metrics = one.study.metrics if one.study is not None else one.metrics
-        for key, settings in metrics.items():
-            found.setdefault(key, settings if isinstance(settings, str) else settings.goal)
-    return found
+    known = dict(found.record.metrics) if found.record is not None else {}
+    return trained.of_job(loaded, job, name, metric=metric, value=value, goal=goal, known=known)

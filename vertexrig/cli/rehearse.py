@@ -20,7 +20,7 @@ from vertexrig.text import shown
 
 if TYPE_CHECKING:
     from vertexrig.checks.workspace import Workspace
-    from vertexrig.local.rehearsal import Rehearsal
+    from vertexrig.local.rehearsal import Rehearsal, Watcher
     from vertexrig.local.runner import Control, Line
 
 DIGITS = 4  # of a parameter or metric
@@ -60,32 +60,14 @@ def command(
 
     extras.need("optuna", "requests")
     from vertexrig.local.pace import paced
-    from vertexrig.local.rehearsal import Watcher, rehearse
+    from vertexrig.local.rehearsal import rehearse
     from vertexrig.local.runner import Control
 
     workspace = options.workspace(file, overrides, name, templates)
-    trial_of: dict[str, str] = {}
-
-    def line(job: str, one: Line) -> None:
-        if one.routine:
-            return
-        who = f"trial {trial_of.get(job, '?')} {one.task}" if job else one.task
-        options.note(f"{who} | {one.text}")
-
-    def trial(record: Mapping[str, Any]) -> None:
-        trial_of[str(record.get("customJob", "")).rpartition("/")[2]] = str(record.get("id", ""))
-        if record.get("state") in ("SUCCEEDED", "INFEASIBLE"):
-            options.note(f"{name}: {_trial(record)}")
-
-    watcher = Watcher(
-        line=(lambda job, one: None) if quiet else line,
-        state=lambda state: options.note(f"{name}: {short(state)}"),
-        trial=trial,
-    )
     control = Control()
     with _cancelling(control) as interrupted:
         done = rehearse(
-            workspace, name, watcher=watcher, control=control, trials=trials, seed=seed, resume=resume,
+            workspace, name, watcher=_watcher(name, quiet), control=control, trials=trials, seed=seed, resume=resume,
             pace=lambda run: paced(run, pace, speed),
         )  # fmt: skip
     result(format_, _plain(done), lambda: _text(done))
@@ -102,6 +84,30 @@ def command(
     if done.hint:
         options.note(f"hint: {done.hint}")
     raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
+
+
+def _watcher(name: str, quiet: bool) -> Watcher:
+    """Notes what happens as it happens; `quiet` leaves out what the replicas print."""
+    from vertexrig.local.rehearsal import Watcher
+
+    trial_of: dict[str, str] = {}
+
+    def line(job: str, one: Line) -> None:
+        if one.routine:
+            return
+        who = f"trial {trial_of.get(job, '?')} {one.task}" if job else one.task
+        options.note(f"{who} | {one.text}")
+
+    def trial(record: Mapping[str, Any]) -> None:
+        trial_of[str(record.get("customJob", "")).rpartition("/")[2]] = str(record.get("id", ""))
+        if record.get("state") in ("SUCCEEDED", "INFEASIBLE"):
+            options.note(f"{name}: {_trial(record)}")
+
+    return Watcher(
+        line=(lambda job, one: None) if quiet else line,
+        state=lambda state: options.note(f"{name}: {short(state)}"),
+        trial=trial,
+    )
 
 
 def _on_vertex(workspace: Workspace, name: str, file: Path | None) -> None:

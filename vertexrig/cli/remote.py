@@ -45,17 +45,19 @@ def find(file: Path | None, name: str, *, local: bool) -> FoundJob:
     """A job or sweep by name, number, or a rehearsal's run; stderr names which of the two it is when both have that name.
 
     With `local` only rehearsals are searched, by reading files. Otherwise a rehearsal's number or run means that
-    rehearsal; of several with a name, the newest is meant, and where Vertex AI cannot be asked, the rehearsal.
+    rehearsal; of several with a name, the newest is meant, and where Vertex AI cannot be asked, the rehearsal. A job or sweep of the
+    project with another display name is found by its name, too.
     """
-    record = history(file).find(name)
+    loaded = config.load(file)
+    record = History(loaded.path(STATE_FOLDER)).find(name)
     if local and record is None:
         listing = steps.line("jobs", "--local", *steps.named(file))
         raise UsageError(f"this project has no rehearsal {name!r}; `{listing}` lists its rehearsals")
     if record is not None and (local or name in (record.run, record.job.id, record.job.name)):
         return FoundJob(record.job, record=record)
-    service = vertex(file)
+    service = Vertex(loaded.project.project, loaded.project.region)
     try:
-        job = service.lookup(name)
+        job = _lookup(service, loaded, name)
     except UsageError as error:
         return _rehearsal(record, "Vertex AI has no job of that name", error)
     except ServiceError as error:
@@ -63,6 +65,17 @@ def find(file: Path | None, name: str, *, local: bool) -> FoundJob:
     if record is not None and record.created > str(job.data.get("createTime", "")):
         return _rehearsal(record, f"newer than job {job.id} on Vertex AI", UsageError(""))
     return FoundJob(job, service.console(job.name))
+
+
+def _lookup(service: Vertex, loaded: config.Loaded, name: str) -> RemoteJob:
+    """A job of Vertex AI by what it is called there, or in the project file."""
+    try:
+        return service.lookup(name)
+    except UsageError:
+        own = loaded.project.sweeps.get(name) or loaded.project.jobs.get(name)
+        if own is None or not own.display_name:
+            raise
+        return service.lookup(own.display_name)
 
 
 def _rehearsal(record: Record | None, why: str, error: Exception) -> FoundJob:

@@ -14,7 +14,7 @@ from vertexrig.files import write_text
 from vertexrig.project import runs
 
 if TYPE_CHECKING:
-    from vertexrig.checks.workspace import Prepared
+    from vertexrig.checks.workspace import Prepared, Workspace
 
 STDOUT = Path("-")
 
@@ -61,22 +61,7 @@ def command(
     prepared = [workspace.prepare(name, check=check, run=run) for name in names]
     for one in prepared if run else ():
         runs.must_be_own(one.rendered.view, run)
-    rows: list[dict[str, Any]] = []
-    written = []
-    for one in prepared:
-        name = one.rendered.view.name
-        path = output or workspace.loaded.path(f"build/jobs/{name}.yaml")
-        rows.append({"name": name, "kind": one.document.kind, "path": None, "command": None, "yaml": None})
-        if path == STDOUT:
-            rows[-1]["yaml"] = one.rendered.text
-            continue
-        write_text(path, one.rendered.text)
-        options.note(f"wrote {path}")
-        rows[-1] |= {"path": str(path)}
-        options.note(f"output: {_output(one)}")
-        if one.ok:
-            written.append((one, path))
-            rows[-1]["command"] = steps.on_vertex(workspace, written[-1:])[-1]
+    rows = [_write(workspace, one, output) for one in prepared]
     if format_ == "text":
         for row in rows:
             if row["yaml"] is not None:
@@ -86,12 +71,26 @@ def command(
         show.findings(found, sources=show.project_sources(workspace.loaded.file), info=info)
     else:
         options.note("not checked")
+    written = [(one, Path(row["path"])) for one, row in zip(prepared, rows, strict=True) if row["command"]]
     lines = steps.on_vertex(workspace, written)
     data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
     result(format_, data, "\n".join(lines))
     failed = [one.rendered.view.name for one in prepared if not one.ok]
     if failed:
         raise FindingsError(f"{', '.join(failed)} would fail: see above")
+
+
+def _write(workspace: Workspace, one: Prepared, output: Path | None) -> dict[str, Any]:
+    """Write one YAML, or keep it for stdout; its row of the answer, with a command if nothing is wrong with it."""
+    name = one.rendered.view.name
+    path = output or workspace.loaded.path(f"build/jobs/{name}.yaml")
+    row: dict[str, Any] = {"name": name, "kind": one.document.kind, "path": None, "command": None, "yaml": None}
+    if path == STDOUT:
+        return row | {"yaml": one.rendered.text}
+    write_text(path, one.rendered.text)
+    options.note(f"wrote {path}")
+    options.note(f"output: {_output(one)}")
+    return row | {"path": str(path), "command": steps.on_vertex(workspace, [(one, path)])[-1] if one.ok else None}
 
 
 def _output(prepared: Prepared) -> str:

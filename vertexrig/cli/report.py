@@ -7,13 +7,17 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import extras, options
+from vertexrig.cli import extras, options, studied
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 
 if TYPE_CHECKING:
     from vertexrig.cli.remote import FoundJob
+    from vertexrig.cloud.vertex import RemoteJob
+    from vertexrig.studies.chain import StudyChain
+    from vertexrig.studies.cost import Spent
     from vertexrig.studies.html import Insight
+    from vertexrig.studies.reproduce import Reproduction
 
 HTML = (".html", ".htm")
 
@@ -22,31 +26,33 @@ HTML = (".html", ".htm")
 @click.argument("job")
 @options.file_option
 @options.local_option
+@studied.chain_option
 @click.option(
     "--output", "-o", type=click.Path(path_type=Path), help="File; stdout by default. NAME.html makes it HTML."
 )
 @click.option("--figures", type=click.Path(path_type=Path, file_okay=False), help="Folder for the charts as PNG files.")
 @options.format_option("markdown", "json", "html")
-def command(job: str, file: Path | None, local: bool, output: Path | None, figures: Path | None, format_: str) -> None:
+def command(
+    job: str, file: Path | None, local: bool, chain: bool, output: Path | None, figures: Path | None, format_: str
+) -> None:
     """Write JOB (number, resource name, display name, or a rehearsal's run) as a page: how it went, and a sweep's trials.
 
     As HTML it is one file that loads nothing from the network, with charts, the cost as an estimate, and the commands that
-    create the job again. `--figures` also writes each chart as PNG. Both need the extra `report`.
+    create the job again. With `--chain` the studies that a sweep follows are on it, too. `--figures` also writes each chart as PNG. Both need the extra `report`.
     """
     html = _is_html(format_, output)
     if html or figures is not None:
         extras.need("vl_convert")  # first: its extra brings what the others need, too
     from vertexrig.cli import remote
-    from vertexrig.cloud.vertex import TUNING
     from vertexrig.files import write_text
-    from vertexrig.studies import report, trials
 
-    found = remote.find(file, job, local=local)
-    seen = _insight(found) if html or figures is not None else None
+    whole = _chain(file, job, local=local) if chain else None
+    found = remote.find(file, job, local=local) if whole is None else whole[0]
+    links = whole[1] if whole is not None else None
+    seen = _insight(found, links) if html or figures is not None else None
     drawn = _drawn(seen) if figures is not None else []  # before anything is written
-    text = _html(found, seen, file) if html else report.page(found.job, found.console, found.record)
-    rows = trials.table(found.job.data) if found.job.collection == TUNING else []
-    data: dict[str, Any] = {"job": dict(found.job.data), "console": found.console or None, "trials": rows}
+    text = _html(found, seen, file, links) if html else _markdown(found, links)
+    data = _data(found, links)
     if output is not None:
         write_text(output, text)
         options.note(f"wrote {output}")
@@ -64,36 +70,84 @@ def _is_html(format_: str, output: Path | None) -> bool:
     return output is not None and output.suffix.lower() in HTML and not asked
 
 
-def _insight(found: FoundJob) -> Insight | None:
+def _chain(file: Path | None, name: str, *, local: bool) -> tuple[FoundJob, StudyChain]:
+    """The last study of a chain as it was found, and the chain."""
+    from vertexrig.cli import remote
+    from vertexrig.cloud.vertex import RemoteJob
+    from vertexrig.studies.chain import Link, StudyChain
+
+    parts = studied.chain(remote.find, file, name, local=local)
+    links = (Link(part.sweep, RemoteJob(part.job), _spent(RemoteJob(part.job), file)) for part in parts)
+    last = parts[-1].found
+    return last if isinstance(last, remote.FoundJob) else remote.FoundJob(RemoteJob(parts[-1].job)), StudyChain(
+        tuple(links)
+    )
+
+
+def _spent(job: RemoteJob, file: Path | None) -> Spent:
+    from vertexrig.studies.cost import spent
+
+    workspace = options.workspace(file)
+    return spent(job, workspace.catalog, factor=workspace.loaded.project.trigger.budget.price_factor)
+
+
+def _insight(found: FoundJob, chain: StudyChain | None) -> Insight | None:
     from vertexrig.cloud.vertex import TUNING
-    from vertexrig.studies.html import insight
+    from vertexrig.studies import html
 
-    return insight(found.job) if found.job.collection == TUNING else None
+    if chain is not None:
+        return html.insight_of_chain(chain)
+    return html.insight(found.job) if found.job.collection == TUNING else None
 
 
-def _html(found: FoundJob, seen: Insight | None, file: Path | None) -> str:
+def _markdown(found: FoundJob, chain: StudyChain | None) -> str:
+    from vertexrig.studies import chain as chains
+    from vertexrig.studies import report
+
+    return report.page(found.job, found.console, found.record) if chain is None else chains.page(chain)
+
+
+def _data(found: FoundJob, chain: StudyChain | None) -> dict[str, Any]:
+    """The report as JSON; of a chain, the job is the last one."""
+    from vertexrig.cloud.vertex import TUNING
+    from vertexrig.studies import trials
+
+    shown = found.job if chain is None else chain.study.job
+    rows = trials.table(shown.data) if found.job.collection == TUNING else []
+    data: dict[str, Any] = {"job": dict(found.job.data), "console": found.console or None, "trials": rows}
+    return data if chain is None else {**data, "chain": chain.data()}
+
+
+def _html(found: FoundJob, seen: Insight | None, file: Path | None, chain: StudyChain | None) -> str:
     from html import escape
 
-    from vertexrig.studies.cost import spent
     from vertexrig.studies.html import page
+
+    loaded = options.workspace(file).loaded
+    text = page(
+        found.job,
+        seen,
+        cost=_spent(found.job, file),
+        reproduction=_again(found, chain, loaded.project.project),
+        console=found.console,
+        record=found.record,
+        chain=chain,
+    )
+    # a rehearsal's messages name files of this machine; a page may be sent to others
+    folder = loaded.path(".").resolve()
+    return text.replace(f"{escape(str(folder))}/", "./") if found.record and folder.name else text
+
+
+def _again(found: FoundJob, chain: StudyChain | None, project: str) -> list[Reproduction]:
+    """How to make the job again, or each of its chain."""
     from vertexrig.studies.reproduce import reproduction
     from vertexrig.submit.reconcile import RUN_LABEL
     from vertexrig.text import command_line
 
-    workspace = options.workspace(file)
-    name = found.record.name if found.record else found.job.labels.get(RUN_LABEL) or found.job.display_name
+    own = found.record.name if found.record else found.job.labels.get(RUN_LABEL) or found.job.display_name
+    jobs = [(own, found.job)] if chain is None else [(link.name, link.job) for link in chain.links]
     verb = "rehearse" if found.record else "submit"
-    text = page(
-        found.job,
-        seen,
-        cost=spent(found.job, workspace.catalog, factor=workspace.loaded.project.trigger.budget.price_factor),
-        reproduction=reproduction(found.job, project=workspace.loaded.project.project, again=command_line(verb, name)),
-        console=found.console,
-        record=found.record,
-    )
-    # a rehearsal's messages name files of this machine; a page may be sent to others
-    folder = workspace.loaded.path(".").resolve()
-    return text.replace(f"{escape(str(folder))}/", "./") if found.record and folder.name else text
+    return [reproduction(job, project=project, again=command_line(verb, name)) for name, job in jobs]
 
 
 def _drawn(seen: Insight | None) -> list[tuple[str, bytes]]:

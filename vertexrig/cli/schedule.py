@@ -13,6 +13,7 @@ from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.project import config
+from vertexrig.project.then import name_of
 
 if TYPE_CHECKING:
     from vertexrig.cloud.scheduler import Scheduler
@@ -36,6 +37,11 @@ def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
 
     extras.need("croniter", "cron_descriptor", "requests", "google.cloud.scheduler_v1")
     schedules.wanted(loaded)  # a wrong file is refused before the service is asked
+    if schedules.ticks(loaded):
+        from vertexrig.checks.workspace import Workspace
+        from vertexrig.trigger import promotion
+
+        promotion.check(Workspace(loaded))
     client = _client(loaded)
     return client, schedules.plan(loaded, client.list(), client.normal)
 
@@ -102,13 +108,66 @@ def list_(file: Path | None, count: int, format_: str) -> None:
         except UsageError as error:
             raise loaded.error(str(error), "schedules", name, "cron") from None
         rows.append({"name": name, "run": one.run, "cron": one.cron, "time_zone": one.time_zone, "words": words,
-                     "paused": one.paused, "next": [run.isoformat() for run in runs]})  # fmt: skip
-    result(format_, {"schedules": rows}, lambda: "\n".join(map(_listed, rows)))
+                     "then": [name_of(step) for step in one.steps], "paused": one.paused,
+                     "next": [run.isoformat() for run in runs]})  # fmt: skip
+    tick = loaded.project.trigger.tick if any(row["then"] for row in rows) else None
+    data = {"schedules": rows, "tick": tick}
+    result(format_, data, lambda: "\n".join([*map(_listed, rows), *([_ticking(loaded)] if tick else [])]))
 
 
 def _listed(row: Mapping[str, Any]) -> str:
-    head = f"{row['name']}: {row['run']} {row['words']} ({row['time_zone']}){', paused' if row['paused'] else ''}"
+    then = f", then {', '.join(row['then'])}" if row["then"] else ""
+    head = f"{row['name']}: {row['run']}{then} {row['words']} ({row['time_zone']}){', paused' if row['paused'] else ''}"
     return "\n".join([head, *(f"  {run}" for run in row["next"])])
+
+
+def _ticking(loaded: Loaded) -> str:
+    from vertexrig.cloud import cron
+
+    line = loaded.project.trigger.tick
+    try:
+        return f"{config.TICK}: takes the next steps, {cron.words(line)}"
+    except UsageError as error:
+        raise loaded.error(str(error), "trigger", "tick") from None
+
+
+@command.command("chains", short_help="Show the steps that follow runs, and how they ended.")
+@options.file_option
+@click.option(
+    "--last",
+    type=options.Integer(0, 1000),
+    default=10,
+    show_default=True,
+    help="How many of those that ended to show.",
+)
+@options.format_option("text", "json")
+def chains(file: Path | None, last: int, format_: str) -> None:
+    """Show which runs have steps that follow (`then` of a schedule), and how the last ones ended.
+
+    Where an open one is, the next tick says in the function's log; `schedule run tick` fires one now.
+    """
+    from dataclasses import asdict
+
+    from vertexrig.cloud.storage import Storage
+    from vertexrig.submit.chains import Chains
+
+    extras.need("requests")
+    loaded = config.load(file)
+    if not loaded.project.bucket:
+        raise UsageError("the project file needs a `bucket`: chains are kept there")
+    kept = Chains(Storage(loaded.project.bucket, location=loaded.project.region))
+    rows = [asdict(one) for one in kept.open() if not isinstance(one, str)]
+    ends = [asdict(one) for one in kept.ends(last)]
+    shown = [
+        *(f"{row['begun']}  {row['schedule']}: {row['run']}, then {', '.join(row['steps'])}: open" for row in rows),
+        *(_ended(row) for row in ends),
+    ]
+    result(format_, {"open": rows, "ended": ends}, "\n".join(shown) or "no run has had steps that follow")
+
+
+def _ended(row: Mapping[str, Any]) -> str:
+    model = f" {row['model'].rpartition('/')[2]}" if row["model"] else ""
+    return f"{row['begun']}  {row['schedule']}: {row['outcome']}{model} at {row['step']}: {row['reason']}"
 
 
 def _verb(name: str, doc: str) -> None:
@@ -120,7 +179,7 @@ def _verb(name: str, doc: str) -> None:
         from vertexrig.trigger import schedules
 
         loaded = config.load(file)
-        known = loaded.project.schedules
+        known = [*loaded.project.schedules, *([config.TICK] if schedules.ticks(loaded) else [])]
         if schedule not in known:
             raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, known)}")
         id = schedules.job_id(loaded, schedule)

@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Protocol, TypeVar
+
+import click
 
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cli import options, steps
@@ -23,7 +25,7 @@ class Found(Protocol):
     def record(self) -> Any: ...
 
 
-F = TypeVar("F", bound=Found)
+C = TypeVar("C", bound=Callable[..., Any])
 
 
 @dataclass(frozen=True)
@@ -69,7 +71,7 @@ def study(
 
         job = pull.resource(options.text(name), name)
         return Studied(loaded, _sweep_of(loaded, job, sweep, name), job)
-    found = find(finder, loaded, file, name, local)
+    found = finder(file, name, local=local)
     if found.job.collection != TUNING:
         raise UsageError(f"{name} is a custom job; it has no trials")
     job = dict(found.job.data)
@@ -78,24 +80,36 @@ def study(
     return Studied(loaded, ran, job, found)
 
 
-def find(finder: Callable[..., F], loaded: config.Loaded, file: Path | None, name: str, local: bool) -> F:
-    """A job or sweep of the project by its name, or as `finder` finds it; a sweep may have another display name."""
-    own = loaded.project.sweeps.get(name)
-    try:
-        return finder(file, name, local=local)
-    except UsageError:
-        if own is None or not own.display_name or local:
-            raise
-    return finder(file, own.display_name, local=local)
+chain_option = click.option(
+    "--chain", is_flag=True, help="With the studies that it follows (`vertexrig follow-up`), as one."
+)
 
 
-def chain(finder: Callable[..., Found], file: Path | None, name: str, *, local: bool) -> dict[str, Any]:
-    """A study with those that it follows, as one: each the newest run of its sweep."""
+def study_options(command: C) -> C:
+    """The argument SWEEP and the options that say which study a verb goes on from: `--file`, `--local` and `--sweep`."""
+    ran = click.option(
+        "--sweep", "ran", metavar="NAME", help="The project's sweep that it ran, if its display name is another."
+    )
+    return click.argument("sweep")(options.file_option(options.local_option(ran(command))))
+
+
+dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be added, and write nothing.")
+
+
+def chain(finder: Callable[..., Found], file: Path | None, name: str, *, local: bool) -> list[Studied]:
+    """A study and those that it follows, the first one first: each the newest run of its sweep."""
     from vertexrig.studies import chain as chains
 
     last = study(finder, file, name, local=local)
     before = chains.names(last.loaded, last.sweep)[:-1]
-    return chains.joined([*(study(finder, file, one, local=local).job for one in before), last.job])
+    return [*(study(finder, file, one, local=local) for one in before), last]
+
+
+def joined(parts: Sequence[Studied]) -> dict[str, Any]:
+    """The studies of a chain as the HyperparameterTuningJob of one."""
+    from vertexrig.studies import chain as chains
+
+    return chains.joined([part.job for part in parts], [part.sweep for part in parts])
 
 
 def has_files(where: Studied, uri: str) -> bool:

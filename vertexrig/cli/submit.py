@@ -15,6 +15,8 @@ from vertexrig.errors import FindingsError, UsageError
 
 if TYPE_CHECKING:
     from vertexrig.checks.workspace import Prepared
+    from vertexrig.cloud.vertex import RemoteJob
+    from vertexrig.submit.submission import Submitted, Submitter
 
 
 @click.command("submit")
@@ -39,8 +41,7 @@ def command(
     resume: str,
     dry_run: bool,
     no_budget: bool,
-    trial_time: tuple[float, ...],
-    learn_from: str | None,
+    asked: forecast.ForecastOptions,
     format_: str,
 ) -> None:
     """Render and check job or sweep NAME, upload its package, and create it on Vertex AI.
@@ -50,7 +51,7 @@ def command(
     folder of its own, BUCKET/runs/NAME/RUN; the same --request-id means the same run.
     """
     from vertexrig.cloud.storage import Storage
-    from vertexrig.cloud.vertex import Vertex, job_body
+    from vertexrig.cloud.vertex import Vertex
     from vertexrig.project.model import Budget
     from vertexrig.project.runs import new_run
     from vertexrig.submit import submission as submit
@@ -70,33 +71,48 @@ def command(
     if resume:
         submit.resumable(vertex, storage, prepared, resume)
 
-    def body(of: Prepared) -> dict[str, Any]:
-        view, document = of.rendered.view, of.document
-        return job_body(
-            document.kind, document.data,
-            display_name=view.display_name, labels=view.labels, kms_key_name=view.kms_key_name,
-        )  # fmt: skip
-
-    if trial_time or learn_from is not None:
-        from vertexrig.cli import remote
-
-        ahead = forecast.forecast(
-            submitter.estimate(prepared), prepared.document, workspace.catalog, trial_time, learn_from,
-            lambda job: remote.find(file, job, local=False).job,
-        )  # fmt: skip
-        if ahead is not None:
-            options.note(forecast.text(ahead))
+    _ahead(submitter, prepared, asked, file)
     if dry_run:
         shown = prepared.in_run(resume or new_run())
         options.note(f"estimate: {submitter.dry_run(shown).estimate['arithmetic']}")
-        result(format_, body(shown), lambda: json.dumps(body(shown), indent=2))
+        result(format_, _body(shown), lambda: json.dumps(_body(shown), indent=2))
         return
     for uri in submit.publish(workspace, [name], storage):
         options.note(f"{'package' if uri.startswith('gs://') else 'image'}: {uri}")
     key = submit.request_key(request_id) if request_id else submit.fresh_key()
-    made = submitter.submit(
-        prepared, key, digest({"body": body(prepared), "run": resume} if resume else body(prepared)), resume
-    )
+    body = _body(prepared)
+    made = submitter.submit(prepared, key, digest({"body": body, "run": resume} if resume else body), resume)
+    _notes(name, made, file)
+    result(format_, asdict(made), made.name)
+
+
+def _ahead(submitter: Submitter, prepared: Prepared, asked: forecast.ForecastOptions, file: Path | None) -> None:
+    """Print the estimate of time and money that the options ask for."""
+
+    def find(job: str) -> RemoteJob:
+        from vertexrig.cli import remote
+
+        return remote.find(file, job, local=False).job
+
+    catalog = submitter.workspace.catalog
+    ahead = forecast.forecast(submitter.estimate(prepared), prepared.document, catalog, asked, find) if asked else None
+    if ahead is not None:
+        options.note(forecast.text(ahead))
+
+
+def _body(of: Prepared) -> dict[str, Any]:
+    """What is sent to create the job."""
+    from vertexrig.cloud.vertex import job_body
+
+    view, document = of.rendered.view, of.document
+    return job_body(
+        document.kind, document.data,
+        display_name=view.display_name, labels=view.labels, kms_key_name=view.kms_key_name,
+    )  # fmt: skip
+
+
+def _notes(name: str, made: Submitted, file: Path | None) -> None:
+    """What a person wants to know of the new job, and what to type next."""
     options.note(f"estimate: {made.estimate.get('arithmetic', '')}")
     options.note(f"output: {made.output or 'none'}")
     options.note(f"console: {made.console}")
@@ -104,4 +120,3 @@ def command(
         options.note(f"{name} was submitted before with this request id; this is the first job")
     options.note(f"follow it to its end:\n{steps.line('watch', made.name.rpartition('/')[2], *steps.named(file))}")
     options.note(f"start it over HTTP or by schedule:\n{steps.line('function', 'build', *steps.named(file))}")
-    result(format_, asdict(made), made.name)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import click
 
@@ -15,15 +17,17 @@ from vertexrig.cli.tables import table
 @click.argument("sweep")
 @options.file_option
 @options.local_option
-@click.option("--chain", is_flag=True, help="With the trials of the sweeps that it follows, as one study.")
+@studied.chain_option
 @options.format_option("text", "json", "markdown")
 def command(sweep: str, file: Path | None, local: bool, chain: bool, format_: str) -> None:
     """Show the trials of SWEEP (number, resource name, or display name), the best first."""
     from vertexrig.studies import report, trials
 
-    rows = trials.table(
-        studied.chain(remote.find, file, sweep, local=local) if chain else remote.sweep(file, sweep, local=local).data
-    )
+    if chain:
+        job: Mapping[str, Any] = studied.joined(studied.chain(remote.find, file, sweep, local=local))
+    else:
+        job = remote.sweep(file, sweep, local=local).data
+    rows = trials.table(job)
     if format_ == "markdown" or not rows:
         result(format_, {"trials": rows}, "\n".join(report.markdown(rows)))
     else:

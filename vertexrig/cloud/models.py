@@ -1,11 +1,12 @@
-"""The Model Registry over REST: find a model, read its versions, add one, move aliases.
+"""The Model Registry over REST: find a model, read its versions, add one, move aliases, delete one.
 
-Source of paths and fields: REST reference projects.locations.models (get, list, listVersions, upload, mergeVersionAliases) and
-projects.locations.operations.get, v1 (copy of 2026-08-22).
+Source of paths and fields: REST reference projects.locations.models (get, list, listVersions, upload, mergeVersionAliases, deleteVersion,
+delete) and projects.locations.operations.get, v1 (copy of 2026-08-22).
 """
 
 from __future__ import annotations
 
+import re
 import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
@@ -16,6 +17,8 @@ from vertexrig.cloud.vertex import Vertex, quoted
 WAIT_S = 600.0
 """Longest wait for an upload, seconds; the service copies nothing but checks the files."""
 POLL_S = 2.0
+VERSION = re.compile(r"projects/[^/]+/locations/[^/]+/(?:models/[^/@]+@[0-9]+|(?:models/[^/@]+/)?operations/[0-9]+)")
+"""Resource name of a version, or of the operation that uploads it."""
 
 
 class ModelsClient:
@@ -57,9 +60,32 @@ class ModelsClient:
         Raises:
             RestError: The service refused it, or (`outcome_unknown`) it may have been added.
         """
-        body = {"model": dict(model), **({"parentModel": plain(parent_model)} if parent_model else {})}
+        return self._finished(self.begin_upload(model, parent_model))
+
+    def begin_upload(self, model: Mapping[str, Any], parent_model: str = "", model_id: str = "") -> dict[str, Any]:
+        """Ask for a model, or a version of one, to be added: the operation that does it. It is tried once.
+
+        Args:
+            model: The Model.
+            parent_model: The model that gets another version.
+            model_id: The id of a new model; the service chooses one by default, and refuses one that is taken with 409.
+        """
+        more = {"parentModel": plain(parent_model), "modelId": model_id}
+        body = {"model": dict(model), **{key: value for key, value in more.items() if value}}
         answer = self.rest.call("POST", f"/{self.parent}/models:upload", json=body)
-        return self._finished(dict(answer.data) if answer is not None else {})
+        return dict(answer.data) if answer is not None else {}
+
+    def operation(self, name: str) -> dict[str, Any] | None:
+        """An operation as it is now; None if the service knows it no more."""
+        answer = self.rest.call("GET", f"/{name}", missing=True)
+        return None if answer is None else dict(answer.data)
+
+    def delete(self, name: str, version: str = "") -> None:
+        """Ask for a version, or without one the whole model, to be deleted; what is gone already is left out."""
+        if version:
+            self.rest.call("DELETE", f"/{plain(name)}@{version}:deleteVersion", repeat=True, missing=True)
+        else:
+            self.rest.call("DELETE", f"/{plain(name)}", repeat=True, missing=True)
 
     def merge_aliases(self, name: str, version: str, aliases: list[str]) -> dict[str, Any]:
         """Give a version aliases (`-alias` takes one away); an alias that another version has moves here."""

@@ -14,6 +14,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from vertexrig.catalog import Catalog
+from vertexrig.errors import UsageError
 from vertexrig.explain.estimate import Estimate
 from vertexrig.spec.document import Document
 from vertexrig.spec.pools import running, scheduling_strategy
@@ -21,6 +22,8 @@ from vertexrig.spec.pools import running, scheduling_strategy
 SIMULATIONS = 10_000
 """Draws with NumPy, for up to `FULL_TRIALS` trials; beyond, fewer, so that the time stays the same."""
 FULL_TRIALS = 200
+MOST_RESTARTS = 20
+"""Preemptions of one trial that are drawn at most."""
 PLAIN_STEPS = 60_000
 """Trials drawn without NumPy, over all draws of one parallelism."""
 
@@ -35,6 +38,7 @@ class Durations:
         between: From the end of a trial to the start of the next at its place.
         end: From the end of the training to the end of the job.
         notes: Where each is from, with its number.
+        preempted_s: Mean seconds until a running trial, or job, is preempted and starts over; None if it never is.
     """
 
     trial: tuple[float, ...]
@@ -42,6 +46,7 @@ class Durations:
     between: tuple[float, ...] = (0.0,)
     end: tuple[float, ...] = (0.0,)
     notes: tuple[str, ...] = ()
+    preempted_s: float | None = None
 
 
 @dataclass(frozen=True)
@@ -101,7 +106,14 @@ class Forecast:
     notes: tuple[str, ...] = field(default_factory=tuple)
 
 
-def durations(document: Document, catalog: Catalog, trial: Sequence[float], learned: Learned | None) -> Durations:
+def durations(
+    document: Document,
+    catalog: Catalog,
+    trial: Sequence[float],
+    learned: Learned | None,
+    *,
+    preempted_s: float | None = None,
+) -> Durations:
     """What to draw from: the user's own jobs where there are any, else recordings of the service.
 
     Args:
@@ -109,6 +121,10 @@ def durations(document: Document, catalog: Catalog, trial: Sequence[float], lear
         catalog: It holds the recordings.
         trial: Lengths that the user gave, in seconds; empty if they come from `learned`.
         learned: Of the user's own jobs.
+        preempted_s: On Spot, mean seconds until a preemption, from the user: no source gives it.
+
+    Raises:
+        UsageError: A time until a preemption was given, and the job is not on Spot.
     """
     study = document.study is not None
     persistent = bool(document.job.get("persistentResourceId"))
@@ -133,9 +149,26 @@ def durations(document: Document, catalog: Catalog, trial: Sequence[float], lear
     end = (0.0,) if own.trial and not trial and not study else drawn("tear-down", own.end, "durations.end_s")
     if persistent:
         notes.append("the machines of a persistent resource are there already: no start-up, no tear-down")
-    if scheduling_strategy(document) == "SPOT":
-        notes.append("Spot: preemptions are left out, since no source gives their rate")
-    return Durations(lengths, start, between, end, tuple(notes))
+    notes += _spot(document, preempted_s, max(lengths))
+    return Durations(lengths, start, between, end, tuple(notes), preempted_s)
+
+
+def _spot(document: Document, preempted_s: float | None, longest: float) -> list[str]:
+    """What is assumed of preemptions."""
+    strategy = scheduling_strategy(document) or "STANDARD"
+    if preempted_s is None:
+        left_out = "Spot: preemptions are left out, since no source gives their rate; --preempted-every takes one"
+        return [left_out] if strategy == "SPOT" else []
+    if strategy != "SPOT":
+        raise UsageError(f"--preempted-every is for jobs with the strategy SPOT; this one has {strategy}")
+    notes = [
+        f"Spot: preempted after {_span(preempted_s)} on average (as given), then started up again and run from its beginning; the "
+        "time that was lost is billed, the start-up is not"
+    ]
+    if longest > preempted_s:
+        few = f"a trial of {_span(longest)} is preempted more often than not: save and resume, or it may never end"
+        notes.append(f"{few}; {MOST_RESTARTS} preemptions of one trial are drawn at most")
+    return notes
 
 
 def forecast(price: Estimate, drawn: Durations, *, parallel: Sequence[int] = (), seed: int = 0) -> Forecast:
@@ -217,12 +250,31 @@ def _drawn_with_numpy(
     for _ in range(trials):
         at = free.argmin(axis=1)
         length = rng.choice(pick["trial"], size=many)
-        end = free[rows, at] + length
-        billed += length
+        taken, paid = _with_preemptions(length, pick["start"], drawn.preempted_s, rng)
+        end = free[rows, at] + taken
+        billed += paid
         last = np.maximum(last, end)
         free[rows, at] = end + rng.choice(pick["between"], size=many)
     closing = rng.choice(pick["end"], size=many) if trials else np.zeros(many)
     return (last + closing).tolist(), (billed + closing if billed_end else billed).tolist()
+
+
+def _with_preemptions(length: Any, start: Any, mean: float | None, rng: Any) -> tuple[Any, Any]:
+    """What trials of some lengths take and are billed for, with the runs that were preempted before the last."""
+    if mean is None:
+        return length, length
+    import numpy as np
+
+    taken, paid, open_ = length.copy(), length.copy(), np.arange(length.size)
+    for _ in range(MOST_RESTARTS):
+        lost = rng.exponential(mean, size=open_.size)
+        hit = lost < length[open_]
+        open_, lost = open_[hit], lost[hit]
+        taken[open_] += lost + rng.choice(start, size=open_.size)
+        paid[open_] += lost
+        if not open_.size:
+            break
+    return taken, paid
 
 
 def _drawn_plainly(
@@ -236,14 +288,26 @@ def _drawn_plainly(
         billed = last = 0.0
         for _ in range(trials):
             length = rng.choice(drawn.trial)
-            end = free[0] + length
-            billed += length
+            again, lost = _lost(length, drawn, rng)
+            end = free[0] + length + again + lost
+            billed += length + lost
             last = max(last, end)
             heapq.heapreplace(free, end + rng.choice(drawn.between))
         closing = rng.choice(drawn.end) if trials else 0.0
         walls.append(last + closing)
         bills.append(billed + closing if billed_end else billed)
     return walls, bills
+
+
+def _lost(length: float, drawn: Durations, rng: random.Random) -> tuple[float, float]:
+    """Seconds of further start-ups, and of runs that were preempted, of one trial."""
+    again = lost = 0.0
+    for _ in range(MOST_RESTARTS if drawn.preempted_s else 0):
+        ran = rng.expovariate(1 / drawn.preempted_s) if drawn.preempted_s else length
+        if ran >= length:
+            break
+        again, lost = again + rng.choice(drawn.start), lost + ran
+    return again, lost
 
 
 def _percentile(values: Sequence[float], share: float) -> float:

@@ -1,4 +1,4 @@
-"""What only the local Vertex has: its status, and faults on demand. `vertexrig local` calls it."""
+"""What only the local Vertex has: its status, resources under given names, and faults on demand. `vertexrig local` calls it."""
 
 from __future__ import annotations
 
@@ -10,6 +10,7 @@ from starlette.responses import JSONResponse, Response
 from vertexrig.errors import UsageError
 from vertexrig.local import http
 from vertexrig.local.http import Endpoint, endpoint, in_thread, invalid, not_found, query_int
+from vertexrig.local.jobs import given
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS, Json
 from vertexrig.local.jobs.settings import Fault
@@ -42,6 +43,7 @@ class Admin:
         return [
             endpoint("GET", "/v1/status", self.status),
             endpoint("GET", "/v1/made", self.made),
+            endpoint("POST", "/v1/resources", self.keep),
             endpoint("POST", "/v1/stop", self.end),
             endpoint("POST", "/v1/faults", self.faults),
             endpoint("DELETE", "/v1/faults", self.no_faults),
@@ -74,6 +76,11 @@ class Admin:
             return {"last": store.last(), "made": rows, "noted": self.noted()}
 
         return JSONResponse(await in_thread(work))
+
+    async def keep(self, request: Request, path: Mapping[str, str]) -> Response:
+        """POST /v1/resources with a job that has ended, under its own name."""
+        body = await http.read_json(request)
+        return JSONResponse(await in_thread(given.keep, self.jobs.store, body))
 
     async def end(self, request: Request, path: Mapping[str, str]) -> Response:
         """POST /v1/stop."""

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from vertexrig.local.jobs.settings import Settings
 
 _STATE = frozenset({
-    "boto.cfg", "envs", "front", "gs", "history", "jobs", "logs", "rehearsals", "scheduler", "server.json", "server.log", "storage",
+    "boto.cfg", "envs", "front", "gs", "history", "jobs", "logs", "rehearsals", "root", "scheduler", "server.json", "server.log", "storage",
     "users.lock",
 })  # fmt: skip
 """What is in a state folder, beside its database."""
@@ -223,6 +223,22 @@ def make_bucket(here: RunningServer, name: str) -> bool:
             return False
         raise
     return True
+
+
+def seed(here: RunningServer, resource: Mapping[str, Any]) -> str:
+    """Keep a job that has ended under the name in it, for programs that look it up by an id they know.
+
+    Args:
+        here: The server.
+        resource: The resource in the API's JSON, with `name`.
+
+    Returns:
+        Its name, with the number of the project.
+
+    Raises:
+        ServiceError: It is not such a job, or the name is used.
+    """
+    return str(call(here, "POST", "/v1/resources", resource)["name"])
 
 
 def call(here: RunningServer, method: str, path: str, body: Mapping[str, Any] | None = None) -> dict[str, Any]:

@@ -85,7 +85,7 @@ def hint(text: str, image: str = "", *, docker: bool = False) -> str:
     Args:
         text: The end of its output.
         image: URI of its image.
-        docker: It ran in that image; otherwise a Python of this machine stood in for it.
+        docker: It ran in that image; otherwise a Python of this machine ran it.
     """
     known = next((words for pattern, words in HINTS if re.search(pattern, text)), "")
     module = _MODULE.search(text)

@@ -214,16 +214,18 @@ class _Stage:
             history.save(self.record({**body, "trials": list(records.values())}))
             self.watcher.trial(record)
 
-        begun = time.monotonic()
+        begun, noted = time.monotonic(), list[str]()
         with history.running(self.record(body)):
             job = run_study(
                 data, settings=self._settings(seed), control=self.control, on_trial=trial,
                 on_line=lambda name, one: self.watcher.line(name.rpartition("/")[2], one),
-                on_result=lambda name, result: ended.update({name: result}),
+                on_result=lambda name, result: ended.update({name: result}), on_note=noted.append,
             )  # fmt: skip
             job = {**job, "name": body["name"], "labels": body["labels"]}
             notes = ["the local study engine for Vertex AI's search: its trials have other values"]
-            stand_ins = tuple(dict.fromkeys(notes + [one for result in ended.values() for one in result.stand_ins]))
+            stand_ins = tuple(
+                dict.fromkeys(notes + [one for result in ended.values() for one in result.stand_ins] + noted)
+            )
             history.save(self.record(job, stand_ins=stand_ins))
         failed = next((one for one in reversed(ended.values()) if one.state == "JOB_STATE_FAILED"), None)
         failed = failed if job["state"] == "JOB_STATE_FAILED" else None
@@ -249,8 +251,9 @@ class _Stage:
         return data
 
     def _settings(self, seed: int) -> Settings:
-        settings = Settings(root=self.root, run=self.run, seed=seed)
-        slots = self.workspace.loaded.project.local.slots
+        local = self.workspace.loaded.project.local
+        settings = Settings(root=self.root, run=self.run, seed=seed, discrete=local.discrete)
+        slots = local.slots
         return replace(settings, slots=slots) if slots else settings
 
 
@@ -265,7 +268,9 @@ def place_packages(workspace: Workspace, prepared: Prepared, root: Path) -> list
         if not target.is_file():
             trainer = workspace.loaded.project.trainer
             folder, out = workspace.loaded.path(trainer.path), workspace.loaded.path("build/packages")
-            built = builder.build(folder, out, tf_version=tf_version, module=trainer.module)
+            pools = [pool for pool in prepared.document.pools if uri in pool.package_uris]
+            for module in sorted({pool.module or trainer.module for pool in pools}):  # each of them has to be in it
+                built = builder.build(folder, out, tf_version=tf_version, module=module)
             target.parent.mkdir(parents=True, exist_ok=True)
             part = target.with_name(f".{target.name}.part")
             shutil.copyfile(built.path, part)

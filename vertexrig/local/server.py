@@ -54,8 +54,10 @@ from vertexrig.project.model import LocalImage
 from vertexrig.spec.document import Document
 
 if TYPE_CHECKING:
+    from starlette.routing import BaseRoute
     from starlette.types import ASGIApp
 
+    from vertexrig.local.console import Calls
     from vertexrig.local.front.assembly import Front
     from vertexrig.local.rpc.server import RpcServer
 
@@ -73,6 +75,13 @@ RPC_PREFIXES = {
     "google.cloud.resourcemanager.": RESOURCE_MANAGER,
 }
 """Where the REST API of a gRPC service is, by the beginning of the service's name."""
+FRONT_PREFIXES = {
+    "aiplatform": AIPLATFORM,
+    "logging": LOGGING,
+    "cloudscheduler": SCHEDULER,
+    "cloudresourcemanager": RESOURCE_MANAGER,
+}
+"""Where the REST API of a host of Google's is, by the first part of the host's name."""
 BOTO_TEXT = "[GSUtil]\nuse_gcloud_storage = True\n"
 """Has gsutil hand its work to `gcloud storage`, which finds the server: gsutil's own JSON client speaks https only."""
 
@@ -94,7 +103,7 @@ def _check(document: Document, region: str) -> list[Finding]:
     return check(document, Context(load(), region=region))
 
 
-def rpc_server(app: Any, note: Callable[[str], None] = lambda what: None) -> RpcServer | None:
+def rpc_server(app: ASGIApp, calls: Calls, note: Callable[[str], None] = lambda what: None) -> RpcServer | None:
     """The gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
         import grpc  # noqa: F401
@@ -103,7 +112,11 @@ def rpc_server(app: Any, note: Callable[[str], None] = lambda what: None) -> Rpc
         return None
     from vertexrig.local.rpc.server import RpcServer
 
-    return RpcServer(app, RPC_PREFIXES, note)
+    def unserved(method: str, headers: Mapping[str, str]) -> None:
+        calls.unserved_rpc(method, headers)
+        note("not served: " + "/".join(method.rpartition(".")[::2]))
+
+    return RpcServer(calls.around(app, "gRPC"), RPC_PREFIXES, unserved)
 
 
 class Local:
@@ -113,8 +126,7 @@ class Local:
         settings: See `Settings`.
         about: Facts for the status page.
         stop: Called when a client asks the server to stop.
-        noted: What the front refused or did not serve, and how often.
-        note: Given what a client asked for over gRPC and is not served.
+        front: Its journal is shown, None for none.
         grpc: Answer gRPC too, if grpcio is installed.
         record: Where calls are recorded, None for nowhere.
     """
@@ -124,54 +136,75 @@ class Local:
         settings: Settings,
         about: Mapping[str, object],
         stop: Callable[[], None],
-        noted: Callable[[], Mapping[str, int]] = dict,
+        front: Front | None = None,
         *,
-        note: Callable[[str], None] = lambda what: None,
         grpc: bool = False,
         record: Path | None = None,
     ) -> None:
-        from starlette.applications import Starlette
-        from starlette.routing import BaseRoute
-
-        from vertexrig.local import http, parts, storage
-        from vertexrig.local.admin import Admin
+        from vertexrig.local import parts, storage
+        from vertexrig.local.console import Calls
+        from vertexrig.local.console.app import sandboxed
         from vertexrig.local.guard import LoopbackGuard
         from vertexrig.local.jobs.manager import Jobs
         from vertexrig.local.jobs.pipelines import Pipelines
-        from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
         from vertexrig.local.jobs.store import ResourceStore
         from vertexrig.local.jobs.studies import Studies
         from vertexrig.local.registry import Registry
-        from vertexrig.local.vertex import Owner, VertexApi
 
         self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
         self.extras = parts.Extras(settings.root, settings.run.project, at_least_twice=settings.at_least_twice)
         project, make_bucket = settings.run.project, self.objects.create_bucket
-        registry = Registry(self.store, seed=settings.seed, project=project, make_bucket=make_bucket)
+        self.registry = Registry(
+            self.store, seed=settings.seed, project=project, make_bucket=make_bucket, root=settings.root
+        )
         check = _check if settings.checks else None
-        self.jobs = Jobs(settings, self.store, self.extras.sink, check=check, admit=registry.machines.require)
+        self.jobs = Jobs(settings, self.store, self.extras.sink, check=check, admit=self.registry.machines.require)
         self.studies = Studies(self.jobs)
-        self.pipelines = Pipelines(self.jobs, registry.models)
+        self.pipelines = Pipelines(self.jobs, self.registry.models, self.registry.datasets)
+        self.calls = Calls()
+        self.apis = self._apis(self._routes(about, stop, front), record)
+        self.app = sandboxed(LoopbackGuard(self.apis))
+        self.xml = storage.XmlApi(self.objects)
+        note = front.journal.note if front else lambda what: None
+        self.rpc = rpc_server(self.apis, self.calls, note) if grpc else None
+
+    def _routes(self, about: Mapping[str, object], stop: Callable[[], None], front: Front | None) -> list[BaseRoute]:
+        """Every route of the server's own port."""
+        from vertexrig.local import http, storage
+        from vertexrig.local.admin import Admin
+        from vertexrig.local.console import Console
+        from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
+        from vertexrig.local.vertex import Owner, VertexApi
+
         owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
-        vertex = VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown}, registry.table())
-        routes: list[BaseRoute] = [
+        vertex = VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown}, self.registry.table())
+        noted, refused = (front.journal.noted, front.journal.refused) if front else (dict, dict)
+        console = Console(
+            store=self.store, schedules=self.extras.engine.store, logs=self.extras.logs, calls=self.calls, about=about,
+            queue=self.jobs.queue.state, root=self.jobs.settings.root, refused=refused,
+        )  # fmt: skip
+        return [
             http.mount(AIPLATFORM, vertex.table()),
-            http.mount(RESOURCE_MANAGER, registry.projects.table()),
+            http.mount(RESOURCE_MANAGER, self.registry.projects.table()),
             http.mount(ADMIN, Admin(self.jobs, about, stop, noted).table()),
             *self.extras.routes(LOGGING, SCHEDULER),
             *storage.routes(self.objects),
+            *console.routes(),
+            http.mount("", []),
         ]
-        apis: ASGIApp = Starlette(routes=[*routes, http.mount("", [])], lifespan=lambda _: self._parts_running())
-        if record is not None:
-            from vertexrig.local.conform.record import CallRecorder
 
-            mounts = {AIPLATFORM: "vertex", LOGGING: "logging", SCHEDULER: "scheduler", ADMIN: "local"}
-            apis = CallRecorder(apis, record, mounts)
-        self.apis = apis
-        self.app = LoopbackGuard(apis)
-        self.xml = storage.XmlApi(self.objects)
-        self.rpc = rpc_server(self.apis, note) if grpc else None
+    def _apis(self, routes: list[BaseRoute], record: Path | None) -> ASGIApp:
+        """The application behind the guard, with the recorder of calls around it if there is one."""
+        from starlette.applications import Starlette
+
+        apis: ASGIApp = Starlette(routes=routes, lifespan=lambda _: self._parts_running())
+        if record is None:
+            return apis
+        from vertexrig.local.conform.record import CallRecorder
+
+        mounts = {AIPLATFORM: "vertex", LOGGING: "logging", SCHEDULER: "scheduler", ADMIN: "local"}
+        return CallRecorder(apis, record, mounts)
 
     @asynccontextmanager
     async def _parts_running(self) -> AsyncIterator[None]:
@@ -201,14 +234,14 @@ class Local:
             part.close()
 
 
-def _http_server(front: Front, local: Local, prefixes: Mapping[str, str], proxy: socket.socket) -> Any:
+def _http_server(front: Front, local: Local, proxy: socket.socket) -> Any:
     """uvicorn for the server's own port, on sockets that its `run` is given, and for the front's."""
     import uvicorn
 
     from vertexrig.local.front.serving import protocol, server_with
 
     config = uvicorn.Config(
-        front.app(local.app, local.apis, local.xml, prefixes),
+        local.calls.around(front.app(local.app, local.apis, local.xml, FRONT_PREFIXES)),
         log_level="warning",
         access_log=False,
         proxy_headers=False,
@@ -240,29 +273,12 @@ def running(
     Raises:
         UsageError: The port is taken, another server runs on the folder, or the folder cannot be used.
     """
-    from vertexrig.local.front.assembly import Front
-
     root = state.make_private(settings.root)
     with state.held(root) as lock, bound(usual_port(port)) as listener, _beside(listener, port) as proxy:
-        own, front_port = listener.getsockname()[1], proxy.getsockname()[1]
-        here = RunningServer(root, own, os.getpid(), front_port=front_port)
+        here = RunningServer(root, listener.getsockname()[1], os.getpid(), front_port=proxy.getsockname()[1])
         about: dict[str, object] = {"version": __version__, "pid": here.pid, "root": str(root), "url": here.url}
-        try:
-            front = Front(root, settings.run.project, settings.run.project_number, settings.allow_hosts)
-            run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
-            local = Local(
-                replace(settings, root=root, run=run), about, on_stop, front.journal.noted, note=front.journal.note,
-                grpc=grpc, record=record,
-            )  # fmt: skip
-        except OSError as error:
-            raise UsageError(f"the state folder {root} cannot be used: {error}; move away what is in the way") from None
-        prefixes = {
-            "aiplatform": AIPLATFORM,
-            "logging": LOGGING,
-            "cloudscheduler": SCHEDULER,
-            "cloudresourcemanager": RESOURCE_MANAGER,
-        }
-        server = _http_server(front, local, prefixes, proxy)
+        front, local = _parts(settings, here, about, on_stop, grpc=grpc, record=record)
+        server = _http_server(front, local, proxy)
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server", daemon=True)
         try:
             write_text(root / BOTO, BOTO_TEXT)
@@ -279,6 +295,33 @@ def running(
             if thread.ident is not None:
                 thread.join(10)
             local.close()
+
+
+def _parts(
+    settings: Settings,
+    here: RunningServer,
+    about: Mapping[str, object],
+    on_stop: Callable[[], None],
+    *,
+    grpc: bool,
+    record: Path | None,
+) -> tuple[Front, Local]:
+    """The front and all behind it, over the folder of a server that is about to run.
+
+    Raises:
+        UsageError: The folder cannot be used.
+    """
+    from vertexrig.local.front.assembly import Front
+
+    try:
+        front = Front(here.root, settings.run.project, settings.run.project_number, settings.allow_hosts)
+        run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
+        own = replace(settings, root=here.root, run=run)
+        return front, Local(own, about, on_stop, front, grpc=grpc, record=record)
+    except OSError as error:
+        raise UsageError(
+            f"the state folder {here.root} cannot be used: {error}; move away what is in the way"
+        ) from None
 
 
 @contextmanager

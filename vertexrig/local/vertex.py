@@ -40,7 +40,11 @@ COVERAGE = (
     Coverage("aiplatform.hyperparameterTuningJobs.list", "served"),
     Coverage("aiplatform.hyperparameterTuningJobs.cancel", "served"),
     Coverage("aiplatform.hyperparameterTuningJobs.delete", "approximated", "As for custom jobs."),
-    Coverage("aiplatform.trainingPipelines.create", "approximated", "Custom tasks without managed datasets only."),
+    Coverage(
+        "aiplatform.trainingPipelines.create",
+        "approximated",
+        "Custom tasks only; of managed datasets, tabular ones with a source in Cloud Storage.",
+    ),
     Coverage("aiplatform.trainingPipelines.get", "served"),
     Coverage("aiplatform.trainingPipelines.list", "served"),
     Coverage("aiplatform.trainingPipelines.cancel", "served"),

@@ -123,7 +123,7 @@ def read_container(folder: Path, command: Sequence[str], args: Sequence[str]) ->
         program.of_shell_line(" ".join(head)) if shell else program.find(words) or _script(words, tree, image.workdir)
     )
     name = file.relative_to(context).as_posix() if context in file.parents else file.name
-    alone = not head and bool(args) and args[0].startswith("-")  # args replace the CMD, and are no program
+    alone = not head and bool(args) and args[0].startswith("-")  # args replace the CMD, and name no program
     if alone and image.cmd:
         found = program.find(image.cmd)
     if found is None:

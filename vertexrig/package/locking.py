@@ -20,6 +20,7 @@ from vertexrig.files import write_text
 from vertexrig.package import builder, folders
 from vertexrig.package.builder import Built
 from vertexrig.package.image import ImageId, framework_requirements
+from vertexrig.package.indexes import indexes_of, named_secretly
 from vertexrig.package.requirements import REQUIREMENTS, Requirement, left_out, lines_of, normalise
 from vertexrig.package.source.reader import read
 from vertexrig.package.supplied import declared_modules, distribution_of, is_supplied
@@ -29,8 +30,6 @@ from vertexrig.project.config import Loaded
 LOCK_TIMEOUT_S = 600
 PLATFORM = "x86_64-manylinux_2_28"
 """What the base image runs on: Debian bookworm has glibc 2.36."""
-_INDEX = re.compile(r"\s*(?:(--index-url|--extra-index-url|--find-links)[= ]|(-i|-f)\s*)\s*(\S+)")
-_LONG = {"-i": "--index-url", "-f": "--find-links"}
 _INPUTS = "# inputs: "
 _NAME = re.compile(r"[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?")
 
@@ -59,7 +58,8 @@ def inputs(loaded: Loaded, kind: str, wheel: Path) -> list[str]:
     lines += _indexes(folder)
     wanted += [*_required(wheel), *_left_out(folder)]
     named = {normalise(found[0]) for found in map(_NAME.match, wanted) if found}
-    wanted += sorted(_imported(folder, loaded.project.trainer.module, named) - named)
+    modules = {loaded.project.trainer.module, *(job.module for job in loaded.project.jobs.values() if job.module)}
+    wanted += sorted({name for module in modules for name in _imported(folder, module, named)} - named)
     return list(dict.fromkeys([*lines, *wanted]))
 
 
@@ -72,12 +72,8 @@ def _texts(folder: Path) -> Iterator[str]:
 def _indexes(folder: Path) -> list[str]:
     found = []
     for text in _texts(folder):
-        for number, line in enumerate(text.splitlines(), 1):
-            match = _INDEX.match(line)
-            if match is None:
-                continue
-            option, url = match[1] or _LONG[match[2]], match[3]
-            if re.match(r"\w+://[^/@]*@", url):
+        for number, option, url in indexes_of(text):
+            if named_secretly(url):
                 raise PackageError(
                     f"{REQUIREMENTS}:{number}: the index is named with a user or a password, which would be in the image. "
                     "Write the URL without it, and give uv and pip the password by keyring or netrc"

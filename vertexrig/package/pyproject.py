@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from vertexrig.errors import PackageError
+from vertexrig.package.indexes import beyond_the_package, is_pypi
 
 if sys.version_info >= (3, 11):
     import tomllib
@@ -308,7 +309,7 @@ def _with_sources(found: Metadata, file: _File) -> Metadata:
     if file.table("project"):
         sources |= {_plain(key): value for key, value in file.table("tool", "poetry", "dependencies").items()}
     needs: list[Declared] = []
-    warnings = list(found.warnings)
+    warnings = [*found.warnings, *_indexes(file)]
     for item in found.dependencies or ():
         match = re.match(r"[A-Za-z0-9._-]+(\[[^\]]*\])?", item.text)
         source = sources.get(_plain(re.split(r"[^A-Za-z0-9._-]", item.text, maxsplit=1)[0]))
@@ -321,6 +322,21 @@ def _with_sources(found: Metadata, file: _File) -> Metadata:
             needs.append(replace(item, text=f"{match[0]} @ {link}") if link else item)
     dependencies = tuple(needs) if found.dependencies is not None else None
     return replace(found, dependencies=dependencies, warnings=tuple(warnings))
+
+
+def _indexes(file: _File) -> list[str]:
+    """Indexes of uv, Poetry and PDM: a package cannot name them."""
+    tables = (
+        file.table("tool", "uv").get("index"),
+        file.table("tool", "poetry").get("source"),
+        file.table("tool", "pdm").get("source"),
+    )
+    urls = [one.get("url") for table in tables if isinstance(table, list) for one in table if isinstance(one, dict)]
+    return [
+        beyond_the_package(f"pyproject.toml:{file.line(url)}", url)
+        for url in urls
+        if isinstance(url, str) and not is_pypi(url)
+    ]
 
 
 def _elsewhere(name: str, line: int) -> str:

@@ -23,7 +23,7 @@ _URL = re.compile(
 _NAMED_URL = re.compile(
     r"\s*(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*@\s*(?P<url>[a-z+]+:\S+)(?P<rest>\s.*)?"
 )
-# Arguments of setup() whose lists are no requirements the container installs.
+# Arguments of setup() whose lists the container does not install.
 _OTHER_SETUP_LISTS = frozenset(
     {"keywords", "classifiers", "packages", "py_modules", "scripts", "extras_require", "tests_require"}
 )

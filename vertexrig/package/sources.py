@@ -17,6 +17,7 @@ from pathlib import Path, PurePosixPath
 from vertexrig.errors import PackageError
 from vertexrig.package import layouts
 from vertexrig.package.folders import files_of, is_package, is_script, module_root, read_bytes
+from vertexrig.package.indexes import beyond_the_package, indexes_of, is_pypi
 from vertexrig.package.layouts import Layout
 from vertexrig.package.pyproject import Declared
 from vertexrig.package.requirements import (
@@ -181,6 +182,7 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     root = module_root(folder)
     notes = Notes(warnings=list(laid_out.warnings))
     _check_python(laid_out.requires_python, minor, notes)
+    _note_indexes((folder, root), notes)
     declared: Iterable[Declared] | None = laid_out.dependencies
     if declared is None:
         declared = _undescribed(folder, root, by_path, tf_version, notes)
@@ -221,6 +223,15 @@ def _check_python(wanted: str, minor: tuple[int, int] | None, notes: Notes) -> N
             f"pyproject.toml: it needs Python {wanted}, and the newest prebuilt image has 3.{IMAGE_PYTHON}, whose pip would "
             f'refuse the package. Write requires-python = ">=3.{IMAGE_PYTHON}", or use a custom image'
         )
+
+
+def _note_indexes(places: Iterable[Path], notes: Notes) -> None:
+    """Indexes that a requirements.txt names: a package has requirements, and no place to find them."""
+    for file in dict.fromkeys(place / REQUIREMENTS for place in places):
+        text = read_bytes(file, REQUIREMENTS).decode("utf-8-sig", "replace") if file.is_file() else ""
+        notes.warnings += [
+            beyond_the_package(f"{REQUIREMENTS}:{line}", url) for line, _, url in indexes_of(text) if not is_pypi(url)
+        ]
 
 
 def _generated(

@@ -13,10 +13,13 @@ from typing import Any
 from vertexrig import files, yamltext
 from vertexrig.catalog import typed as schema
 from vertexrig.errors import ConfigError, UsageError, did_you_mean
+from vertexrig.project import then
 from vertexrig.project.model import NAME, Job, Project, Sweep
 from vertexrig.text import kind_of, quoted
 
 DEFAULT_NAME = "vertexrig.yaml"
+TICK = "tick"
+"""The schedule that the tool makes itself, where a schedule of the file has `then`."""
 STATE_FOLDER = ".vertexrig"
 """State of rehearsals and the local Vertex, beside the project file."""
 
@@ -321,10 +324,19 @@ def _check_names(loaded: Loaded) -> None:
         if schedule.run not in runnable:
             message = f"there is no job or sweep {schedule.run!r}. {did_you_mean(schedule.run, runnable)}"
             raise loaded.error(message, "schedules", name, "run")
+        bad = then.wrong(
+            schedule.then, after_sweep=schedule.run in project.sweeps, taken={**project.jobs, **project.sweeps}
+        )
+        if bad is not None:
+            raise loaded.error(bad[1], "schedules", name, "then", bad[0])
+        if schedule.then and name == TICK:
+            raise loaded.error(
+                f"{TICK!r} is the name of the tick that takes the next steps: rename the schedule", "schedules", name
+            )
     for path, silence in _silences(project):
         for rule, reason in silence.items():
             if not reason.strip():
-                raise loaded.error("a silenced finding needs a reason", *path, rule)
+                raise loaded.error("`silence` needs a reason for each rule", *path, rule)
 
 
 def _silences(project: Project) -> list[tuple[tuple[str, ...], Mapping[str, str]]]:

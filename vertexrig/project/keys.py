@@ -30,7 +30,7 @@ def rows() -> list[tuple[str, str, str, str]]:
 
 
 def places() -> dict[type, list[str]]:
-    """Every mapping of the file with the places it may stand at, from the top downwards."""
+    """Every mapping of the file with the places where it may be, from the top downwards."""
     found: dict[type, list[str]] = {Project: []}
     pending: list[tuple[type, str]] = [(Project, "")]
     while pending:

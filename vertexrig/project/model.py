@@ -11,6 +11,9 @@ from typing import Any, Literal
 
 from vertexrig.catalog.typed import Scalar, option
 from vertexrig.project.study import (
+    NAME as NAME,
+)
+from vertexrig.project.study import (
     ConditionalParameter as ConditionalParameter,
 )
 from vertexrig.project.study import (
@@ -61,12 +64,12 @@ from vertexrig.project.study import (
 from vertexrig.project.study import (
     Value,
 )
+from vertexrig.project.then import NextStep, Then, steps
 from vertexrig.spec.names import PROJECT, REGION
 
 BUILD = "build"
 """The image that `vertexrig image` makes, where an image is named."""
 
-NAME = (r"[a-z0-9][a-z0-9_-]{0,62}", "a name: lowercase letters, digits, - and _, at most 63, a letter or digit first")
 BUCKET = (r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?", "a bucket such as gs://my-bucket")
 
 ALLOWED_HOST = (
@@ -213,7 +216,7 @@ class Job(MachineSettings):
         "Name of the template: cpu, gpu, multi-worker, parameter-server, torchrun, tpu, or your own.", "cpu"
     )
     args: Args = option(
-        "Arguments of the trainer: a mapping (each pair becomes --key=value; null makes a bare --key) or a list, as it stands.",
+        "Arguments of the trainer: a mapping (each pair becomes --key=value; null makes a bare --key) or a list, passed unchanged.",
         factory=dict,
     )
     module: str | None = option("As trainer.module, for this job.", None)
@@ -301,9 +304,18 @@ class Schedule(Value):
     args: Mapping[str, Scalar] = option(
         "Trainer arguments sent with the request; the trigger must allow them.", factory=dict
     )
+    then: tuple[Then, ...] = option(
+        "Steps that follow when the run has succeeded, in this order: promote, register; each a name, or a mapping with options.",
+        (),
+    )
     paused: bool = option("Keep it but do not run it.", False)
     attempt_deadline: str = option("How long one delivery may take, 15s to 1800s.", "180s")
     retry_config: RetryConfig = option("Retries of a failed delivery.", factory=RetryConfig)
+
+    @property
+    def steps(self) -> tuple[NextStep, ...]:
+        """The steps of `then`, each with its options."""
+        return steps(self.then)
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -345,6 +357,10 @@ class TriggerSettings(Value):
     uri: str | None = option("Its URL once deployed; schedules are sent there.", None)
     allow: Mapping[str, Bound] = option("Keys a caller may override, and their bounds.", factory=dict)
     allow_args: Mapping[str, Bound] = option("Trainer arguments a caller may set, and their bounds.", factory=dict)
+    allow_then: bool = option("Callers may have the steps of a schedule follow a run with values of their own.", False)
+    tick: str = option(
+        "unix-cron line (UTC) of the tick that takes the next steps, if a schedule has `then`.", "*/10 * * * *"
+    )
     budget: Budget = option("What it may start.", factory=Budget)
 
 
@@ -367,9 +383,18 @@ class LocalSettings(Value):
         factory=dict,
     )
     gs_paths: Literal["mapped", "kept"] | None = option(
-        "What `gs://` in a job's variables and arguments becomes: `mapped` to a folder, or `kept`, so that replicas reach "
-        "the local storage by the real names; `local run` keeps them unless this says otherwise.",
+        "What `gs://` in a job's variables and arguments becomes with `local up` and `local run`: `kept` (the default on "
+        "Linux), so that replicas reach the local storage by the real names, or `mapped` to a folder, as rehearsals do.",
         None,
+    )
+    warm: bool = option(
+        "Start replicas, from the second one of an environment on, from a process that has made their imports; Linux only.",
+        True,
+    )
+    discrete: Literal["retry", "decimal", "whole"] = option(
+        "How discrete values that are whole numbers reach a trainer: `decimal` (128.0), `whole` (128), or `retry`: as 128.0, "
+        "and once more as 128 where the trainer ends at its start.",
+        "retry",
     )
     allow_hosts: tuple[str, ...] = option(
         "Hosts that `local run` passes on beside package registries, such as huggingface.co or *.example.com; never one "

@@ -50,7 +50,7 @@ class RefusedOverride:
     """Why a value was not taken.
 
     Args:
-        path: Where it stands in the request: `set.max_trial_count`.
+        path: Its place in the request: `set.max_trial_count`.
         message: The value, the rule and the choices.
         allowed: False if the caller may not set this at all; True if only the value is wrong.
     """
@@ -77,7 +77,7 @@ def check_rules(loaded: Loaded) -> None:
         _check_bound(loaded, bound, ("trigger", "allow", key))
     for key, bound in trigger.allow_args.items():
         if not ARG.fullmatch(key):
-            raise loaded.error(f"{key!r} is no name of an argument", "trigger", "allow_args", key)
+            raise loaded.error(f"{key!r} cannot name an argument", "trigger", "allow_args", key)
         _check_bound(loaded, bound, ("trigger", "allow_args", key))
     for name, schedule in loaded.project.schedules.items():
         for refusal in check(loaded, schedule.run, schedule.set, schedule.args):
@@ -91,7 +91,9 @@ def _check_bound(loaded: Loaded, bound: Bound, path: tuple[str, ...]) -> None:
         try:
             re.compile(bound.pattern)
         except re.error as error:
-            raise loaded.error(f"the pattern {bound.pattern!r} is no regular expression: {error}", *path) from None
+            raise loaded.error(
+                f"the pattern {bound.pattern!r} does not compile as a regular expression: {error}", *path
+            ) from None
         if bound.min is not None or bound.max is not None:
             raise loaded.error("a pattern is for text, min and max are for numbers: give one or the other", *path)
 

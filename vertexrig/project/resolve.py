@@ -158,7 +158,7 @@ def resolve(
 
 
 def arguments(args: model.Args) -> tuple[str, ...]:
-    """`args` of the project file as the program gets them: `--key=value` for each pair, a list as it stands."""
+    """`args` of the project file as the program gets them: `--key=value` for each pair, a list unchanged."""
     if not isinstance(args, Mapping):
         return args
     return tuple(

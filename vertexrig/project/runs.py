@@ -23,7 +23,7 @@ def new_run(now: datetime | None = None) -> str:
 
 
 def run_of(uri: str) -> str:
-    """The run whose folder an output URI is, "" if it is no run's folder."""
+    """The run whose folder an output URI is, "" if it is not the folder of a run."""
     last = uri.rstrip("/").rpartition("/")[2]
     return last if RUN.fullmatch(last) else ""
 

@@ -8,6 +8,8 @@ from typing import Literal
 
 from vertexrig.catalog.typed import option
 
+NAME = (r"[a-z0-9][a-z0-9_-]{0,62}", "a name: lowercase letters, digits, - and _, at most 63, a letter or digit first")
+
 
 class Value:
     """Equality and repr for all the values below: generating them for each class would cost 10 ms at every start."""

@@ -35,9 +35,9 @@ from vertexrig.render.sandbox import Sandbox, charge, guarded_filter, weight
 from vertexrig.spec.names import camel
 
 SUFFIX = ".yaml.j2"
-_SHARED = ("parts", "study")  # templates that are no topology of their own
+_SHARED = ("parts", "study")  # templates that other templates include; not topologies
 
-# YAML refuses these, or reads them as a line break, where JSON lets them stand (YAML 1.1, section 5.1 and 5.4).
+# YAML refuses these, or reads them as a line break, where JSON accepts them (YAML 1.1, section 5.1 and 5.4).
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
@@ -64,7 +64,7 @@ class Rendered:
         return self.view.kind
 
     def command(self, file: str | Path) -> list[str]:
-        """The gcloud command, word by word, that submits the YAML once it stands in `file`.
+        """The gcloud command, word by word, that submits the YAML written to `file`.
 
         What the API puts outside the spec (display name, labels, KMS key) is in its flags.
         """
@@ -116,7 +116,7 @@ class Renderer:
             loader=jinja2.FileSystemLoader(self.folders),
             undefined=jinja2.StrictUndefined,
             finalize=_emit,
-            autoescape=True,  # so that text made by macros is told from values
+            autoescape=True,  # so that text made by macros is distinct from values
             trim_blocks=True,
             lstrip_blocks=True,
             auto_reload=False,
@@ -378,7 +378,7 @@ def scalar(value: Any) -> str:
 
 
 def _nested(text: str, width: int, item: bool = False) -> Markup:
-    """Filter: every line of `text` moved in by `width`; with `item`, as one item of a list that stands there."""
+    """Filter: every line of `text` moved in by `width`; with `item`, as one item of the list at that place."""
     lines = [line for line in str(text).splitlines() if line.strip()]
     if item:
         lines = [f"{'  ' if index else '- '}{line}" for index, line in enumerate(lines)]
@@ -388,7 +388,7 @@ def _nested(text: str, width: int, item: bool = False) -> Markup:
 def _without_nulls(lines: Iterable[str]) -> list[str]:
     """The lines whose value is not null, without blank lines and headings that have nothing left under them.
 
-    A value stands on its line as JSON, so a line that ends in a bare `null` has no other value. When the first line of
+    A value is JSON on its own line, so a line that ends in a bare `null` has no other value. When the first line of
     a list item goes, its dash moves to the item's next line.
     """
     kept: list[str] = []  # from the last line to the first

@@ -143,7 +143,7 @@ class Space:
         _decode(self.dimensions, index, chosen)
         return self.walk(lambda dimension: chosen[dimension.key])
 
-    def command_line(self, parameters: Iterable[Mapping[str, Any]]) -> list[str]:
+    def command_line(self, parameters: Iterable[Mapping[str, Any]], *, whole: bool = False) -> list[str]:
         """The arguments a trial's trainer gets, after its own: `--learning_rate=0.01`, in the order listed.
 
         The spelling `--name=value` and DISCRETE values as "128.0" are what users of the service report
@@ -152,11 +152,16 @@ class Space:
 
         Args:
             parameters: A trial's parameters, as Vertex lists them.
+            whole: Write DISCRETE values that are whole numbers as "128".
         """
         placed = self.read(parameters)
         if placed is None:
             raise ConfigError(f"the parameters {list(parameters)!r} are not in this study's space")
-        return [f"--{dimension.id}={value}" for dimension, value in placed.values()]
+        return [f"--{dimension.id}={_written(dimension, value, whole)}" for dimension, value in placed.values()]
+
+
+def _written(dimension: Dimension, value: Value, whole: bool) -> Value:
+    return int(value) if whole and dimension.kind == "DISCRETE" and float(value).is_integer() else value
 
 
 def _dimension(parameter: written.Parameter, parent: str) -> Dimension:

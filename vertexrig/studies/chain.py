@@ -2,14 +2,146 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+import statistics
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
 from typing import Any
 
 from vertexrig import spec
+from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.project.config import Loaded
 from vertexrig.spec.parameters import Parameter, everywhere, top
-from vertexrig.studies import trials
+from vertexrig.spec.states import short
+from vertexrig.studies import cost, report, trials
+from vertexrig.studies.chart_data import length
+from vertexrig.studies.cost import Spent
 from vertexrig.studies.follow_up import LABEL
+from vertexrig.studies.study import StudyRecord, read
+from vertexrig.studies.timeline import Timeline, timeline
+
+
+@dataclass(frozen=True)
+class Link:
+    """One study of a chain.
+
+    Args:
+        name: Its sweep.
+        job: Its HyperparameterTuningJob.
+        spent: What it has cost.
+    """
+
+    name: str
+    job: RemoteJob
+    spent: Spent
+
+    @property
+    def size(self) -> int:
+        """How many trials it has."""
+        return len(self.job.data.get("trials") or ())
+
+
+@dataclass(frozen=True)
+class StudyChain:
+    """Studies that follow each other.
+
+    Args:
+        links: Each of them, the first one first.
+    """
+
+    links: tuple[Link, ...]
+
+    @cached_property
+    def study(self) -> StudyRecord:
+        """All of them as one study, whose trials are called `tune-2/7`."""
+        return read(RemoteJob(joined([link.job.data for link in self.links], [link.name for link in self.links])))
+
+    @property
+    def title(self) -> str:
+        names = [link.name for link in self.links]
+        return f"{names[0]} to {names[-1]}: {len(names)} studies" if len(names) > 1 else names[0]
+
+    @property
+    def marks(self) -> list[tuple[str, int]]:
+        """The name of each study, and how many trials are before its first."""
+        found, before = [], 0
+        for link in self.links:
+            found.append((link.name, before))
+            before += link.size
+        return found
+
+    def money(self) -> str:
+        """What all of them have cost, as text."""
+        return cost.money(self.usd, complete=all(link.spent.complete for link in self.links))
+
+    @property
+    def usd(self) -> float | None:
+        """US dollars of all that have a sourced price; None if none has."""
+        known = [usd for link in self.links if (usd := link.spent.usd) is not None]
+        return sum(known) if known else None
+
+    def rows(self) -> list[dict[str, Any]]:
+        """One row per study: what it tried, its best trial, and what that took.
+
+        Keys: `study`, `state`, `trials`, `count` (trials that count), `best` (the id of its best trial by the first goal, None
+        without one), `metrics` (of that trial), `seconds` (of all its trials), `usd` (an estimate), `note` ("best" where a best trial
+        of all is in it).
+        """
+        winners = {trial.id for trial in self.study.best}
+        goals = [goal.id for goal in self.study.goals]
+        rows = []
+        for link, ids in self._ids():
+            ranked = [trial for trial in self.study.ranked if trial.id in ids]
+            metrics = ranked[0].metrics if ranked else {}
+            usd = link.spent.usd
+            rows.append(
+                {
+                    "study": link.name,
+                    "state": short(link.job.state),
+                    "trials": link.size,
+                    "count": len(ranked),
+                    "best": ranked[0].id if ranked else None,
+                    "metrics": {name: metrics.get(name) for name in goals},
+                    "seconds": round(link.spent.seconds, 3),
+                    "usd": None if usd is None else round(usd, 4),
+                    "note": "best" if winners & ids else "",
+                }
+            )
+        return rows
+
+    def data(self) -> dict[str, Any]:
+        """As JSON: each study, and the cost of all, an estimate."""
+        complete = self.usd is not None and all(link.spent.complete for link in self.links)
+        usd = None if self.usd is None else round(self.usd, 4)
+        return {"studies": self.rows(), "estimate": True, "usd": usd, "complete": complete}
+
+    def timeline(self, now: float | None = None) -> Timeline:
+        """When the trials ran, each study placed at the end of the one before: the pauses between studies are left out."""
+        parts = []
+        for link, ids in self._ids():
+            courses = {name: own for name, own in self.study.courses.items() if name in ids}
+            parts.append(timeline(replace(self.study, job=link.job, courses=courses), now))
+        parts = [part for part in parts if part.spans] or parts[:1]
+        spans, end = list(parts[0].spans), max((span.end for span in parts[0].spans), default=0.0)
+        for part in parts[1:]:
+            shift = end - part.spans[0].start
+            spans += [replace(span, start=span.start + shift, end=span.end + shift) for span in part.spans]
+            end += part.wall
+        gaps = [span.gap for span in spans if span.gap is not None]
+        return Timeline(
+            tuple(spans),
+            parts[0].wait,
+            wall=sum(part.wall for part in parts),
+            busy=sum(part.busy for part in parts),
+            most=max(part.most for part in parts),
+            gap=statistics.median(gaps) if gaps else None,
+        )
+
+    def _ids(self) -> Iterator[tuple[Link, set[str]]]:
+        """Each study with the ids of its trials in the chain."""
+        ids = [trial.id for trial in self.study.trials]
+        for link, (_, before) in zip(self.links, self.marks, strict=True):
+            yield link, set(ids[before : before + link.size])
 
 
 def names(loaded: Loaded, sweep: str) -> list[str]:
@@ -22,21 +154,35 @@ def names(loaded: Loaded, sweep: str) -> list[str]:
         found.insert(0, before)
 
 
-def joined(jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+def page(chain: StudyChain) -> str:
+    """A chain of studies as a Markdown page: each study, the cost of all, and every trial as of one study."""
+    rows = [
+        {**{key: value for key, value in row.items() if key not in ("seconds", "usd", "note")},
+         "time": length(row["seconds"]), "cost": link.spent.money(), "note": row["note"]}
+        for row, link in zip(chain.rows(), chain.links, strict=True)
+    ]  # fmt: skip
+    lines = [f"# {chain.title}", "", f"- trials: {len(chain.study.trials)}", f"- cost, an estimate: {chain.money()}"]
+    lines += ["", "## Studies", "", *report.markdown(rows)]
+    return "\n".join([*lines, "", "## Trials", "", *report.markdown(trials.table(chain.study.job.data))]) + "\n"
+
+
+def joined(jobs: Sequence[Mapping[str, Any]], sweeps: Sequence[str] = ()) -> dict[str, Any]:
     """Several HyperparameterTuningJobs as one: every trial, in one space that holds them all.
 
-    A trial's id gets its study's display name in front: `tune-2/7`. A parameter that a later study froze is read from the arguments
+    A trial's id gets its study's name in front: `tune-2/7`. A parameter that a later study froze is read from the arguments
     of its trials, so that every trial has a value where it had one. Metrics and state are those of the last study.
 
     Args:
         jobs: As the service describes them, the first study first.
+        sweeps: What each is called; by default its display name.
     """
+    called = sweeps or [str(job.get("displayName", "")) for job in jobs]
     last = dict(jobs[-1])
     specs = [trials.study_spec(job) for job in jobs]
     flat = [_flat(one.get("parameters", ())) for one in specs]
     ids = list(dict.fromkeys(name for one in flat for name in one))
     rows: list[dict[str, Any]] = []
-    for job, own in zip(jobs, flat, strict=True):
+    for job, own, name_of in zip(jobs, flat, called, strict=True):
         given = _arguments(job)
         frozen = {name: given[name] for name in ids if name not in own and name in given}
         for row in job.get("trials") or ():
@@ -44,7 +190,7 @@ def joined(jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
             rows.append(
                 {
                     **row,
-                    "id": f"{job.get('displayName', '')}/{row.get('id', '')}",
+                    "id": f"{name_of}/{row.get('id', '')}",
                     "parameters": [*(row.get("parameters") or ()), *more],
                 }
             )
@@ -53,7 +199,18 @@ def joined(jobs: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
         for name in ids
     }
     parameters = [_hull(name, [own[name] for own in flat if name in own], values[name]) for name in ids]
-    return {**last, "studySpec": {**specs[-1], "parameters": parameters}, "trials": rows, "maxTrialCount": len(rows)}
+    first = {key: jobs[0][key] for key in ("createTime", "startTime") if key in jobs[0]}
+    study = {**specs[-1], "parameters": parameters}
+    return {**last, **first, "studySpec": study, "trials": rows, **_counts(jobs)}
+
+
+def _counts(jobs: Sequence[Mapping[str, Any]]) -> dict[str, int]:
+    """How many trials the studies were asked for, and the most at one time."""
+    asked = [int(job.get("maxTrialCount") or len(job.get("trials") or ())) for job in jobs]
+    return {
+        "maxTrialCount": sum(asked),
+        "parallelTrialCount": max(int(job.get("parallelTrialCount") or 1) for job in jobs),
+    }
 
 
 def _flat(parameters: Iterable[Mapping[str, Any]]) -> dict[str, Parameter]:

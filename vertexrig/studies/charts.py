@@ -17,6 +17,7 @@ from vertexrig.studies import chart_data
 from vertexrig.studies.importance import Importance
 from vertexrig.studies.study import StudyRecord
 from vertexrig.studies.timeline import Timeline
+from vertexrig.text import clean
 
 SCHEMA = "https://vega.github.io/schema/vega-lite/v6.json"
 BEST, PLAIN, BAD = "#e8590c", "#4c7fd0", "#c2255c"
@@ -71,14 +72,23 @@ class Charts:
         return [chart for charts in self.sections.values() for chart in charts]
 
 
-def charts(study: StudyRecord, importance: Importance, timeline: Timeline) -> Charts:
-    """The charts of a study; a section without anything to show is left out."""
+def charts(
+    study: StudyRecord, importance: Importance, timeline: Timeline, marks: Sequence[tuple[str, int]] = ()
+) -> Charts:
+    """The charts of a study; a section without anything to show is left out.
+
+    Args:
+        study: The study.
+        importance: Of its parameters.
+        timeline: Of its trials.
+        marks: For a chain, the name of each study and how many trials are before its first.
+    """
     weights = [weight.parameter for weight in importance.weights]
     names = [*weights, *(name for name in study.parameters if name not in weights)]
     curves, thinned = chart_data.curves(study)
     spans = chart_data.spans(study, timeline)
     sections = {
-        "history": [history(study, at) for at in range(len(study.goals))] if study.ranked else [],
+        "history": [history(study, at, marked=bool(marks)) for at in range(len(study.goals))] if study.ranked else [],
         "pareto": [pareto(study)] if len(study.goals) > 1 and study.ranked else [],
         "parallel": [parallel(study)] if study.ranked else [],
         "importance": [_importance(importance)] if importance.weights else [],
@@ -94,12 +104,14 @@ def charts(study: StudyRecord, importance: Importance, timeline: Timeline) -> Ch
         "curves": curves,
         "spans": spans,
         "running": chart_data.running(timeline),
+        **({"studies": [{"n": before + 0.5, "label": clean(name)} for name, before in marks]} if marks else {}),
     }
     return Charts({name: own for name, own in sections.items() if own}, data)
 
 
-def history(study: StudyRecord, at: int) -> Chart:
-    """Every trial's value in the order of the trials, the best so far as a line, infeasible trials on the axis."""
+def history(study: StudyRecord, at: int, *, marked: bool = False) -> Chart:
+    """Every trial's value in the order of the trials, the best so far as a line, infeasible trials on the axis; with a mark where
+    each study of a chain begins."""
     goal = study.goals[at]
     x = {
         "field": "n", "type": "quantitative", "title": "trial", "axis": {"tickMinStep": 1, "grid": False, "tickCount": 12},
@@ -122,7 +134,26 @@ def history(study: StudyRecord, at: int) -> Chart:
         "encoding": {"x": x, "y": {"value": {"expr": "height - 5"}}, "tooltip": _tooltip(study)},
     }
     note = f"Line: the best so far ({_goal(goal)}). Crosses at the bottom: trials that do not count."
-    return Chart(f"history-{at}", f"{goal.id} by trial", _layered("trials", [line, point, failed]), note)
+    layers = [line, point, failed]
+    if marked:
+        layers = [*_marks(x), *layers]
+        note += " Dashed lines: where a study begins."
+    return Chart(f"history-{at}", f"{goal.id} by trial", _layered("trials", layers), note)
+
+
+def _marks(x: Spec) -> list[Spec]:
+    """A dashed line and a name where each study of a chain begins."""
+    rule = {
+        "data": {"name": "studies"},
+        "mark": {"type": "rule", "strokeDash": [4, 4], "opacity": 0.6},
+        "encoding": {"x": x},
+    }
+    name = {
+        "data": {"name": "studies"},
+        "mark": {"type": "text", "align": "left", "baseline": "top", "dx": 4, "fontSize": 11, "limit": 140},
+        "encoding": {"x": x, "y": {"value": 3}, "text": {"field": "label"}},
+    }
+    return [rule, name]
 
 
 def pareto(study: StudyRecord) -> Chart:

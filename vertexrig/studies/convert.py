@@ -1,8 +1,8 @@
 """Files that describe jobs in other ways, read as the job they mean: YAML for gcloud's `--config`, and AI Platform's `trainingInput`.
 
 Source of the legacy fields: TrainingInput and HyperparameterSpec of the AI Platform Training API (ml.googleapis.com, v1), and
-configuration files that people published, read 2026-11-21. The Compute Engine equals of AI Platform's machine types have no source at hand, so that they
-are asked for.
+configuration files that people published, read 2026-11-21. What is known of its scale tiers and machine types is in `vertexrig.catalog.legacy`; the sizes
+that no source names are asked for.
 """
 
 from __future__ import annotations
@@ -14,19 +14,15 @@ from typing import Any
 
 from vertexrig import spec
 from vertexrig.catalog import Catalog
-from vertexrig.errors import UsageError
+from vertexrig.catalog.legacy import MACHINES, TIERS
+from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.spec.document import Document
 from vertexrig.spec.names import camel
 from vertexrig.studies import edit
 from vertexrig.studies.pull import Wanted, refused
 
-LEGACY_TYPES = frozenset({
-    "standard", "large_model", "complex_model_s", "complex_model_m", "complex_model_l", "standard_gpu", "complex_model_m_gpu",
-    "complex_model_l_gpu", "standard_p100", "complex_model_m_p100", "standard_v100", "large_model_v100", "complex_model_m_v100",
-    "complex_model_l_v100",
-})  # fmt: skip
-"""AI Platform's own machine types (ExecutionTemplate.masterType of the Notebooks API, which lists them)."""
-_TIERS = {"CUSTOM", "BASIC", "BASIC_GPU", "BASIC_TPU"}
+_CUSTOM = "CUSTOM"
+"""The scale tier whose machines the file names."""
 _POOLS = (("worker", "workerType", "workerCount", "workerConfig"),
           ("parameter server", "parameterServerType", "parameterServerCount", "parameterServerConfig"),
           ("evaluator", "evaluatorType", "evaluatorCount", "evaluatorConfig"))  # fmt: skip
@@ -200,12 +196,8 @@ def _program(given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
 
 
 def _pools(given: Mapping[str, Any], program: Mapping[str, Any], reading: _Reading) -> list[dict[str, Any]]:
-    tier = str(given.get("scaleTier") or "CUSTOM")
-    if tier not in _TIERS:
-        raise UsageError(
-            f"{reading.file}: scaleTier {tier} has no cluster of that name on Vertex AI; write scaleTier: CUSTOM with masterType, "
-            "workerType and workerCount, parameterServerType and parameterServerCount"
-        )
+    tier = str(given.get("scaleTier") or _CUSTOM)
+    given = _spelled_out(given, tier, reading)
     master = dict(given.get("masterConfig") or {})
     kind = str(given.get("masterType") or "")
     if tier == "BASIC_TPU" or given.get("workerType") == "cloud_tpu" or kind == "cloud_tpu":
@@ -220,9 +212,7 @@ def _pools(given: Mapping[str, Any], program: Mapping[str, Any], reading: _Readi
             "acceleratorCount": int(chip.get("count", 8)),
         }
         return [{"machineSpec": machine, "replicaCount": 1, **_runs(source or {}, program)}]
-    if tier == "BASIC_GPU":
-        master = {"acceleratorConfig": {"type": "NVIDIA_TESLA_K80", "count": 1}, **master}
-    if tier != "CUSTOM":
+    if tier in TIERS and TIERS[tier].single:
         kind = tier
     pools = [
         {"machineSpec": _machine(kind, master, "masterType", reading), "replicaCount": 1, **_runs(master, program)}
@@ -243,33 +233,60 @@ def _pools(given: Mapping[str, Any], program: Mapping[str, Any], reading: _Readi
     return pools
 
 
+def _spelled_out(given: Mapping[str, Any], tier: str, reading: _Reading) -> Mapping[str, Any]:
+    """The input with the machines of its scale tier, as CUSTOM would name them."""
+    if tier == _CUSTOM or (tier in TIERS and TIERS[tier].single):
+        return given
+    found = TIERS.get(tier)
+    custom = "write scaleTier: CUSTOM with masterType, workerType and workerCount, parameterServerType and parameterServerCount"
+    if found is None:
+        raise UsageError(f"{reading.file}: there is no scaleTier {tier}. {did_you_mean(tier, [_CUSTOM, *TIERS])}")
+    if not found.input:
+        raise UsageError(
+            f"{reading.file}: scaleTier {tier} was {found.about}, and no source says how many of which; {custom}"
+        )
+    keys = dict(found.input)
+    for key in [key for key in keys if key.endswith("Type")]:
+        offered = _offered(str(keys[key]), reading.catalog)
+        if offered != keys[key]:
+            reading.notes.append(
+                f"{tier}: {key} was {keys[key]}, which is not offered for training; {offered} is the next one up"
+            )
+        keys[key] = offered
+    reading.notes.append(f"scaleTier {tier} is written out: {found.about} ({found.source})")
+    return {**given, **keys}
+
+
+def _offered(name: str, catalog: Catalog) -> str:
+    """The machine, or the smallest of its family and kind that is offered for training and has at least its processors."""
+    if name in catalog.machines:
+        return name
+    stem, _, vcpus = name.rpartition("-")
+    larger = [int(own.rpartition("-")[2]) for own in catalog.machines if own.rpartition("-")[0] == stem]
+    return f"{stem}-{min(size for size in larger if size >= int(vcpus))}"
+
+
 def _machine(kind: str, config: Mapping[str, Any], key: str, reading: _Reading) -> dict[str, Any]:
     if not kind:
         raise UsageError(f"{reading.file}: {key} is missing; with scaleTier CUSTOM it names the machine")
     chip = config.get("acceleratorConfig") or {}
-    legacy = kind in LEGACY_TYPES or kind in _TIERS
-    if legacy and reading.machine_type is None:
+    legacy = MACHINES.get(kind) or TIERS.get(kind)
+    if legacy is not None and reading.machine_type is None:
         raise UsageError(
-            f"{reading.file}: {kind} is a machine of AI Platform only; name the Compute Engine machine that takes its place: "
-            "--machine-type n1-standard-8"
+            f"{reading.file}: {kind} is of AI Platform only: {legacy.about}, and no source says its size; name the Compute Engine "
+            "machine that takes its place: --machine-type n1-standard-8"
         )
-    gpus = _gpus_of(kind) if legacy and not chip else chip
+    gpus = chip
+    if legacy is not None and legacy.accelerator and not chip:
+        gpus = {"type": legacy.accelerator, "count": legacy.count}
     if gpus.get("type") == "NVIDIA_TESLA_K80":
         reading.notes.append(
             f"{kind} has NVIDIA_TESLA_K80, which Vertex AI no longer offers: choose another accelerator_type"
         )
-    machine: dict[str, Any] = {"machineType": str(reading.machine_type if legacy else kind)}
+    machine: dict[str, Any] = {"machineType": str(kind if legacy is None else reading.machine_type)}
     if gpus:
         machine |= {"acceleratorType": str(gpus.get("type")), "acceleratorCount": int(gpus.get("count") or 1)}
     return machine
-
-
-def _gpus_of(kind: str) -> dict[str, Any]:
-    """The GPUs in a legacy machine type, by its name: API reference of TrainingInput.masterType."""
-    chips = {"gpu": "NVIDIA_TESLA_K80", "p100": "NVIDIA_TESLA_P100", "v100": "NVIDIA_TESLA_V100"}
-    size, _, last = kind.rpartition("_")
-    counts = {"standard": 1, "large_model": 1, "complex_model_m": 4, "complex_model_l": 8}
-    return {"type": chips[last], "count": counts[size]} if last in chips and size in counts else {}
 
 
 def _runs(config: Mapping[str, Any], program: Mapping[str, Any]) -> dict[str, Any]:

@@ -46,24 +46,33 @@ class Spent:
 
     def money(self, seconds: float | None = None) -> str:
         """US dollars as text: `at least` where a line has no price."""
-        usd = self.at(self.seconds if seconds is None else seconds)
-        if usd is None:
-            return "no sourced price"
-        least = "" if self.price.complete else "at least "
-        return f"{least}${usd:,.2f}" if usd >= 0.005 or usd == 0 else f"{least}less than $0.01"
+        return money(self.at(self.seconds if seconds is None else seconds), complete=self.complete)
+
+    @property
+    def complete(self) -> bool:
+        """Whether everything in it has a price."""
+        return self.price.complete
 
     def data(self) -> dict[str, Any]:
         """As JSON: an estimate, with what it is made of."""
         return {
             "estimate": True,
             "usd": None if self.usd is None else round(self.usd, 4),
-            "complete": self.price.complete,
+            "complete": self.complete,
             "usd_per_hour": self.price.usd_per_hour,
             "seconds": round(self.seconds, 3),
             "region": self.price.region,
             "lines": [vars(line) for line in self.price.lines],
             "notes": list(self.price.notes),
         }
+
+
+def money(usd: float | None, *, complete: bool) -> str:
+    """US dollars as text: `at least` where something has no price."""
+    if usd is None:
+        return "no sourced price"
+    least = "" if complete else "at least "
+    return f"{least}${usd:,.2f}" if usd >= 0.005 or usd == 0 else f"{least}less than $0.01"
 
 
 def spent(job: RemoteJob, catalog: Catalog, *, factor: float | None = None, now: float | None = None) -> Spent:

@@ -24,6 +24,7 @@ from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.spec.states import short
 from vertexrig.studies import drawing, trials
 from vertexrig.studies.certainty import Certainty, certainty
+from vertexrig.studies.chain import StudyChain
 from vertexrig.studies.chart_data import length
 from vertexrig.studies.charts import Charts, charts
 from vertexrig.studies.cost import Spent
@@ -36,7 +37,7 @@ from vertexrig.studies.trials import TrialResult
 from vertexrig.text import clean, shown
 
 SECTIONS = (
-    ("best", "Best"), ("history", "History"), ("pareto", "Trade-off"), ("parallel", "All parameters"),
+    ("studies", "Studies"), ("best", "Best"), ("history", "History"), ("pareto", "Trade-off"), ("parallel", "All parameters"),
     ("importance", "Importance"), ("slices", "Slices"), ("pairs", "Pairs"), ("curves", "Learning curves"),
     ("timeline", "Timeline"), ("failed", "Failed"), ("trials", "Trials"), ("cost", "Cost"), ("again", "Run it again"),
 )  # fmt: skip
@@ -66,8 +67,17 @@ class Insight:
 def insight(job: RemoteJob, *, now: float | None = None) -> Insight:
     """All that is computed of a study. Needs Optuna."""
     study = read(job)
-    weights, when = importance(study), timeline(study, now)
-    return Insight(study, weights, when, charts(study, weights, when), certainty(study))
+    return _insight(study, timeline(study, now))
+
+
+def insight_of_chain(chain: StudyChain, *, now: float | None = None) -> Insight:
+    """All that is computed of a chain of studies, as of one. Needs Optuna."""
+    return _insight(chain.study, chain.timeline(now), chain.marks)
+
+
+def _insight(study: StudyRecord, when: Timeline, marks: Sequence[tuple[str, int]] = ()) -> Insight:
+    weights = importance(study)
+    return Insight(study, weights, when, charts(study, weights, when, marks), certainty(study))
 
 
 def page(
@@ -75,47 +85,45 @@ def page(
     found: Insight | None,
     *,
     cost: Spent,
-    reproduction: Reproduction,
+    reproduction: Sequence[Reproduction],
     console: str = "",
     record: Record | None = None,
+    chain: StudyChain | None = None,
 ) -> str:
     """The page of a job.
 
     Args:
-        job: The job.
+        job: The job; of a chain, the last one.
         found: What is computed of its study; None for a custom job.
         cost: What it has cost.
-        reproduction: How to make it again.
+        reproduction: How to make it again; of a chain, each of its studies.
         console: Its page in the console, "" for a rehearsal.
         record: The rehearsal, if it is one.
+        chain: The chain of studies that the page is about, None for a job alone.
     """
     drawn = found.charts if found else Charts({})
     values: dict[str, Any] = {
         "version": vertexrig.__version__,
         "made": times.now().strftime("%Y-%m-%d %H:%M"),
         **_parts(drawn, len(found.study.trials) if found else 0),
-        "title": clean(job.display_name) or job.id,
-        "subtitle": _subtitle(job, record),
+        "title": clean(chain.title if chain else job.display_name) or job.id,
+        "subtitle": f"{'The last: ' if chain else ''}{_subtitle(job, record)}{f' · {console}' if console else ''}",
         "error": clean_lines(job.error),
         "charts": drawn,
         "part": {name: drawn.sections.get(name, ()) for name, _ in SECTIONS},
-        "cost": cost,
-        "cost_text": _cost_text(cost, rehearsed=record is not None),
-        "cost_rows": [_row(_price_row(line)) for line in cost.price.lines],
-        "reproduction": reproduction,
+        **_cost_values(cost, chain, rehearsed=record is not None),
+        "reproductions": reproduction,
         "again_text": _again_text(job),
+        "studies": _studies(chain) if chain else None,
         "study": found is not None,
         "tiles": [
             *(_study_tiles(found) if found else _job_tiles(job, record)),
-            _tile("cost, an estimate", cost.money(), "if it had run on Vertex AI" if record else ""),
+            _tile("cost, an estimate", (chain or cost).money(), "if it had run on Vertex AI" if record else ""),
         ],
         "notes": [*(_notes(found) if found else []), *(record.stand_ins if record else ())],
         **(_study_values(found) if found else {"trials": None, "best": None}),
     }
-    values["sections"] = _sections(values)
-    if console:
-        values["subtitle"] += f" · {console}"
-    return _template().render(values)
+    return _template().render({**values, "sections": _sections(values)})
 
 
 def _parts(drawn: Charts, rows: int) -> dict[str, Any]:
@@ -293,6 +301,53 @@ def _cost_text(cost: Spent, *, rehearsed: bool) -> str:
     )
 
 
+def _chain_cost_text(chain: StudyChain, *, rehearsed: bool) -> str:
+    """What the cost of a chain is made of."""
+    seconds = sum(link.spent.seconds for link in chain.links)
+    what = "nothing was paid for these rehearsals; " if rehearsed else ""
+    return (
+        f"{what}{length(seconds)} that the trials of {len(chain.links)} studies ran, each at the on-demand prices of the catalog for "
+        "its machines and region. The bill is in the Google Cloud console; nothing on this page is read from it."
+    )
+
+
+def _cost_values(cost: Spent, chain: StudyChain | None, *, rehearsed: bool) -> dict[str, Any]:
+    """The section about the cost: of one job, or of each study of a chain, whose name is before each line then."""
+    parts = [("", cost)] if chain is None else [(link.name, link.spent) for link in chain.links]
+    rows = [
+        _row([f"{clean(name)}: {row[0]}" if name else row[0], *row[1:]])
+        for name, one in parts
+        for row in map(_price_row, one.price.lines)
+    ]
+    return {
+        "cost_rows": rows,
+        "cost_notes": list(dict.fromkeys(note for _, one in parts for note in one.price.notes)),
+        "cost_money": cost.money() if chain is None else chain.money(),
+        "cost_text": _cost_text(cost, rehearsed=rehearsed)
+        if chain is None
+        else _chain_cost_text(chain, rehearsed=rehearsed),
+    }
+
+
+def _studies(chain: StudyChain) -> dict[str, Any]:
+    """A row per study of a chain, for a table."""
+    rows = chain.rows()
+    goals = list(rows[0]["metrics"])
+    head = [("study", False), ("state", False), ("trials", True), ("count", True), ("best trial", False)]
+    head += [*((clean(goal), True) for goal in goals), ("time of all trials", False), ("cost", False)]
+    cells = [
+        _row(
+            [
+                clean(row["study"]), row["state"], row["trials"], row["count"], clean(row["best"] or "–"),
+                *(shown(row["metrics"][goal]) for goal in goals), length(row["seconds"]), link.spent.money(),
+            ],
+            best=row["note"] == "best",
+        )
+        for row, link in zip(rows, chain.links, strict=True)
+    ]  # fmt: skip
+    return {"head": head, "rows": cells}
+
+
 def _price_row(line: Any) -> list[str]:
     usd = "no sourced price" if line.usd_per_hour is None else f"{line.usd_per_hour:.4f}"
     return [clean(line.item), f"{line.quantity:,g}", usd, line.basis, line.date]
@@ -305,7 +360,7 @@ def _again_text(job: RemoteJob) -> str:
 
 
 def _sections(values: Mapping[str, Any]) -> list[tuple[str, str]]:
-    there = {*values["charts"].sections, *_ALWAYS}
+    there = {*values["charts"].sections, *_ALWAYS, *(["studies"] if values["studies"] else [])}
     there |= {*_OF_A_STUDY} if values["study"] else set()
     there |= {name for name in ("best", "trials") if values[name]}
     return [(id, title) for id, title in SECTIONS if id in there]

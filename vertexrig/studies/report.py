@@ -127,7 +127,7 @@ def page(job: RemoteJob, console: str, record: Record | None = None) -> str:
 
 
 def markdown(rows: list[dict[str, Any]]) -> list[str]:
-    """Rows of `trials.table` as a Markdown table."""
+    """Rows of `trials.table`, or of studies, as a Markdown table."""
     if not rows:
         return ["none"]
     names, cells = trials.columns(rows)

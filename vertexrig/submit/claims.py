@@ -17,11 +17,12 @@ import uuid
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Any, Literal
+from typing import Any, Generic, Literal, TypeVar
 
+from vertexrig.cloud.models import VERSION
 from vertexrig.cloud.rest import CALL_S, RestError
 from vertexrig.cloud.storage import Storage, as_json
-from vertexrig.cloud.vertex import NAME, RemoteJob
+from vertexrig.cloud.vertex import NAME
 from vertexrig.errors import VertexrigError
 from vertexrig.project.runs import RUN, new_run
 
@@ -47,6 +48,8 @@ assert CREATE_WITHIN_S + CALL_S < LEASE_S < WINDOW_S
 
 _ID = re.compile(r"[0-9a-f]{32}-[0-9a-f]{12}")
 _TOKEN = re.compile(r"[0-9a-f]{32}")
+_MADE = re.compile(f"(?:{NAME.pattern})|(?:{VERSION.pattern})")
+"""What a claim may record: a job, a version of a model, or the operation that makes one."""
 _WRITTEN = ("id", "token", "body", "run", "kind", "state", "job", "output", "before", "winners")
 _STATES = ("claimed", "created", "released")
 
@@ -56,12 +59,12 @@ class Key:
     """What makes two deliveries the same request.
 
     Args:
-        kind: `request` (its id), `schedule` (Cloud Scheduler's job and time), `event`, or `body`.
+        kind: `request` (its id), `schedule` (Cloud Scheduler's job and time), `event`, `body`, or `step` (of a chain).
         text: The id.
         window_s: Seconds after which the same key means a new request; None for never.
     """
 
-    kind: Literal["request", "schedule", "event", "body"]
+    kind: Literal["request", "schedule", "event", "body", "step"]
     text: str
     window_s: float | None = None
 
@@ -133,8 +136,11 @@ class Taken:
     first: bool = False
 
 
+T = TypeVar("T")
+
+
 @dataclass(frozen=True)
-class Existing:
+class Existing(Generic[T]):
     """The job was made by another delivery, or by an earlier try that died.
 
     Args:
@@ -143,7 +149,7 @@ class Existing:
     """
 
     claim: Claim
-    found: RemoteJob | None = None
+    found: T | None = None
 
 
 class OtherBodyError(VertexrigError):
@@ -161,10 +167,6 @@ class InProgressError(VertexrigError):
     def __init__(self, retry_after: float) -> None:
         self.retry_after = max(1.0, retry_after)
         super().__init__(f"another delivery of the same request is at work; try again in {self.retry_after:.0f} s")
-
-
-Find = Callable[[str], RemoteJob | None]
-Record = Callable[[RemoteJob], Mapping[str, Any]]
 
 
 class Claims:
@@ -195,7 +197,15 @@ class Claims:
         """Whether it is too late to start the job: another delivery may take the claim over before it is there."""
         return self.clock() - taken.started > CREATE_WITHIN_S
 
-    def take(self, key: Key, body: str, run: str, find: Find, record: Record, output: str = "") -> Taken | Existing:
+    def take(
+        self,
+        key: Key,
+        body: str,
+        run: str,
+        find: Callable[[str], T | None],
+        record: Callable[[T], Mapping[str, Any]],
+        output: str = "",
+    ) -> Taken | Existing[T]:
         """Claim a request, or find out what became of it.
 
         Args:
@@ -234,7 +244,14 @@ class Claims:
             self.sleep(pause)
             pause = min(pause * 1.6, 1.0)
 
-    def _other(self, key: Key, held: Claim, mine: Claim, find: Find, record: Record) -> Taken | Existing | None:
+    def _other(
+        self,
+        key: Key,
+        held: Claim,
+        mine: Claim,
+        find: Callable[[str], T | None],
+        record: Callable[[T], Mapping[str, Any]],
+    ) -> Taken | Existing[T] | None:
         """What a claim that is there already means for us; None: wait."""
         if key.window_s is not None and held.age_s > key.window_s:
             before = {**held.before, held.id: held.job_name}
@@ -307,6 +324,10 @@ class Claims:
         released = replace(claim, state="released")
         return self.storage.write(claim.path, released.to_bytes(), generation=claim.generation) is not None
 
+    def held(self, key: Key) -> Claim | None:
+        """The claim of a key, None if nobody holds it."""
+        return self._read(key.path)
+
     def of(self, id: str) -> Claim | None:
         """The claim that has an id, or had it before its window was over; None if there is none."""
         if not _ID.fullmatch(id):
@@ -349,7 +370,7 @@ def _parsed(path: str, content: bytes) -> Claim | None:
     names = [*([job.get("name")] if texts["state"] == "created" else []), *filter(None, before.values())]
     if not all(_ID.fullmatch(id) and id[:32] == stem for id in ids) or (output and not RUN.fullmatch(output)):
         return None
-    if not all(isinstance(name, str) and NAME.fullmatch(name) for name in names):
+    if not all(isinstance(name, str) and _MADE.fullmatch(name) for name in names):
         return None
     if not all(isinstance(token, str) and _TOKEN.fullmatch(token) for token in winners.values()):
         return None

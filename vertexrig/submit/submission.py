@@ -6,7 +6,7 @@ import hashlib
 import json
 import re
 import uuid
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
@@ -46,16 +46,19 @@ class Request:
         run: A job or sweep of the project file.
         set: Overrides of its keys.
         args: Overrides of its trainer's arguments.
+        then: The schedule whose steps follow, "" for none.
     """
 
     run: str
     set: Mapping[str, Scalar] = field(default_factory=dict)
     args: Mapping[str, Scalar] = field(default_factory=dict)
+    then: str = ""
 
     @property
     def digest(self) -> str:
         """The same for requests that ask for the same."""
-        return digest({"run": self.run, "set": dict(self.set), "args": dict(self.args)})
+        then = {"then": self.then} if self.then else {}
+        return digest({"run": self.run, "set": dict(self.set), "args": dict(self.args), **then})
 
 
 @dataclass(frozen=True)
@@ -204,7 +207,15 @@ class Submitter:
         _must_be_ok(prepared)
         return self._submitted(prepared, self.estimate(prepared), None, "", {})
 
-    def submit(self, prepared: Prepared, key: Key, body: str, run: str = "") -> Submitted:
+    def submit(
+        self,
+        prepared: Prepared,
+        key: Key,
+        body: str,
+        run: str = "",
+        *,
+        before: Callable[[Claim], None] = lambda _: None,
+    ) -> Submitted:
         """Make the job of a request, or find the one that was made for it.
 
         Args:
@@ -213,6 +224,7 @@ class Submitter:
             body: Digest of what is asked for.
             run: An earlier run that is resumed: its output folder is used. Otherwise the job gets a new one, the same
                 however often the request is delivered.
+            before: Called with the claim just before the job is made, again with each try; a RestError of it is one of ours.
 
         Raises:
             FindingsError: The checks found an error.
@@ -237,12 +249,20 @@ class Submitter:
         if isinstance(outcome, Existing):
             return self._existing(outcome.claim, collection, outcome.found)
         in_run = prepared.in_run(outcome.claim.output) if outcome.claim.output else prepared
-        return self._make(in_run, price, outcome, collection)
+        return self._make(in_run, price, outcome, collection, before)
 
-    def _make(self, prepared: Prepared, price: Estimate, taken: Taken, collection: str) -> Submitted:
+    def _make(
+        self,
+        prepared: Prepared,
+        price: Estimate,
+        taken: Taken,
+        collection: str,
+        before: Callable[[Claim], None] = lambda _: None,
+    ) -> Submitted:
         claim = taken.claim
         try:
             self.ledger.reserve(claim.id, price)
+            before(claim)
             if self.claims.late(taken):
                 raise RestError("claiming took too long; nothing was started", retry_after=5.0)
         except (budget.OverBudgetError, RestError):
@@ -405,10 +425,11 @@ def upload_packages(workspace: Workspace, names: Iterable[str], storage: Storage
     Returns:
         URIs of all packages, new or there already.
     """
-    wanted: set[str] = set()
+    wanted: dict[str, set[str]] = {}
     for name in names:
-        view = workspace.renderer.render(name).view
-        wanted |= {uri for pool in view.pools.values() if pool is not None for uri in pool.package_uris}
+        for pool in filter(None, workspace.renderer.render(name).view.pools.values()):
+            for uri in pool.package_uris:
+                wanted.setdefault(uri, set()).add(pool.python_module)
     return upload(workspace, wanted, storage)
 
 
@@ -433,8 +454,9 @@ def publish(workspace: Workspace, names: Iterable[str], storage: Storage) -> lis
     ]
 
 
-def upload(workspace: Workspace, wanted: Collection[str], storage: Storage) -> list[str]:
-    """Like `upload_packages`, for packages by the URIs that the project's renderer gave them; others are left alone."""
+def upload(workspace: Workspace, wanted: Mapping[str, Collection[str]], storage: Storage) -> list[str]:
+    """Like `upload_packages`, for packages by the URIs that the project's renderer gave them, each with the modules that jobs
+    run from it; others are left alone."""
     from vertexrig.package import builder
 
     trainer = workspace.loaded.project.trainer
@@ -444,7 +466,9 @@ def upload(workspace: Workspace, wanted: Collection[str], storage: Storage) -> l
             continue
         object_name = f"{PACKAGES}{uri.rsplit('/', 1)[-1]}"
         folder, out = workspace.loaded.path(trainer.path), workspace.loaded.path("build/packages")
-        content = builder.build(folder, out, tf_version=tf_version, module=trainer.module).path.read_bytes()
+        for module in sorted(wanted[uri]):  # each of them has to be in it
+            built = builder.build(folder, out, tf_version=tf_version, module=module)
+        content = built.path.read_bytes()
         found = storage.read(object_name)
         if found is None or found.data != content:
             storage.write(object_name, content, content_type="application/gzip")

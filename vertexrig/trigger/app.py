@@ -17,11 +17,12 @@ import time
 import traceback
 from collections.abc import Callable, Mapping
 from dataclasses import asdict, dataclass, field
+from functools import cached_property
 from http import HTTPStatus
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
-from vertexrig import spec
+from vertexrig import spec, times
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
@@ -30,12 +31,17 @@ from vertexrig.errors import ConfigError, TemplateError, UsageError, VertexrigEr
 from vertexrig.finding import Severity
 from vertexrig.project import config, overrides
 from vertexrig.project.runs import new_run
+from vertexrig.project.then import name_of
 from vertexrig.spec import descriptors
 from vertexrig.submit.budget import OverBudgetError
-from vertexrig.submit.claims import LABEL, Claims, InProgressError, Key, OtherBodyError
+from vertexrig.submit.chains import Chain, Chains
+from vertexrig.submit.claims import LABEL, Claim, Claims, InProgressError, Key, OtherBodyError
 from vertexrig.submit.submission import NoPackageError, Submitter, uploaded
 from vertexrig.trigger import openapi, request
-from vertexrig.trigger.request import LIMIT, Asked, RequestProblem
+from vertexrig.trigger.request import LIMIT, TICK_PATH, Asked, RequestProblem
+
+if TYPE_CHECKING:
+    from vertexrig.trigger.ticks import Ticker
 
 FILE_VARIABLE = "VERTEXRIG_FILE"
 EVENT_RUN, EVENT_OBJECTS, EVENT_ARG = "VERTEXRIG_EVENT_RUN", "VERTEXRIG_EVENT_OBJECTS", "VERTEXRIG_EVENT_ARG"
@@ -126,6 +132,7 @@ class Trigger:
         storage = storage or Storage(project.bucket, location=project.region)
         workspace = Workspace(loaded, uploaded=uploaded(loaded, storage))
         self.submitter = Submitter(workspace, self.vertex, storage, claims=claims, fence=True)
+        self.chains = Chains(storage)
 
     def warm_up(self) -> None:
         """Load what the first request would otherwise wait for: descriptors, templates, catalog."""
@@ -182,8 +189,10 @@ class Trigger:
             routes = {"GET": lambda: Reply(200, openapi.document(self.loaded))}
         elif jobs:
             routes = {"GET": lambda: self._job(jobs[1])}
+        elif call.path == TICK_PATH:
+            routes = {"POST": lambda: self._tick(row)}
         else:
-            raise RequestProblem(404, "no-such-page", "there is /, /openapi.json and /jobs/ID")
+            raise RequestProblem(404, "no-such-page", "there is /, /openapi.json, /jobs/ID and /tick")
         handler = routes.get("GET" if call.method == "HEAD" else call.method)
         if handler is None:
             allowed = ", ".join([*routes, *(["HEAD"] if "GET" in routes else [])])
@@ -225,14 +234,53 @@ class Trigger:
                 400, "findings", f"{asked.request.run} would fail with these values", _findings(prepared)
             )
         if asked.dry_run:
-            return self._dry_run(prepared)
-        made = self.submitter.submit(prepared, key, asked.request.digest)
-        row |= {"job": made.name, "claim": made.claim, "duplicate": made.duplicate}
-        return Reply(
-            200 if made.duplicate else 201, asdict(made), {"Location": f"/jobs/{made.name.rsplit('/', 1)[-1]}"}
+            return self._dry_run(prepared, asked)
+        made = self.submitter.submit(
+            prepared, key, asked.request.digest, before=lambda claim: self._begin(asked, claim)
         )
+        row |= {"job": made.name, "claim": made.claim, "duplicate": made.duplicate}
+        body = {**asdict(made), **self._steps(asked)}
+        return Reply(200 if made.duplicate else 201, body, {"Location": f"/jobs/{made.name.rsplit('/', 1)[-1]}"})
 
-    def _dry_run(self, prepared: Prepared) -> Reply:
+    def _steps(self, asked: Asked) -> dict[str, Any]:
+        """What the answer says about the steps that follow; nothing if none do."""
+        if not asked.request.then:
+            return {}
+        return {"then": [name_of(step) for step in self.loaded.project.schedules[asked.request.then].steps]}
+
+    def _begin(self, asked: Asked, claim: Claim) -> None:
+        """Keep the chain of a run with steps, before its job is made."""
+        want = asked.request
+        if want.then:
+            begun, steps = times.rfc3339(times.now(), 0), tuple(self._steps(asked)["then"])
+            self.chains.begin(Chain(claim.id, want.then, want.run, steps, begun, dict(want.set), dict(want.args)))
+
+    def _tick(self, row: dict[str, Any]) -> Reply:
+        """Take the next step of every chain whose job has ended; each that moved or waits for help has a log entry."""
+        looked = self._ticker.tick(
+            lambda error: self.log({"severity": "ERROR", "message": "a chain failed", **self._failure(error)})
+        )
+        for one in (one for one in looked if one.severity):
+            message = f"chain {one.schedule} {one.step} {one.state}: {one.detail}"
+            self.log({"severity": one.severity, "message": message, **one.data})
+        states = [one.state for one in looked]
+        row |= {state: states.count(state) for state in sorted(set(states))}
+        return Reply(200, {"chains": [one.answer for one in looked]})
+
+    @cached_property
+    def _ticker(self) -> Ticker:
+        # imported by the first tick: a request that starts a job needs none of it
+        from vertexrig.cloud.models import ModelsClient
+        from vertexrig.trigger.ticks import Ticker
+
+        own, url = self.submitter, self.submitter.storage.rest.url
+        claims = Claims(
+            own.storage, lease_s=own.claims.lease_s, wait_s=0, clock=own.claims.clock, sleep=own.claims.sleep
+        )
+        submitter = Submitter(own.workspace, self.vertex, own.storage, claims=claims, limits=own.limits, fence=True)
+        return Ticker(submitter, ModelsClient(self.vertex), folder=lambda uri: Storage(uri, url=url))
+
+    def _dry_run(self, prepared: Prepared, asked: Asked) -> Reply:
         prepared = prepared.in_run(new_run())
         view, document = prepared.rendered.view, prepared.document
         would = self.submitter.dry_run(prepared)
@@ -240,7 +288,7 @@ class Trigger:
             document.kind, document.data,
             display_name=view.display_name, labels=view.labels, kms_key_name=view.kms_key_name,
         )  # fmt: skip
-        return Reply(200, {"dry_run": True, **asdict(would), "request": body})
+        return Reply(200, {"dry_run": True, **asdict(would), **self._steps(asked), "request": body})
 
     def _job(self, number: str) -> Reply:
         missing = RequestProblem(404, "no-such-job", "the trigger started no job with this number")
@@ -300,12 +348,16 @@ class Trigger:
         if isinstance(error, TemplateError):
             row["error"] = str(error)[:500]
             return RequestProblem(400, "value", "the job cannot be rendered with these values")
-        frames = traceback.extract_tb(error.__traceback__)[-6:]
-        row["error"] = type(error).__name__
-        row["at"] = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
-        if isinstance(error, VertexrigError):
-            row["message_of_error"] = str(error)[:500]
+        row |= self._failure(error)
         return RequestProblem(500, "internal", "something went wrong here; the log says what")
+
+    @staticmethod
+    def _failure(error: Exception) -> dict[str, Any]:
+        """What the log says about an error that nobody foresaw."""
+        frames = traceback.extract_tb(error.__traceback__)[-6:]
+        at = [f"{Path(frame.filename).name}:{frame.lineno} {frame.name}" for frame in frames]
+        row: dict[str, Any] = {"error": type(error).__name__, "at": at}
+        return row | ({"message_of_error": str(error)[:500]} if isinstance(error, VertexrigError) else {})
 
     def _log(self, headers: Mapping[str, str], row: Mapping[str, Any], status: int) -> None:
         severity = "ERROR" if status >= 500 else "WARNING" if status >= 400 else "INFO"

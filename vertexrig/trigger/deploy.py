@@ -15,6 +15,7 @@ from pathlib import Path
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD, Project
+from vertexrig.project.then import RegisterStep
 
 APIS = (
     "aiplatform.googleapis.com", "artifactregistry.googleapis.com", "cloudbuild.googleapis.com",
@@ -29,6 +30,19 @@ JOB_CALLS = {
     )
 }  # fmt: skip
 """Permission on the project -> the call of the trigger that needs it: method and path."""
+_MODELS = r"/v1/projects/[^/]+/locations/[^/]+/models"
+MODEL_CALLS = {
+    "aiplatform.models.upload": ("POST", rf"{_MODELS}:upload"),
+    "aiplatform.models.list": ("GET", rf"{_MODELS}(/[^/@:]+:listVersions)?"),
+    # also what an upload's operation says: IAM permissions of Vertex AI, docs.cloud.google.com (2026-05-30)
+    "aiplatform.models.get": (
+        "GET",
+        rf"{_MODELS}/[^/@:]+@[^/:]+|/v1/projects/[^/]+/locations/[^/]+/(models/[^/]+/)?operations/[0-9]+",
+    ),
+    "aiplatform.models.update": ("POST", rf"{_MODELS}/[^/@:]+@[0-9]+:mergeVersionAliases"),
+    "aiplatform.models.delete": ("DELETE", rf"{_MODELS}/[^/@:]+(@[0-9]+:deleteVersion)?"),  # of second uploads
+}
+"""The same for what `register` in a schedule's `then` calls; the role has these permissions only where there is one."""
 OBJECT_CALLS = {
     "storage.objects.create": ("POST", r"/upload/storage/v1/b/[^/]+/o"),
     "storage.objects.list": ("GET", r"/storage/v1/b/[^/]+/o"),
@@ -110,7 +124,13 @@ def _identities(project: Project) -> Iterator[DeployStep]:
 def roles(project: Project) -> dict[str, tuple[str, ...]]:
     """The custom roles of the function's identity: on the project and on the bucket, each with what it uses."""
     name = project.trigger.function.replace("-", "_")
-    return {f"{name}_trigger_jobs": tuple(JOB_CALLS), f"{name}_trigger_objects": tuple(OBJECT_CALLS)}
+    jobs = (*JOB_CALLS, *(MODEL_CALLS if registers(project) else ()))
+    return {f"{name}_trigger_jobs": jobs, f"{name}_trigger_objects": tuple(OBJECT_CALLS)}
+
+
+def registers(project: Project) -> bool:
+    """Whether a schedule registers models."""
+    return any(isinstance(step, RegisterStep) for one in project.schedules.values() for step in one.steps)
 
 
 def _roles(project: Project) -> Iterator[DeployStep]:
@@ -125,7 +145,7 @@ def _roles(project: Project) -> Iterator[DeployStep]:
         )
     jobs, objects = (f"--role=projects/{project.project}/roles/{name}" for name in roles(project))
     yield DeployStep(
-        "create, read and cancel jobs, nothing else of the project",
+        f"create, read and cancel jobs{', add models and versions' if registers(project) else ''}, nothing else of the project",
         ("gcloud", "projects", "add-iam-policy-binding", project.project, member, jobs, "--condition=None"),
     )
     yield DeployStep(

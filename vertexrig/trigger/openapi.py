@@ -13,7 +13,7 @@ from vertexrig.catalog import typed as schema
 from vertexrig.project import overrides
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Bound, Job, Project, Sweep
-from vertexrig.trigger.request import REQUEST_ID
+from vertexrig.trigger.request import REQUEST_ID, with_steps
 
 _TEXT = {"type": "string", "maxLength": overrides.LONGEST_TEXT, "pattern": r"^[^\u0000-\u001f\u007f]*$"}
 _TYPES: dict[Any, dict[str, Any]] = {
@@ -58,6 +58,11 @@ def document(loaded: Loaded) -> dict[str, Any]:
                     },
                 },
             },
+            "/tick": {
+                "post": _operation(
+                    "tick", "Take the next steps of runs that have ended.", {"200": _json("What was looked at.", _TICK)}
+                )
+            },
             "/openapi.json": {
                 "get": _operation("openapi", "This document.", {"200": _json("This document.", {"type": "object"})})
             },
@@ -100,6 +105,7 @@ def request_schema(loaded: Loaded) -> dict[str, Any]:
                 }
                 for name, properties in opened.items()
             },
+            **(_then(names) if (names := with_steps(loaded)) else {}),
             "dry_run": {"type": "boolean", "description": "Only answer what would be sent."},
             "request_id": {
                 "type": "string",
@@ -108,6 +114,10 @@ def request_schema(loaded: Loaded) -> dict[str, Any]:
             },
         },
     }
+
+
+def _then(names: list[str]) -> dict[str, Any]:
+    return {"then": {"type": "string", "enum": names, "description": "The schedule whose steps follow the run."}}
 
 
 def bound_data(bound: Bound) -> dict[str, Any]:
@@ -195,8 +205,14 @@ _SUBMITTED = _object(
     run=_STRING, name=_STRING, kind={"type": "string", "enum": ["CustomJob", "HyperparameterTuningJob"]}, state=_STRING,
     console=_STRING, labels=_STRINGS, estimate=_object("usd_at_most arithmetic", usd_at_most={"type": "number"}, arithmetic=_STRING),
     packages={"type": "array", "items": _STRING}, claim=_STRING, output=_STRING, duplicate={"type": "boolean"}, dry_run={"type": "boolean"},
-    request=_ANY,
+    request=_ANY, then={"type": "array", "items": _STRING},
 )  # fmt: skip
 _JOB = _object("name kind run state ended", name=_STRING, kind=_STRING, run=_STRING, state=_STRING, ended={"type": "boolean"}, error=_STRING)  # fmt: skip
 _RUN = _object("name kind topology", name=_STRING, kind={"type": "string", "enum": ["job", "sweep"]}, topology=_STRING)
 _LISTING = _object("runs set args", runs={"type": "array", "items": _RUN}, set=_ANY, args=_ANY)
+_LOOKED = _object(
+    "chain schedule run state step detail job",
+    chain=_STRING, schedule=_STRING, run=_STRING, state={"type": "string", "enum": ["waits", "started", "ended", "unknown"]}, step=_STRING,
+    detail=_STRING, job=_STRING, outcome=_STRING, model=_STRING,
+)  # fmt: skip
+_TICK = _object("chains", chains={"type": "array", "items": _LOOKED})

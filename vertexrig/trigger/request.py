@@ -26,7 +26,9 @@ LIMIT = 64 * 1024
 DEPTH = 8
 """Levels of lists and mappings in a body at most; a request that is right has two."""
 REQUEST_ID = r"[A-Za-z0-9][A-Za-z0-9._:/@+=-]{0,199}"
-KEYS = ("run", "set", "args", "dry_run", "request_id")
+TICK_PATH = "/tick"
+"""What the tick of Cloud Scheduler calls."""
+KEYS = ("run", "set", "args", "then", "dry_run", "request_id")
 _SCHEDULER_JOB = re.compile(r"[A-Za-z0-9_/.:-]{1,600}")
 _SCHEDULER_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})")
 _EARLY = timedelta(minutes=10)
@@ -116,7 +118,40 @@ def read(body: Any, loaded: Loaded) -> Asked:
     if refused:
         rows = tuple(_finding("value", one.path, one.message) for one in refused)
         raise RequestProblem(400, "value", "values are outside what the project file allows", rows)
-    return Asked(Request(run, set_, args), bool(body.get("dry_run", False)), body.get("request_id") or "")
+    then = body.get("then") or ""
+    _check_then(loaded, run, set_, args, then)
+    return Asked(Request(run, set_, args, then), bool(body.get("dry_run", False)), body.get("request_id") or "")
+
+
+def with_steps(loaded: Loaded) -> list[str]:
+    """The schedules of the project file that have steps."""
+    return [name for name, one in loaded.project.schedules.items() if one.then]
+
+
+def _check_then(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping[str, Any], then: str) -> None:
+    """Hold `then` against the project file: a body names a schedule and brings no steps of its own.
+
+    Raises:
+        Problem: 403 or 400.
+    """
+    if not then:
+        return
+    names = with_steps(loaded)
+    if then not in names:
+        choices = did_you_mean(then[:200], names) if names else "No schedule of the project file has steps."
+        message = f"there is no schedule {then[:63]!r} with steps. {choices}"
+        raise RequestProblem(403, "not-allowed", "no such steps", (_finding("not-allowed", "then", message),))
+    schedule = loaded.project.schedules[then]
+    if run != schedule.run:
+        message = f"the steps of {then} follow {schedule.run}, not {run}"
+        raise RequestProblem(400, "value", "these steps do not follow that run", (_finding("value", "then", message),))
+    own = (dict(schedule.set), dict(schedule.args))
+    if (dict(set_), dict(args)) != own and not loaded.project.trigger.allow_then:
+        message = (
+            f"only the values of the schedule {then} itself may have its steps; trigger.allow_then opens them to others"
+        )
+        detail = "the project file does not open its steps to other values"
+        raise RequestProblem(403, "not-allowed", detail, (_finding("not-allowed", "then", message),))
 
 
 def key(asked: Asked, headers: Mapping[str, str], *, now: datetime | None = None) -> Key:
@@ -156,6 +191,8 @@ def _form(body: Any) -> list[Mapping[str, str]]:
     for name in ("set", "args"):
         if name in body and not isinstance(body[name], dict):
             found.append(_finding("form", name, f"{kind_of(body[name])} is here; an object belongs here"))
+    if "then" in body and not isinstance(body["then"], str):
+        found.append(_finding("form", "then", f"{kind_of(body['then'])} is here; the name of a schedule belongs here"))
     if "dry_run" in body and not isinstance(body["dry_run"], bool):
         found.append(_finding("form", "dry_run", f"{kind_of(body['dry_run'])} is here; true or false belongs here"))
     given = body.get("request_id", "x")

@@ -14,13 +14,16 @@ from typing import Any, Literal
 from vertexrig.cloud import cron
 from vertexrig.errors import UsageError
 from vertexrig.project import overrides
-from vertexrig.project.config import Loaded
+from vertexrig.project.config import TICK, Loaded
 from vertexrig.project.model import Schedule
+from vertexrig.project.then import name_of
 from vertexrig.submit.claims import FREE_AFTER_S, LEASE_S
 from vertexrig.times import duration_seconds
 from vertexrig.trigger import deploy
+from vertexrig.trigger.request import TICK_PATH
 
 OWNER = "X-Vertexrig-Function"
+TICK_ZONE = "Etc/UTC"
 Action = Literal["create", "update", "delete", "pause", "resume", "keep"]
 
 
@@ -56,19 +59,27 @@ def wanted(loaded: Loaded) -> dict[str, dict[str, Any]]:
     project = loaded.project
     if project.schedules and not project.trigger.uri:
         raise loaded.error("the trigger's URL is needed: `vertexrig function deploy` prints it", "trigger", "uri")
-    return {job_id(loaded, name): _job(loaded, name, schedule) for name, schedule in project.schedules.items()}
+    found = {job_id(loaded, name): _job(loaded, name, schedule) for name, schedule in project.schedules.items()}
+    if ticks(loaded):
+        found[job_id(loaded, TICK)] = _tick(loaded)
+    return found
+
+
+def ticks(loaded: Loaded) -> bool:
+    """Whether a schedule has steps, so that a tick has to look for finished work."""
+    return any(one.then for one in loaded.project.schedules.values())
 
 
 def _job(loaded: Loaded, name: str, schedule: Schedule) -> dict[str, Any]:
-    project, retry = loaded.project, schedule.retry_config
-    try:
-        cron.next_runs(schedule.cron, schedule.time_zone, 1)
-        words = cron.words(schedule.cron)
-    except UsageError as error:
-        raise loaded.error(str(error), "schedules", name, "cron") from None
-    parts = {"run": schedule.run, "set": dict(schedule.set), "args": dict(schedule.args)}
-    body = json.dumps({key: value for key, value in parts.items() if value}, sort_keys=True)
-    uri = str(project.trigger.uri)
+    retry = schedule.retry_config
+    words = _words(loaded, schedule.cron, schedule.time_zone, "schedules", name, "cron")
+    follows = f", then {', '.join(map(name_of, schedule.steps))}" if schedule.then else ""
+    parts = {
+        "run": schedule.run,
+        "set": dict(schedule.set),
+        "args": dict(schedule.args),
+        "then": name if follows else "",
+    }
     config = {
         "retryCount": retry.retry_count, "minBackoffDuration": retry.min_backoff_duration,
         "maxBackoffDuration": retry.max_backoff_duration, "maxDoublings": retry.max_doublings,
@@ -85,23 +96,52 @@ def _job(loaded: Loaded, name: str, schedule: Schedule) -> dict[str, Any]:
             *("schedules", name, "retry_config"),
         )
     return {
-        "name": f"projects/{project.project}/locations/{project.region}/jobs/{job_id(loaded, name)}",
-        "description": (schedule.description or f"{schedule.run}: {words}")[:500],
+        "name": _resource(loaded, name),
+        "description": (schedule.description or f"{schedule.run}{follows}: {words}")[:500],
         "schedule": schedule.cron,
         "timeZone": schedule.time_zone,
         "attemptDeadline": schedule.attempt_deadline,
         "retryConfig": config,
-        "httpTarget": {
-            "uri": uri,
-            "httpMethod": "POST",
-            "headers": {"Content-Type": "application/json", OWNER: project.trigger.function},
-            "body": base64.b64encode(body.encode()).decode(),
-            # the audience Cloud Run checks is the service's URL, without a path or query
-            "oidcToken": {
-                "serviceAccountEmail": deploy.identities(project)[1],
-                "audience": uri.split("?")[0].rstrip("/"),
-            },
-        },
+        "httpTarget": _target(loaded, {key: value for key, value in parts.items() if value}),
+    }
+
+
+def _tick(loaded: Loaded) -> dict[str, Any]:
+    """The job that lets the function look for finished work. A tick that fails is not retried: the next one comes anyway."""
+    line = loaded.project.trigger.tick
+    words = _words(loaded, line, TICK_ZONE, "trigger", "tick")
+    target = _target(loaded, {}, TICK_PATH)
+    return {
+        "name": _resource(loaded, TICK), "description": f"takes the next steps of runs that have ended: {words}"[:500],
+        "schedule": line, "timeZone": TICK_ZONE, "attemptDeadline": "180s", "httpTarget": target,
+        "retryConfig": {"retryCount": 0},
+    }  # fmt: skip
+
+
+def _words(loaded: Loaded, line: str, zone: str, *path: str) -> str:
+    try:
+        cron.next_runs(line, zone, 1)
+        return cron.words(line)
+    except UsageError as error:
+        raise loaded.error(str(error), *path) from None
+
+
+def _resource(loaded: Loaded, name: str) -> str:
+    return f"projects/{loaded.project.project}/locations/{loaded.project.region}/jobs/{job_id(loaded, name)}"
+
+
+def _target(loaded: Loaded, body: Mapping[str, Any], path: str = "") -> dict[str, Any]:
+    """A POST of a body to the function, as the account that may call it."""
+    trigger = loaded.project.trigger
+    # the audience Cloud Run checks is the service's URL, without a path or query
+    uri, audience = str(trigger.uri), str(trigger.uri).split("?")[0].rstrip("/")
+    text = json.dumps(body, sort_keys=True)
+    return {
+        "uri": f"{audience}{path}" if path else uri,
+        "httpMethod": "POST",
+        "headers": {"Content-Type": "application/json", OWNER: trigger.function},
+        "body": base64.b64encode(text.encode()).decode(),
+        "oidcToken": {"serviceAccountEmail": deploy.identities(loaded.project)[1], "audience": audience},
     }
 
 

@@ -57,7 +57,7 @@ class FrontApp:
             return await send({"type": "websocket.close", "code": 1008})
         refusal = LoopbackGuard(self.plain, frozenset({host})).refusal(scope)
         if refusal is not None:
-            self.journal.note(f"refused: {refusal}")
+            self.journal.refuse(refusal)
             return await Refusal(403, refusal).send(send)
         for row in self.services:
             match = row.hosts.fullmatch(host)

@@ -108,7 +108,7 @@ class Upstream:
     """How hosts that pass are reached: directly, or through the proxy that the user has set.
 
     Args:
-        own_port: Of the front, which is never taken for the user's proxy.
+        own_port: The front's own port; an environment that names it does not name the user's proxy.
     """
 
     def __init__(self, own_port: int) -> None:

@@ -46,6 +46,18 @@ class Journal:
 
     def __init__(self) -> None:
         self.counts: dict[str, int] = {}
+        self._refusals: set[str] = set()
+
+    def refused(self) -> dict[str, int]:
+        """Each kind of refusal, and how often it came."""
+        return {what: self.counts[what] for what in sorted(self._refusals)}
+
+    def refuse(self, why: str) -> None:
+        """Count one more refusal of a kind."""
+        what = f"refused: {why}"
+        self.note(what)
+        if what in self.counts:
+            self._refusals.add(what)
 
     def noted(self) -> dict[str, int]:
         """Each kind, and how often it came."""
@@ -162,7 +174,7 @@ class Gate(asyncio.Protocol):
     def _refuse(self, refusal: _TurnedAway) -> None:
         """Answer in words, also in the reason, which is all that most clients show of a proxy's answer."""
         self._passed = True
-        self.shared.journal.note(f"refused: {refusal.kind}")
+        self.shared.journal.refuse(refusal.kind)
         if self.transport is None or self.transport.is_closing():
             return
         body = f"{refusal.message}\n".encode()
@@ -187,7 +199,7 @@ class Gate(asyncio.Protocol):
             self._refuse(refusal)
         except OSError as error:  # a client that breaks off, or does not trust the certificate
             if isinstance(error, ssl.SSLError):
-                self.shared.journal.note(f"refused: no TLS came about: {error.reason or error}")
+                self.shared.journal.refuse(f"no TLS came about: {error.reason or error}")
             if self.transport is not None:
                 self.transport.abort()
 

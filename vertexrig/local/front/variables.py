@@ -81,6 +81,11 @@ TABLE = (
     Variable("GOOGLE_APPLICATION_CREDENTIALS", "{credentials}", "google-auth in every language"),
     Variable("GOOGLE_CLOUD_PROJECT", "{project}", "google-auth in every language", replica=False),
     Variable("GOOGLE_AUTH_TOKEN_FOR_TESTING", ACCESS_TOKEN, "TensorFlow's GCS file system"),
+    Variable(
+        "GCS_READAHEAD_BUFFER_SIZE_BYTES",
+        str(16 << 20),
+        "the same: it clears so much memory for each request, 64 MiB without",
+    ),
     Variable("FSSPEC_GS", _AIOHTTP, "gcsfs, whose aiohttp asks no proxy without it"),
     Variable("FSSPEC_GCS", _AIOHTTP, "gcsfs"),
     Variable("GCE_METADATA_HOST", "{server}", "google-auth when it looks for a metadata server"),

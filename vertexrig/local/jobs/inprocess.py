@@ -38,6 +38,7 @@ def run_study(
     on_line: Callable[[str, Line], None] | None = None,
     on_trial: Callable[[Json], None] | None = None,
     on_result: Callable[[str, JobResult], None] | None = None,
+    on_note: Callable[[str], None] | None = None,
     control: Control | None = None,
 ) -> Json:
     """Run a HyperparameterTuningJob to its end.
@@ -48,6 +49,7 @@ def run_study(
         on_line: Called with the resource name of a trial's job and a line of its output, from several threads.
         on_trial: Called with a trial's record at each change, from the study's thread.
         on_result: Called with the resource name of a trial's job and how it ended, from several threads.
+        on_note: Called with what its user should know at its end.
         control: Cancels the study from another thread.
 
     Returns:
@@ -61,7 +63,7 @@ def run_study(
     place = root / "rehearsals" / key  # apart from a server's store, which would take these jobs up
     store = ResourceStore(place)
     jobs = Jobs(replace(settings, root=root), store, _LineSink(on_line), on_result)
-    studies = Studies(jobs, on_trial)
+    studies = Studies(jobs, on_trial, on_note)
     parent = resources.parent_name(settings.run.project, settings.run.region)
     own = control or Control()
     try:

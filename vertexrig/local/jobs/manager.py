@@ -25,6 +25,7 @@ from vertexrig.local.runner.options import Control
 from vertexrig.local.runner.places import job_folder
 from vertexrig.local.runner.result import JobError, JobResult
 from vertexrig.local.runner.run import run_job
+from vertexrig.local.runner.warm import Warmth
 from vertexrig.spec.document import Document
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING
 
@@ -60,6 +61,7 @@ class Jobs:
         self.check, self.admit = check, admit
         self.settings, self.store, self.sink, self.on_result = settings, store, sink, on_result
         self.queue = Queue(settings.slots, self._run)
+        self._warmth = Warmth() if settings.run.warm else None
         self._controls: dict[str, Control] = {}
         self._lock = threading.Lock()
         self._listeners: list[Callable[[str, str], None]] = []
@@ -171,7 +173,7 @@ class Jobs:
                 self._end(stored.name, FAILED, JobError(rules.INTERNAL, message))
             else:
                 if state == RUNNING:
-                    self._log(
+                    self.log(
                         stored.name,
                         "The local Vertex was stopped while the job ran; its replicas start again.",
                         "WARNING",
@@ -189,6 +191,8 @@ class Jobs:
         for control in controls:
             control.suspend()
         self.queue.close()
+        if self._warmth is not None:
+            self._warmth.close()
 
     # the life of one job
 
@@ -238,7 +242,7 @@ class Jobs:
         self._to(name, PENDING)
         if self.settings.fault("stockout", job, region):
             message = rules.stockout_message(region)
-            self._log(name, message, "ERROR")
+            self.log(name, message, "ERROR")
             self._end(name, FAILED, JobError(rules.RESOURCE_EXHAUSTED, message))
             return
         options = replace(
@@ -251,6 +255,7 @@ class Jobs:
             result = run_job(
                 job, root=self.settings.root, control=control, options=options, on_line=batch.add,
                 on_state=lambda state: self._to(name, state), on_pause=batch.flush,
+                warmth=self._warmth,
             )  # fmt: skip
         if result.state != "SUSPENDED":
             if self.on_result is not None:
@@ -293,7 +298,8 @@ class Jobs:
         for listener in self._listeners:
             listener(name, state)
 
-    def _log(self, name: str, text: str, severity: str) -> None:
+    def log(self, name: str, text: str, severity: str) -> None:
+        """Write a line of the service into the log of a job or a study."""
         self.sink.write(name, [Line(time.time(), SERVICE, severity, text)])
 
 

@@ -1,7 +1,7 @@
 """Training pipelines with a custom task, as the SDK's CustomTrainingJob and CustomPythonPackageTrainingJob make them.
 
 A pipeline runs one custom job; when that succeeds and a model is to be uploaded, a model, or another version of
-`parentModel`, is made of what lies in the job's model directory. Datasets and AutoML are not served.
+`parentModel`, is made of what lies in the job's model directory. AutoML is not served.
 """
 
 from __future__ import annotations
@@ -34,16 +34,24 @@ class ModelRegistry(Protocol):
         """Keep a new model, or another version of `parent_model`."""
 
 
+class DatasetRegistry(Protocol):
+    """Where managed datasets are."""
+
+    def export(self, parent: str, config: Mapping[str, Any]) -> dict[str, str]:
+        """Write what a pipeline trains on; the variables that lead to it."""
+
+
 class Pipelines:
     """The training pipelines of a local Vertex.
 
     Args:
         jobs: Runs their custom jobs.
         models: Takes what they make.
+        datasets: Gives what they train on.
     """
 
-    def __init__(self, jobs: Jobs, models: ModelRegistry) -> None:
-        self.jobs, self.store, self.models = jobs, jobs.store, models
+    def __init__(self, jobs: Jobs, models: ModelRegistry, datasets: DatasetRegistry) -> None:
+        self.jobs, self.store, self.models, self.datasets = jobs, jobs.store, models, datasets
         jobs.listen(self._changed)
 
     def create(self, parent: str, body: Mapping[str, Any]) -> Json:
@@ -56,19 +64,22 @@ class Pipelines:
         definition = str(fields.get("trainingTaskDefinition", ""))
         if not definition.endswith(CUSTOM_TASK):
             raise invalid(f"The local Vertex runs custom tasks ({CUSTOM_TASK}), not {definition[:200]!r}.")
-        if fields.get("inputDataConfig"):
-            raise invalid("The local Vertex does not serve managed datasets (input_data_config).")
         name, model = fields.get("displayName"), fields.get("modelToUpload")
+        data = fields.get("inputDataConfig")
         labels = fields.get("labels") or {}
         if not isinstance(name, str) or not name:
             raise validation.found_errors([("display_name", "Display name is required.")])
-        if not isinstance(labels, dict) or not (model is None or isinstance(model, dict)):
-            raise invalid("Invalid value at 'training_pipeline': labels and model_to_upload are messages.")
+        if not isinstance(labels, dict) or not all(isinstance(one, (dict, type(None))) for one in (model, data)):
+            raise invalid(
+                "Invalid value at 'training_pipeline': labels, model_to_upload and input_data_config are messages."
+            )
         fields.update(self._target(parent, fields))
         region = parent.rpartition("/")[2]
         job = validation.training_inputs(fields.get("trainingTaskInputs"), region, self.jobs.check)
         self.jobs.admit(parent, job)
         self.jobs.refuse_for_quota(job, region)
+        if data:
+            job = _with_variables(job, self.datasets.export(parent, data))
         pipeline = resources.new_name(parent, PIPELINES)
         made = resources.new_body(pipeline, "PIPELINE_STATE_PENDING", fields)
         with self.store.database.transaction():
@@ -177,3 +188,14 @@ class Pipelines:
         except ApiError as error:  # the parent model was deleted, or the id taken, while the job ran
             return {"code": 5 if error.code == 404 else 3, "message": error.message}
         return None
+
+
+def _with_variables(job: Mapping[str, Any], variables: Mapping[str, str]) -> Json:
+    """A job whose replicas have further variables."""
+    added = [{"name": name, "value": value} for name, value in variables.items()]
+    pools = []
+    for pool in job.get("workerPoolSpecs") or ():
+        kind = "containerSpec" if "containerSpec" in pool else "pythonPackageSpec"
+        own = pool.get(kind) or {}
+        pools.append({**pool, kind: {**own, "env": [*own.get("env", ()), *added]}})
+    return {**job, "workerPoolSpecs": pools}

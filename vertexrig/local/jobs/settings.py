@@ -66,6 +66,7 @@ class Settings:
         faults: Rules for stockouts and quota errors; changed at run time.
         seed: Seed of studies.
         at_least_twice: Schedules deliver duplicates on purpose.
+        discrete: How discrete values reach a trainer: `retry`, `decimal` or `whole`; see `StudyRun`.
         allow_hosts: Patterns of hosts that the front passes on, beside package registries.
     """
 
@@ -76,6 +77,7 @@ class Settings:
     faults: list[Fault] = field(default_factory=list)
     seed: int = 0
     at_least_twice: bool = False
+    discrete: str = "retry"
     allow_hosts: tuple[str, ...] = ()
 
     def fault(self, kind: str, job: Mapping[str, Any], region: str) -> str:

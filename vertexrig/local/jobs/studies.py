@@ -25,6 +25,10 @@ from vertexrig.times import seconds_since_1970
 _LOOK_EVERY = 0.2
 """Seconds between two looks at the metric files; the end of a trial is noticed at once."""
 
+_AT_START_S = 120.0
+"""A trainer that ends within this many seconds, with no metric reported, has ended at its start."""
+_NEVER = "1970-01-01T00:00:00Z"
+
 
 @dataclass(frozen=True)
 class _Handle:
@@ -41,18 +45,24 @@ class _Executor:
     def start(self, trial: Trial, args: list[str]) -> _Handle:
         """Start a trial's job, or find the one that was started before the server was killed."""
         name = self.jobs.store.child(self.study.name, trial.id)
-        if not name or self.jobs.store.get(name) is None:
-            body, data = self.study.body, self.study.hidden["spec"]
-            outer = {
-                "displayName": f"{body['displayName'][:100]}-trial-{trial.id}",
-                "labels": dict(body.get("labels") or {}),
-            }
-            job = with_arguments(data["trialJobSpec"], args)
-            parent = self.study.name.rpartition(f"/{TUNING_JOBS}/")[0]
-            hidden = {"trial": trial.id, "study": self.study.name}
-            name = str(
-                self.jobs.add(parent, {k: v for k, v in outer.items() if v}, job, hidden, self.study.name)["name"]
-            )
+        if name and self.jobs.store.get(name) is not None:
+            return self._handle(name)
+        return self.restart(trial, args)
+
+    def restart(self, trial: Trial, args: list[str]) -> _Handle:
+        """Start a trial's job, whatever was run for the trial before."""
+        body, data = self.study.body, self.study.hidden["spec"]
+        outer = {
+            "displayName": f"{body['displayName'][:100]}-trial-{trial.id}",
+            "labels": dict(body.get("labels") or {}),
+        }
+        job = with_arguments(data["trialJobSpec"], args)
+        parent = self.study.name.rpartition(f"/{TUNING_JOBS}/")[0]
+        hidden = {"trial": trial.id, "study": self.study.name}
+        made = self.jobs.add(parent, {k: v for k, v in outer.items() if v}, job, hidden, self.study.name)
+        return self._handle(str(made["name"]))
+
+    def _handle(self, name: str) -> _Handle:
         return _Handle(name, metric_file(self.jobs.settings.root.absolute(), resources.last_part(name)))
 
     def poll(self, handle: Handle) -> TrialOutcome | None:
@@ -63,7 +73,12 @@ class _Executor:
         state = stored.body["state"]
         if state not in ENDED:
             return None
-        return TrialOutcome(state == SUCCEEDED, str((stored.body.get("error") or {}).get("message", "")))
+        error = stored.body.get("error") or {}
+        seconds = seconds_since_1970(stored.body["endTime"]) - seconds_since_1970(
+            stored.body.get("startTime") or _NEVER
+        )
+        early = state == FAILED and error.get("code") == rules.INVALID_ARGUMENT and seconds <= _AT_START_S
+        return TrialOutcome(state == SUCCEEDED, str(error.get("message", "")), early)
 
     def stop(self, handle: Handle) -> None:
         """Cancel a trial's job."""
@@ -92,10 +107,16 @@ class Studies:
     Args:
         jobs: Runs their trials.
         on_trial: Called with a trial's record at each change, in the study's thread.
+        on_note: Called with what a study's user should know at its end; by default it goes to the study's log.
     """
 
-    def __init__(self, jobs: Jobs, on_trial: Callable[[Json], None] | None = None) -> None:
-        self.jobs, self.store, self.on_trial = jobs, jobs.store, on_trial
+    def __init__(
+        self,
+        jobs: Jobs,
+        on_trial: Callable[[Json], None] | None = None,
+        on_note: Callable[[str], None] | None = None,
+    ) -> None:
+        self.jobs, self.store, self.on_trial, self.on_note = jobs, jobs.store, on_trial, on_note
         self._runs: dict[str, StudyRun] = {}
         self._threads: dict[str, threading.Thread] = {}
         self._lock = threading.Lock()
@@ -256,7 +277,7 @@ class Studies:
         run = self._runs[name] = StudyRun(
             engine, _Executor(self.jobs, stored), trials, name=name,
             max_trial_count=int(data["maxTrialCount"]), parallel_trial_count=int(data["parallelTrialCount"]),
-            max_failed_trial_count=int(data.get("maxFailedTrialCount", 0)),
+            max_failed_trial_count=int(data.get("maxFailedTrialCount", 0)), discrete=self.jobs.settings.discrete,
         )  # fmt: skip
         if self._stored(name).body["state"] == CANCELLING:
             run.cancel()
@@ -265,6 +286,10 @@ class Studies:
         result = run.run(interval=_LOOK_EVERY, closing=lambda: self._closing)
         if result is None:
             return  # the server closes
+        if run.note and self.on_note is not None:
+            self.on_note(run.note)
+        elif run.note:
+            self.jobs.log(name, run.note, "WARNING")
         code = {FAILED: rules.INTERNAL, CANCELLED: rules.CANCELLED}.get(result.state)
         message = "CANCELED" if result.state == CANCELLED else result.message
         self._move(name, result.state, {"code": code, "message": message} if code else None)

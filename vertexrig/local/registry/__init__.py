@@ -1,4 +1,4 @@
-"""Resources beside jobs: models, studies of Vizier, TensorBoards, metadata, persistent resources, projects.
+"""Resources beside jobs: models, datasets, studies of Vizier, TensorBoards, metadata, persistent resources, projects.
 
 Each service is a table of methods that take a request and give an answer as canonical JSON. `service.rows` makes their REST
 routes from Google's own table, and gRPC calls those.
@@ -7,10 +7,11 @@ routes from Google's own table, and gRPC calls those.
 from __future__ import annotations
 
 from collections.abc import Callable
+from pathlib import Path
 
 from vertexrig.local.http import Endpoint
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.registry import empty, metadata, models, persistent, service, tensorboards, vizier
+from vertexrig.local.registry import datasets, empty, metadata, models, persistent, service, tensorboards, vizier
 from vertexrig.local.registry.projects import Projects
 
 __all__ = ["Registry"]
@@ -24,17 +25,26 @@ class Registry:
         seed: Of Vizier's search.
         project: The project of which the number is known before any client names it.
         make_bucket: Makes a Cloud Storage bucket.
+        root: The local Vertex's folder, in which the buckets are.
     """
 
     def __init__(
-        self, store: ResourceStore, *, seed: int, project: str, make_bucket: Callable[[str], object] = lambda name: None
+        self,
+        store: ResourceStore,
+        *,
+        seed: int,
+        project: str,
+        make_bucket: Callable[[str], object] = lambda name: None,
+        root: Path = Path(),
     ) -> None:
         self.store = store
         self.models = models.Models(store)
+        self.datasets = datasets.Datasets(store, root)
         self.machines = persistent.PersistentResources(store)
         self.projects = Projects(project)
         self.tables = {
             models.SERVICE: self.models.table(),
+            datasets.SERVICE: self.datasets.table(),
             persistent.SERVICE: self.machines.table(),
             vizier.SERVICE: vizier.Vizier(store, seed).table(),
             tensorboards.SERVICE: tensorboards.Tensorboards(store, make_bucket).table(),

@@ -11,6 +11,7 @@ NOTES: dict[str, str] = {
     "SuggestTrials": "By the same engine as tuning jobs; the operation is done at once.",
     "CheckTrialEarlyStoppingState": "The documented rules; the service's formulas are not public.",
     "ListOptimalTrials": "Safety metrics count as in tuning jobs.",
+    "CreateDataset": "A resource; pipelines read tabular datasets whose source is in Cloud Storage.",
     "UploadModel": "A resource; nothing is deployed or served.",
     "UpdateModel": "Of the fields that describe a model.",
     "ListModelVersions": "All on one page.",

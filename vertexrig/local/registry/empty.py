@@ -12,7 +12,6 @@ from vertexrig.local.http import Coverage, Endpoint
 from vertexrig.local.registry.service import PACKAGE, check_place
 
 _LISTS: tuple[tuple[str, str, Coverage], ...] = (
-    ("DatasetService", "ListDatasets", Coverage("aiplatform.datasets.list", "approximated", "Always empty.")),
     ("EndpointService", "ListEndpoints", Coverage("aiplatform.endpoints.list", "approximated", "Always empty.")),
     ("PipelineService", "ListPipelineJobs", Coverage("aiplatform.pipelineJobs.list", "approximated", "Always empty.")),
     ("JobService", "ListNasJobs", Coverage("aiplatform.nasJobs.list", "approximated", "Always empty.")),

@@ -39,13 +39,16 @@ class RpcServer:
     Args:
         app: The REST application, called in this process.
         prefixes: The path at which the REST API of each service is, by the beginning of the service's full name.
-        note: Given each method that was asked for and is not served.
+        on_unserved: Called with a method that is not served and the call's header fields.
     """
 
     def __init__(
-        self, app: ASGIApp, prefixes: Mapping[str, str], note: Callable[[str], None] = lambda what: None
+        self,
+        app: ASGIApp,
+        prefixes: Mapping[str, str],
+        on_unserved: Callable[[str, Mapping[str, str]], None] = lambda method, headers: None,
     ) -> None:
-        self.app, self.prefixes, self.note, self.port = app, prefixes, note, 0
+        self.app, self.prefixes, self.on_unserved, self.port = app, prefixes, on_unserved, 0
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -131,9 +134,9 @@ class RpcServer:
             import grpc
 
             await self._guard(context)
-            what = f"{service[:200]}/{name[:200]}"
-            self.note(f"not served: {what}")
-            await context.abort(grpc.StatusCode.UNIMPLEMENTED, unserved(what).message)
+            headers = {key: str(value) for key, value in context.invocation_metadata() or () if key in _PASSED}
+            self.on_unserved(f"{service[:200]}.{name[:200]}", headers)
+            await context.abort(grpc.StatusCode.UNIMPLEMENTED, unserved(f"{service[:200]}/{name[:200]}").message)
 
         return call
 

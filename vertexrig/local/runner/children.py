@@ -5,22 +5,29 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import select
 import selectors
 import signal
 import socket
 import subprocess
 import sys
+import tempfile
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, field
+from functools import lru_cache
 from pathlib import Path
-from typing import IO
+from typing import IO, Any
 
 from vertexrig.errors import JobFailedError
 from vertexrig.local.runner.lines import OF_PACKAGE, Line, Splitter
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
 _CHUNK = 256 * 1024
+
+Fork = Callable[[Mapping[str, Any], Sequence[int]], bool]
+"""Asks a process that has made the program's imports to fork it: what to run, and its control socket, stdout and stderr.
+False if that process is not there."""
 
 
 @dataclass(frozen=True)
@@ -35,6 +42,8 @@ class Command:
         cleanup: A command run after its end.
         mark: How a variable of `env` begins that only processes of this program have, "" if there is none.
         severities: Of its lines, by stream.
+        fork: Starts it warm, None to start it cold.
+        gcs: The folder that it sees as /gcs, "" for none.
     """
 
     argv: Sequence[str]
@@ -44,6 +53,8 @@ class Command:
     cleanup: Sequence[str] = ()
     mark: str = ""
     severities: Mapping[str, str] = field(default_factory=lambda: OF_PACKAGE)
+    fork: Fork | None = None
+    gcs: str = ""
 
 
 @dataclass(frozen=True)
@@ -65,16 +76,20 @@ class Exit:
 
 @dataclass
 class Child:
-    """A running program. Made by `Children.start`."""
+    """A running program. Made by `Children.start`.
+
+    `process` is its supervisor; None where a forker has forked that, or will once its imports are made.
+    """
 
     name: str
     command: Command
-    process: subprocess.Popen[bytes]
+    process: subprocess.Popen[bytes] | None
     control: socket.socket
     streams: dict[IO[bytes], Splitter]
     pid: int = 0
     exit: Exit | None = None
     asked: bool = False
+    refused: str = ""
     _buffer: bytes = b""
     _reported: Exit | None = None
     open: set[object] = field(default_factory=set)
@@ -82,8 +97,18 @@ class Child:
     def send(self, number: int, *, asked: bool = True) -> None:
         """Signal its process group; `asked` says that the runner wants it to end."""
         self.asked = self.asked or asked
+        if self.waiting:
+            self._reported = Exit(128 + number, signal.Signals(number), False, self.asked)
+            with contextlib.suppress(OSError):
+                self.control.shutdown(socket.SHUT_RDWR)
+            return
         with contextlib.suppress(OSError):
             self.control.sendall(f"signal {number}\n".encode())
+
+    @property
+    def waiting(self) -> bool:
+        """Whether a forker was asked for it and has not started it yet."""
+        return self.process is None and not self.pid
 
     def read(self, data: bytes) -> None:
         """Take what the supervisor reports."""
@@ -91,7 +116,9 @@ class Child:
         *lines, self._buffer = self._buffer.split(b"\n")
         for line in lines:
             word, *numbers = line.split()
-            if word == b"start":
+            if word == b"cold":
+                self.refused = line[5:].decode()
+            elif word == b"start":
                 self.pid = int(numbers[0])
             elif word == b"exit":
                 status, oom = int(numbers[0]), bool(int(numbers[1]))
@@ -101,10 +128,20 @@ class Child:
 
     def finish(self) -> None:
         """Settle how it ended, once nothing more can come."""
-        self.process.wait()
+        if self.process is not None:
+            self.process.wait()
         if self._reported is None:
             sweep(self.command.mark, self.command.cleanup)
         self.exit = self._reported or Exit(128 + signal.SIGKILL, signal.SIGKILL, False, self.asked)
+
+
+@lru_cache(maxsize=1)
+def shows_buckets() -> bool:
+    """Whether this system lets a program see a folder as /gcs: Linux with namespaces of its own."""
+    with tempfile.TemporaryDirectory(prefix="vertexrig-gcs-") as folder:
+        Path(folder, "gs").mkdir()
+        argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), "try", f"{folder}/gs"]
+        return subprocess.run(argv, capture_output=True, cwd="/", check=False).returncode == 0
 
 
 def sweep(mark: str, cleanup: Sequence[str] = ()) -> None:
@@ -144,10 +181,16 @@ class Children:
     Args:
         on_line: Called with every line of output.
         wake: A file descriptor that interrupts `poll` when it can be read.
+        on_start: Called with each program that was to start warm, once it has started or has to be started cold.
     """
 
-    def __init__(self, on_line: Callable[[Line], None], wake: int | None = None) -> None:
-        self.on_line = on_line
+    def __init__(
+        self,
+        on_line: Callable[[Line], None],
+        wake: int | None = None,
+        on_start: Callable[[Child], None] = lambda child: None,
+    ) -> None:
+        self.on_line, self.on_start = on_line, on_start
         self.running: dict[str, Child] = {}
         self._selector = selectors.DefaultSelector()
         self._wake = wake
@@ -160,46 +203,48 @@ class Children:
         Raises:
             JobFailedError: The system cannot start it, for instance because an argument is too long.
         """
-        ours, theirs = socket.socketpair()
-        options = {"memory": command.memory, "cwd": str(command.cwd), "cleanup": list(command.cleanup)}
-        argv = [
-            sys.executable,
-            "-I",
-            "-S",
-            str(_SUPERVISOR),
-            str(theirs.fileno()),
-            json.dumps(options),
-            "--",
-            *command.argv,
-        ]
-        try:
-            process = subprocess.Popen(
-                argv,
-                env=dict(command.env),
-                cwd="/",
-                stdin=subprocess.DEVNULL,
-                stdout=subprocess.PIPE,
-                stderr=subprocess.PIPE,
-                pass_fds=[theirs.fileno()],
-                start_new_session=True,
-                bufsize=0,
-            )
-        except (OSError, ValueError) as error:
-            ours.close()
-            raise JobFailedError(f"{name} cannot be started: {error}") from error
-        finally:
-            theirs.close()
-        assert process.stdout is not None and process.stderr is not None
-        pipes = {"stdout": process.stdout, "stderr": process.stderr}
-        streams = {pipe: Splitter(name, stream, command.severities) for stream, pipe in pipes.items()}
-        child = Child(name, command, process, ours, streams)
-        sources: list[socket.socket | IO[bytes]] = [ours, *streams]
+        child = self._forked(name, command) or Child(name, command, *_supervised(name, command))
+        self._watch(child)
+        self.running[name] = child
+        return child
+
+    def _watch(self, child: Child) -> None:
+        sources: list[socket.socket | IO[bytes]] = [child.control, *child.streams]
         for source in sources:
             os.set_blocking(source.fileno(), False)
             self._selector.register(source, selectors.EVENT_READ, child)
             child.open.add(source)
-        self.running[name] = child
-        return child
+
+    def _forked(self, name: str, command: Command) -> Child | None:
+        """The program as a forker will start it, None if there is none."""
+        if command.fork is None:
+            return None
+        ours, theirs = socket.socketpair()
+        ends = {stream: os.pipe() for stream in ("stdout", "stderr")}
+        request = {
+            "argv": list(command.argv), "env": dict(command.env), "cwd": str(command.cwd), "memory": command.memory, "gcs": command.gcs,
+        }  # fmt: skip
+        asked = command.fork(request, [theirs.fileno(), *(write for _, write in ends.values())])
+        theirs.close()
+        for _, write in ends.values():
+            os.close(write)
+        pipes: dict[str, IO[bytes]] = {stream: os.fdopen(read, "rb", 0) for stream, (read, _) in ends.items()}
+        if not asked:
+            ours.close()
+            for pipe in pipes.values():
+                pipe.close()
+            return None
+        return Child(name, command, None, ours, _splitters(name, command, pipes))
+
+    def _start_cold(self, child: Child) -> None:
+        """Start a program that no forker has started: it refused, or it has gone."""
+        for source in list(child.open):
+            self._close(child, source)
+        self.on_start(child)
+        self.running.pop(child.name, None)
+        child.process, child.control, child.streams = _supervised(child.name, child.command)
+        self._watch(child)
+        self.running[child.name] = child
 
     def poll(self, timeout: float | None) -> list[Child]:
         """Read what is there, waiting at most `timeout` seconds for it; the programs that ended meanwhile."""
@@ -212,8 +257,14 @@ class Children:
             child: Child = key.data
             if key.fileobj not in child.open:
                 continue
+            before = child.pid
             self._read(child, key.fileobj)
-            if child.control not in child.open and (not child.open or child._reported is None):
+            if child.process is None and child.pid and not before:
+                self.on_start(child)
+            if child.waiting and child._reported is None and child.control not in child.open:
+                self._start_cold(child)
+                continue
+            if child.control not in child.open and (not child.open or child._reported is None or child.waiting):
                 # A supervisor that ends without a report was killed: what it started may hold the pipes for ever.
                 for source in list(child.open):
                     self._close(child, source)
@@ -273,8 +324,68 @@ class Children:
             child.open.discard(child.control)
         for child in list(self.running.values()):
             with contextlib.suppress(subprocess.TimeoutExpired):
-                child.process.wait(10)
+                self._wait(child, 10)
             for source in list(child.open):
                 self._close(child, source)
         self.running.clear()
         self._selector.close()
+
+    @staticmethod
+    def _wait(child: Child, timeout: float) -> None:
+        """Wait for the end of a program's supervisor."""
+        if child.process is not None:
+            child.process.wait(timeout)
+        if child.process is not None or child.waiting:
+            return
+        deadline = (
+            time.monotonic() + timeout
+        )  # it is not our child; it and what it started hold the other ends of the pipes
+        poll = select.poll()
+        pipes = {source.fileno() for source in child.streams if source in child.open}
+        for pipe in pipes:
+            poll.register(pipe, select.POLLIN)
+        while pipes and (left := deadline - time.monotonic()) > 0:
+            for pipe, _ in poll.poll(left * 1000):
+                with contextlib.suppress(BlockingIOError):
+                    if not os.read(pipe, _CHUNK):
+                        poll.unregister(pipe)
+                        pipes.discard(pipe)
+
+
+def _splitters(name: str, command: Command, pipes: Mapping[str, IO[bytes]]) -> dict[IO[bytes], Splitter]:
+    return {pipe: Splitter(name, stream, command.severities) for stream, pipe in pipes.items()}
+
+
+def _supervised(
+    name: str, command: Command
+) -> tuple[subprocess.Popen[bytes], socket.socket, dict[IO[bytes], Splitter]]:
+    """Start a program below a supervisor: that process, the socket to it, and the program's output.
+
+    Raises:
+        JobFailedError: The system cannot start it.
+    """
+    ours, theirs = socket.socketpair()
+    options = {
+        "memory": command.memory, "cwd": str(command.cwd), "cleanup": list(command.cleanup), "gcs": command.gcs,
+    }  # fmt: skip
+    descriptor = theirs.fileno()
+    argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(descriptor), json.dumps(options), "--", *command.argv]
+    try:
+        process = subprocess.Popen(
+            argv,
+            env=dict(command.env),
+            cwd="/",
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.PIPE,
+            pass_fds=[descriptor],
+            start_new_session=True,
+            bufsize=0,
+        )
+    except (OSError, ValueError) as error:
+        ours.close()
+        raise JobFailedError(f"{name} cannot be started: {error}") from error
+    finally:
+        theirs.close()
+    assert process.stdout is not None and process.stderr is not None
+    return process, ours, _splitters(name, command, {"stdout": process.stdout, "stderr": process.stderr})

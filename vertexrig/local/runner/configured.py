@@ -16,7 +16,7 @@ def of_project(loaded: Loaded) -> RunOptions:
     """What the project file's `local:` names: interpreters and images, with their folders as absolute paths."""
     local = loaded.project.local
     images = {name: replace(image, path=str(loaded.path(image.path).resolve())) for name, image in local.images.items()}
-    return RunOptions(interpreters=interpreters(loaded, load), images=images, built=_built(loaded))
+    return RunOptions(interpreters=interpreters(loaded, load), images=images, built=_built(loaded), warm=local.warm)
 
 
 def _built(loaded: Loaded) -> dict[str, TrainerSources]:

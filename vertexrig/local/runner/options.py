@@ -61,6 +61,7 @@ class RunOptions:
         tear_down: Seconds from the end of the last replica to the end of the job.
         memory_limit: Bytes a replica's processes may take together, 0 for no limit.
         restart_delay: Seconds before a replica or job is started again.
+        warm: Let replicas start from a process that has made their imports; see `warm`.
         keep_gs: Leave `gs://` paths in variables and arguments as they are; replicas reach them through the front.
     """
 
@@ -83,6 +84,7 @@ class RunOptions:
     tear_down: float = 0.0
     memory_limit: int = 0
     restart_delay: float = 0.0
+    warm: bool = True
     keep_gs: bool = False
 
 

@@ -42,8 +42,8 @@ _PROBE = (
     "print(json.dumps({'paths': paths, 'pip': find('pip') is not None, "
     "'setuptools': bool(tools and (own or find('wheel'))), 'python': sys.executable, "
     "'version': '.'.join(map(str, sys.version_info[:3])), "
-    "'installed': {d.metadata['Name'].lower(): d.version for d in __import__('importlib.metadata').metadata.distributions() "
-    "if (d.metadata['Name'] or '').lower() in ('tensorflow', 'torch', 'scikit-learn', 'xgboost', 'ray')}}))"
+    "'installed': {d.metadata['Name'].lower().replace('tf-keras', 'tf_keras'): d.version for d in __import__('importlib.metadata').metadata.distributions() "
+    "if (d.metadata['Name'] or '').lower() in ('tensorflow', 'torch', 'scikit-learn', 'xgboost', 'ray', 'tf-keras', 'tf_keras')}}))"
 )
 _REQUIREMENTS = (
     "import json, sys; from importlib.metadata import distributions; "
@@ -67,7 +67,7 @@ class Interpreter:
         pip: Whether it has pip.
         setuptools: Whether it can build a package without downloading anything: its setuptools makes wheels, or wheel is there.
         version: Its version, `3.11.2`.
-        installed: Versions of the frameworks it sees, by distribution.
+        installed: Versions of the frameworks and of tf_keras that it sees, by distribution.
     """
 
     python: str

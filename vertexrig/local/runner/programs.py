@@ -12,7 +12,8 @@ from pathlib import Path
 
 from vertexrig.catalog import load
 from vertexrig.errors import JobFailedError, PackageError
-from vertexrig.local.runner import packages
+from vertexrig.local.runner import keras2, packages
+from vertexrig.local.runner.children import shows_buckets
 from vertexrig.local.runner.environment import bucket_folder, local_path, map_paths
 from vertexrig.local.runner.options import RunOptions, TrainerSources, first_match
 from vertexrig.package import builder
@@ -22,6 +23,12 @@ from vertexrig.spec.cluster import expand
 from vertexrig.spec.document import Pool
 
 Variables = Mapping[str, str]
+_REDUCTION = Path(__file__).with_name("reduction.py")
+
+_UNSEEN = (
+    "a folder for /gcs in arguments and variables only: this system has no mount namespaces for programs, so what the "
+    "trainer's own code writes below /gcs is in no bucket"
+)
 
 
 @dataclass(frozen=True)
@@ -34,6 +41,7 @@ class ReplicaProgram:
         folders: Put in front of PATH.
         cwd: Working directory; None for a replica's own scratch folder.
         image: The image, when Docker runs it.
+        settings: Variables that replace what the image has in another way.
         substitutes: A sentence for each thing that replaces the image or what it would install.
     """
 
@@ -48,6 +56,15 @@ class ReplicaProgram:
     def argv(self, variables: Variables, buckets: Path | str, *, keep_gs: bool = False) -> list[str]:
         """The command line of a replica that has these variables."""
         return [map_paths(expand(arg, variables), buckets, keep_gs=keep_gs) for arg in (*self.head, *self.args)]
+
+    def gcs(self, root: Path) -> str:
+        """The folder to show the replicas as /gcs, "" where that cannot be; Docker does it for an image."""
+        return "" if self.image or not shows_buckets() else str(bucket_folder(root))
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """A sentence for each thing that is different here."""
+        return self.substitutes if self.image or shows_buckets() else (*self.substitutes, _UNSEEN)
 
 
 def _substitute(base: packages.Interpreter, image: str, built: TrainerSources | None = None) -> str:
@@ -100,22 +117,29 @@ def prepare(
         PackageError: A package is not there or does not install.
         JobFailedError: Nothing on this machine can run the image.
     """
+    if load().is_reduction_server(pool.image) and first_match(options.images, pool.image) is None:
+        note = "a program that does nothing for the Reduction Server, whose servers only make all-reduce between GPUs faster"
+        return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), substitutes=(note,))
     base = packages.interpreter(first_match(options.interpreters, pool.image) or sys.executable)
     if pool.python is not None:
         files = [_package(uri, root) for uri in pool.package_uris]
         python = packages.layer(base, pool.image, files, root / "envs", env, execute, step, give_up)
-        notes = (_substitute(base, pool.image), packages.replaced(python))
+        settings, keras = keras2.of_image(base, pool.image)
+        notes = (_substitute(base, pool.image), packages.replaced(python), keras)
         return ReplicaProgram(
-            (str(python), "-m", pool.module), tuple(pool.args), (python.parent,), substitutes=tuple(filter(None, notes))
-        )
+            (str(python), "-m", pool.module), tuple(pool.args), (python.parent,), settings=settings,
+            substitutes=tuple(filter(None, notes)),
+        )  # fmt: skip
     built = first_match(options.built, pool.image)
     if built is not None and first_match(options.images, pool.image) is None:
         file = builder.build(built.path, built.packages, module=built.module, verify=False).path
         python = packages.layer(base, pool.image.partition(":")[0], [file], root / "envs", env, execute, step, give_up)
-        notes = (_substitute(base, pool.image, built), packages.replaced(python))
+        settings, keras = keras2.of_version(base, built.version if built.framework == "tf" else "")
+        notes = (_substitute(base, pool.image, built), packages.replaced(python), keras)
         head = tuple((pool.container or {}).get("command", ())) or ("python", "-m", built.module)
         head = (str(python), *head[1:]) if head[0] in ("python", "python3") else head
-        return ReplicaProgram(head, tuple(pool.args), (python.parent,), substitutes=tuple(filter(None, notes)))
+        kept = tuple(filter(None, notes))
+        return ReplicaProgram(head, tuple(pool.args), (python.parent,), settings=settings, substitutes=kept)
     command = tuple((pool.container or {}).get("command", ()))
     local = first_match(options.images, pool.image)
     if local is not None:
@@ -153,7 +177,9 @@ def _mapped(
             f"image {image!r} is mapped to {folder} without an entry point, and the spec has no command"
         )
     note = f"folder {folder.name} and Python {base.version} of this machine for the image {image}"
-    return ReplicaProgram(head, tuple(args), (Path(base.python).parent,), folder, substitutes=(note,))
+    settings, keras = keras2.of_folder(base, image, folder)
+    notes = tuple(filter(None, (note, keras)))
+    return ReplicaProgram(head, tuple(args), (Path(base.python).parent,), folder, settings=settings, substitutes=notes)
 
 
 def docker_argv(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import signal
 import time
 from collections import deque
@@ -15,12 +14,13 @@ from typing import Any
 from vertexrig import spec
 from vertexrig.errors import JobFailedError, PackageError, VertexrigError
 from vertexrig.local.hints import hint
-from vertexrig.local.runner import environment, places, policy, ports, programs, servicelog
+from vertexrig.local.runner import environment, places, policy, ports, programs, replica, servicelog
 from vertexrig.local.runner.children import Child, Children, Command, Exit, sweep
-from vertexrig.local.runner.lines import OF_CONTAINER, OF_PACKAGE, SERVICE, Line, LogFiles, OnLine
+from vertexrig.local.runner.lines import SERVICE, Line, LogFiles, OnLine
 from vertexrig.local.runner.options import Control, RunOptions
 from vertexrig.local.runner.policy import Action
 from vertexrig.local.runner.result import JobError, JobResult, new_job_id
+from vertexrig.local.runner.warm import Warmth
 from vertexrig.spec import cluster
 from vertexrig.spec.states import CANCELLED, CANCELLING, FAILED, PENDING, RUNNING, SUCCEEDED
 
@@ -29,8 +29,6 @@ SUSPENDED = "SUSPENDED"
 
 _STDERR_KEPT = 200
 _ORDINARY = ("DEFAULT", "INFO")
-_MARK = "VERTEXRIG_REPLICA"
-"""A variable by which the processes of a replica are found when their supervisor was killed."""
 _PIP_LINES_SHOWN = 40
 
 
@@ -46,6 +44,7 @@ def run_job(
     on_pause: Callable[[], None] | None = None,
     control: Control | None = None,
     options: RunOptions | None = None,
+    warmth: Warmth | None = None,
 ) -> JobResult:
     """Run a CustomJobSpec to its end, in the calling thread.
 
@@ -57,6 +56,7 @@ def run_job(
         on_pause: Called when no more lines are there for the moment, before the thread waits.
         control: Cancels the job or injects faults, from other threads.
         options: See `RunOptions`.
+        warmth: Has processes from which replicas start warm; None starts each one cold.
 
     Returns:
         How it ended. A job that cannot be started ends as failed, with the reason; nothing is raised for it.
@@ -64,7 +64,7 @@ def run_job(
     options = options or RunOptions()
     options = replace(options, job_id=options.job_id or new_job_id())
     own = control or Control()
-    run = _Run(job, Path(root).absolute(), on_line, on_state, on_pause, own, options)
+    run = _Run(job, Path(root).absolute(), on_line, on_state, on_pause, own, options, warmth)
     try:
         return run.go()
     finally:
@@ -110,12 +110,13 @@ class _Run:
         on_pause: Callable[[], None] | None,
         control: Control,
         options: RunOptions,
+        warmth: Warmth | None = None,
     ) -> None:
         self.job, self.root, self.options, self.control = dict(job), root, options, control
         self.pools = [p for p in spec.Document("CustomJobSpec", self.job).pools if not p.empty]
         self.folder = places.job_folder(root, options.job_id)
         self.files = LogFiles(self.folder / "logs")
-        self.children = Children(self._line, control.fileno())
+        self.children, self.warmth = Children(self._line, control.fileno(), self._started), warmth
         self.scheduling = policy.scheduling_of(self.job)
         self.counts = policy.Counts({})
         self.preemptions = 0
@@ -253,7 +254,7 @@ class _Run:
             raise JobFailedError("workerPoolSpecs[0] is missing: a job needs its primary pool")
         environment.refuse_upward(*places.texts(self.job))  # before packages are installed
         if self.folder.exists():  # a server that was killed ran this job; its supervisors may have been killed, too
-            sweep(f"{_MARK}={self.options.job_id}/")
+            sweep(f"{replica.MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
         replicas = cluster.replicas(self.pools)
         self.ports = ports.take(len(replicas))
@@ -277,7 +278,7 @@ class _Run:
             self.docker |= {pool.index} if made[key].image else set()
             for one in replicas:
                 if one.pool == pool.index:
-                    command = self._command(pool, one, replicas, made[key])
+                    command = replica.command(one, pool, replicas, made[key], self.job, self.options, self.root)
                     members[one.name] = _Member(one, command, introduced=one.name in introduced)
         self.members = members
 
@@ -296,24 +297,15 @@ class _Run:
                 self._say(texts, one.name, routine=False)  # it may take a while
 
         program = programs.prepare(
-            pool, self.options, self.root, self._visible(self.folder / "config"), self._execute, step,
+            pool, self.options, self.root, replica.visible(self.options, self.folder / "config"), self._execute, step,
             lambda: self.control.cancelled,
         )  # fmt: skip
         self._say([*([] if steps else servicelog.installed(pool)), *servicelog.starting(pool)], one.name)
         return program
 
-    def _visible(self, scratch: Path) -> dict[str, str]:
-        """What replicas and pip see of the user's environment."""
-        scratch.mkdir(parents=True, exist_ok=True)
-        options = self.options
-        found = environment.machine_environment(
-            os.environ, scratch, credentials=options.credentials, pass_env=options.pass_env
-        )
-        return {**found, "PATH": environment.search_path((), os.environ)}
-
     def _note(self, pool: spec.Pool, program: programs.ReplicaProgram) -> None:
         """Log what is different here from the cloud."""
-        for sentence in (environment.substitute(pool), *program.substitutes):
+        for sentence in (environment.substitute(pool), *program.notes):
             if sentence and sentence not in self.substitutes:
                 self.substitutes.append(sentence)
                 self.log(f"Stand-in: {sentence}.")
@@ -340,46 +332,6 @@ class _Run:
         finally:
             children.close()
 
-    def _command(
-        self,
-        pool: spec.Pool,
-        one: cluster.Replica,
-        replicas: Sequence[cluster.Replica],
-        program: programs.ReplicaProgram,
-    ) -> Command:
-        options, place = self.options, self.folder / one.name
-        scratch, work = place / "config", place / "work"
-        work.mkdir(parents=True, exist_ok=True)
-        identity = cluster.Identity(options.job_id, options.project_number, options.region, options.trial)
-        service = cluster.service_environment(replicas, one, self.job, identity)
-        service["CLOUD_ML_HP_METRIC_FILE"] = str(place / "output.metrics")
-        devices = environment.virtual_devices(pool)
-        if devices:
-            service["TRAINER_VIRTUAL_DEVICES"] = str(devices)
-        own = cluster.own_environment(pool.env, service)
-        buckets: Path | str = "/gcs" if program.image else environment.bucket_folder(self.root)
-        seen = {**service, **own}
-        keep_gs = options.keep_gs and not program.image  # the front's variables do not reach into a container
-        contract = {
-            k: environment.map_paths(v, buckets, keep_gs=keep_gs)
-            for k, v in seen.items() if k not in ("CLUSTER_SPEC", "TF_CONFIG")
-        }  # fmt: skip
-        contract |= {k: v for k, v in seen.items() if k in ("CLUSTER_SPEC", "TF_CONFIG")}
-        path = environment.search_path(program.folders, os.environ)
-        machine = {**self._visible(scratch), "PATH": path, "PYTHONUNBUFFERED": "1", **options.extra_env}
-        cleanup: tuple[str, ...] = ()
-        if program.image:
-            name = f"vertexrig-{options.job_id}-{one.name}"
-            gpus = bool(environment.accelerators_here())
-            argv = programs.docker_argv(programs.docker(), name, program, seen, sorted(contract), self.root, gpus)
-            cleanup = (programs.docker(), "rm", "--force", name)
-        else:
-            argv = program.argv(seen, buckets, keep_gs=keep_gs)
-        env = {**machine, **contract, _MARK: f"{options.job_id}/{one.name}/"}
-        mark = f"{_MARK}={env[_MARK]}"
-        severities = OF_PACKAGE if pool.container is None else OF_CONTAINER
-        return Command(argv, env, program.cwd or work, options.memory_limit, cleanup, mark, severities)
-
     # running
 
     def _attempt(self) -> None:
@@ -404,13 +356,27 @@ class _Run:
             raise
 
     def _start(self, member: _Member) -> None:
-        replica = member.replica
+        one = member.replica
         if not member.introduced:
             everyone = [other.replica for other in self.members.values()]
-            self._say(servicelog.whole(self._pool(replica), replica, everyone), replica.name)
+            self._say(servicelog.whole(self._pool(one), one, everyone), one.name)
         member.introduced = False  # a replica that starts again goes through all of it again
         member.stderr.clear()
-        member.child = self.children.start(replica.name, member.command)
+        command = member.command
+        if self.warmth is not None:
+            command, cold = self.warmth.of(command, len(self.members))
+            if cold:
+                self._say([servicelog.cold(one.name, cold)])
+        member.child = self.children.start(one.name, command)
+
+    def _started(self, child: Child) -> None:
+        """Log how a replica has started that was to start warm."""
+        if self.warmth is None:
+            return
+        if child.waiting:
+            self._say([servicelog.cold(child.name, child.refused or "the process that made its imports has gone")])
+        else:
+            self._say([servicelog.warm(child.name, self.warmth.modules(child.command))])
 
     def _pool(self, replica: cluster.Replica) -> spec.Pool:
         return next(pool for pool in self.pools if pool.index == replica.pool)

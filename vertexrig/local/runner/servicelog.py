@@ -81,6 +81,16 @@ def whole(pool: Pool, one: Replica, everyone: Iterable[Replica]) -> list[str]:
     return [*fetching(pool, one, everyone), *installed(pool), *starting(pool)]
 
 
+def cold(name: str, reason: str) -> str:
+    """A replica has made its imports itself; a line of this machine, as the next one."""
+    return f"{name} starts cold: {reason}."
+
+
+def warm(name: str, modules: Iterable[str]) -> str:
+    """A replica was forked from a process that had made its imports."""
+    return f"{name} starts warm, from a process that has imported {', '.join(modules)}."
+
+
 def _name(uri: str) -> str:
     return uri.rpartition("/")[2]
 

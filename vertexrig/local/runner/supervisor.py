@@ -5,8 +5,10 @@ given closes when the runner dies, however it dies, and then everything below th
 adopts what the program leaves behind (PR_SET_CHILD_SUBREAPER), so that a daemon the program started ends with it, as
 it would with its container.
 
+A forker (`forker.py`) forks this process, too, in place of starting it, and then the program below it (`supervise`).
+
 Called as `python supervisor.py FD OPTIONS -- PROGRAM ARGS...`; OPTIONS is JSON: `memory` (bytes, 0 for no limit), `cwd`,
-`cleanup` (a command run at the end). On the socket it reads lines `signal NUMBER` and writes `start PID`,
+`cleanup` (a command run at the end), `gcs` (the folder that the program sees as /gcs, "" for none). On the socket it reads lines `signal NUMBER` and writes `start PID`,
 `exit STATUS OOM`.
 """
 
@@ -21,9 +23,17 @@ import socket
 import sys
 import time
 
+TYPE_CHECKING = False
+if TYPE_CHECKING:
+    from collections.abc import Callable
+    from typing import Any
+
 _PR_SET_PDEATHSIG, _PR_SET_CHILD_SUBREAPER = 1, 36
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LINUX = sys.platform == "linux"
+_NEW_MOUNTS, _NEW_USER = 0x20000, 0x10000000
+_BIND, _RECURSIVE, _PRIVATE = 0x1000, 0x4000, 0x40000
+GCS = "/gcs"
 
 
 def _prctl(option: int, value: int) -> None:
@@ -107,20 +117,78 @@ def _oom_kills() -> int:
     return -1
 
 
-def _spawn(argv: list[str], cwd: str, read_end: int, write_end: int, parent: int) -> int:
-    """Fork and exec; the reason goes through the pipe if exec fails."""
-    child = os.fork()
-    if child:
-        return child
+def show_buckets(folder: str) -> None:
+    """Show this process, and what it starts, a folder as /gcs, as Vertex AI shows every bucket there.
+
+    Nothing changes for other processes: this one gets a mount namespace of its own (a user namespace, too, unless it is
+    root), in which all that is at the root of the file system is bound beside /gcs.
+
+    Args:
+        folder: The folder of the buckets; an empty folder `root` beside it is the new root's place.
+
+    Raises:
+        OSError: The system has no such namespaces, or does not allow them.
+    """
+    if not _LINUX:
+        raise OSError("no mount namespaces")
+    libc = ctypes.CDLL(None, use_errno=True)
+
+    def checked(code: int) -> None:
+        if code != 0:
+            raise OSError(ctypes.get_errno(), os.strerror(ctypes.get_errno()))
+
+    def mount(source: str, target: str, kind: str, flags: int) -> None:
+        texts = [None if not text else os.fsencode(text) for text in (source, target, kind)]
+        checked(libc.mount(*texts, ctypes.c_ulong(flags), None))
+
+    user, group = os.geteuid(), os.getegid()
+    checked(libc.unshare(_NEW_MOUNTS if user == 0 else _NEW_MOUNTS | _NEW_USER))
+    if user != 0:
+        for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
+            with open(f"/proc/self/{name}", "w") as file:
+                file.write(text)
+    mount("", "/", "", _RECURSIVE | _PRIVATE)
+    if os.path.isdir(GCS):
+        return mount(folder, GCS, "", _BIND)
+    root = os.path.join(os.path.dirname(folder), "root")
+    os.makedirs(root, exist_ok=True)
+    mount("tmpfs", root, "tmpfs", 0)
+    for entry in os.scandir("/"):
+        target = os.path.join(root, entry.name)
+        if entry.is_symlink():
+            os.symlink(os.readlink(entry.path), target)
+        elif entry.is_dir():
+            os.mkdir(target)
+            mount(entry.path, target, "", _BIND | _RECURSIVE)
+        elif entry.is_file():
+            os.close(os.open(target, os.O_CREAT | os.O_WRONLY))
+            mount(entry.path, target, "", _BIND)
+    os.mkdir(root + GCS)
+    mount(folder, root + GCS, "", _BIND)
+    os.chroot(root)
+    os.chdir("/")
+
+
+def bear(parent: int, gcs: str) -> None:
+    """Make the process just forked the head of a group of its own, with default signals, that dies with its supervisor.
+
+    Raises:
+        OSError: It cannot be shown the folder `gcs`.
+    """
+    os.setsid()
+    if gcs:
+        show_buckets(gcs)
+    _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)  # after that: a new user namespace clears it
+    if os.getppid() != parent:  # the supervisor died before the line above
+        os._exit(127)
+    for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
+        signal.signal(number, signal.SIG_DFL)
+    signal.pthread_sigmask(signal.SIG_SETMASK, [])
+
+
+def _execute(argv: list[str], cwd: str, write_end: int) -> None:
+    """Become the program; the reason goes through the pipe if that fails."""
     try:
-        os.setsid()
-        _prctl(_PR_SET_PDEATHSIG, signal.SIGKILL)
-        if os.getppid() != parent:  # the supervisor died before the line above
-            os._exit(127)
-        for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP, signal.SIGCHLD, signal.SIGPIPE):
-            signal.signal(number, signal.SIG_DFL)
-        signal.pthread_sigmask(signal.SIG_SETMASK, [])
-        os.close(read_end)
         os.chdir(cwd)
         os.execvpe(argv[0], argv, os.environ)
     except OSError as error:
@@ -129,9 +197,24 @@ def _spawn(argv: list[str], cwd: str, read_end: int, write_end: int, parent: int
 
 
 def main() -> None:
+    if sys.argv[1] == "try":  # whether this system can show buckets: `python supervisor.py try FOLDER`
+        return show_buckets(sys.argv[2])
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
-    options = json.loads(sys.argv[2])
+    options, argv = json.loads(sys.argv[2]), sys.argv[4:]
+    supervise(control, options, argv[0], lambda write_end: _execute(argv, options["cwd"], write_end))
+
+
+def supervise(control: socket.socket, options: dict[str, Any], name: str, begin: Callable[[int], object]) -> None:
+    """Start a program, watch it to its end or the runner's, and leave nothing of it behind.
+
+    Args:
+        control: To the runner.
+        options: As on the command line.
+        name: The program, for messages.
+        begin: Called in the forked process with the end of a pipe: it closes that once the program has begun, or writes
+            why it cannot.
+    """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the runner, which passes on what counts
         signal.signal(number, signal.SIG_IGN)
     wake, wake_end = os.pipe()
@@ -141,11 +224,23 @@ def main() -> None:
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
     before = _oom_kills()
     read_end, write_end = os.pipe()
-    child = _spawn(sys.argv[4:], options["cwd"], read_end, write_end, os.getpid())
+    own = os.getpid()
+    child = os.fork()
+    if not child:
+        try:
+            bear(own, options.get("gcs", ""))
+        except OSError as error:
+            os.write(write_end, str(error).encode())
+            os._exit(127)
+        for descriptor in (read_end, control.detach(), wake, wake_end):
+            os.close(descriptor)
+        begin(write_end)
+        return
     os.close(write_end)
     trouble = os.read(read_end, 4096)
+    os.close(read_end)
     if trouble:
-        os.write(2, b"cannot start %s: %s\n" % (sys.argv[4].encode(), trouble))
+        os.write(2, b"cannot start %s: %s\n" % (name.encode(), trouble))
     control.sendall(b"start %d\n" % child)
     status, over = _watch(control, wake, child, options["memory"])
     _kill_all(child)

@@ -19,6 +19,10 @@ from vertexrig.spec.trial import Trial, TrialState
 from vertexrig.times import seconds_since_1970
 
 CANCELLED = "The tuning job was cancelled."
+WHOLE_NUMBERS = (
+    "The trainer ended at its start with discrete values such as 128.0, and was run with 128 instead. Vertex AI may send the "
+    "first form, and every trial then fails: read such flags with int(float(text))."
+)
 
 
 @dataclass(frozen=True)
@@ -28,10 +32,12 @@ class TrialOutcome:
     Args:
         ok: It succeeded.
         message: Its error, in the service's words, if it did not.
+        early: Its trainer ended by itself, with an exit code other than 0, soon after its start.
     """
 
     ok: bool
     message: str = ""
+    early: bool = False
 
 
 class Handle(Protocol):
@@ -57,6 +63,13 @@ class Executor(Protocol):
 
         Raises:
             VertexrigError: It cannot be started; the trial is INFEASIBLE with this message and counts as failed.
+        """
+
+    def restart(self, trial: Trial, args: list[str]) -> Handle:
+        """Start the trial's job anew with other arguments; the one before has ended.
+
+        Raises:
+            VertexrigError: As for `start`.
         """
 
     def poll(self, handle: Handle) -> TrialOutcome | None:
@@ -102,6 +115,11 @@ class StudyRun:
             and afterwards more than half of those ended, from the third failure on (the service decides "by an
             internal ratio"; this one is ours). A trial whose job ended well without a metric is not a failed one.
         name: Resource name of the tuning job; trials are named under it.
+        discrete: How DISCRETE values that are whole numbers reach the trainer: `decimal` ("128.0"), `whole` ("128"), or `retry`:
+            as "128.0", and where the trainer then ends at its start, once more as "128".
+
+    Attributes:
+        whole: DISCRETE values are written as whole numbers; with `retry`, once a trainer has run with these alone.
     """
 
     def __init__(
@@ -114,7 +132,10 @@ class StudyRun:
         parallel_trial_count: int = 1,
         max_failed_trial_count: int = 0,
         name: str = "",
+        discrete: str = "retry",
     ) -> None:
+        self.discrete, self.whole = discrete, discrete == "whole"
+        self._tried_whole: set[str] = set()
         self.engine, self.executor, self.store, self.name = engine, executor, store, name
         self.max_trial_count, self.parallel = max_trial_count, max(1, parallel_trial_count)
         self.max_failed_trial_count = max_failed_trial_count
@@ -201,9 +222,15 @@ class StudyRun:
                 return
         self._end(StudyResult(states.SUCCEEDED, reason))
 
-    def _start(self, trial: Trial) -> None:
+    @property
+    def note(self) -> str:
+        """What its user should know at the end, "" if nothing."""
+        return WHOLE_NUMBERS if self.whole and self.discrete == "retry" else ""
+
+    def _start(self, trial: Trial, *, again: bool = False) -> None:
+        args = self.engine.command_line(trial.parameters, whole=self.whole or again)
         try:
-            handle = self.executor.start(trial, self.engine.command_line(trial.parameters))
+            handle = self.executor.restart(trial, args) if again else self.executor.start(trial, args)
         except VertexrigError as error:
             self._finish(trial, TrialOutcome(False, str(error)))
             self._check_failures()
@@ -221,14 +248,32 @@ class StudyRun:
         trial = self.engine.trials[trial_id]
         outcome = self.executor.poll(handle)  # before the file: what it holds after the end is complete
         changed = self.engine.observe(trial_id, file.read())
+        if trial_id in self._tried_whole and (trial.measurements or (outcome is not None and outcome.ok)):
+            self.whole = True
         if outcome is not None:
             del self._running[trial_id]
+            if outcome.early and self._may_be_discrete(trial):
+                self._tried_whole.add(trial_id)
+                self._start(trial, again=True)
+                return
             self._finish(trial, outcome, file)
             self._check_failures()
         elif changed:
             if trial.state is TrialState.ACTIVE and self.engine.should_stop(trial_id):
                 self._stop(trial_id)
             self.store.save(trial.record())
+
+    def _may_be_discrete(self, trial: Trial) -> bool:
+        """Whether a trial that ended at its start, before any metric, may have done so because of the form of its values."""
+        if (
+            self.discrete != "retry"
+            or trial.measurements
+            or trial.state is not TrialState.ACTIVE
+            or self._ending is not None
+        ):
+            return False
+        lines = (self.engine.command_line(trial.parameters, whole=whole) for whole in (self.whole, True))
+        return trial.id not in self._tried_whole and len({tuple(line) for line in lines}) > 1
 
     def _finish(self, trial: Trial, outcome: TrialOutcome, file: MetricFile | None = None) -> None:
         stopped = trial.state is TrialState.STOPPING

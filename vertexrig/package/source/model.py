@@ -164,6 +164,44 @@ class Save:
 
 
 @dataclass(frozen=True)
+class PathRead:
+    """One call that reads a path in a bucket, or one that a flag gives.
+
+    Args:
+        function: Its full name, such as `numpy.load`.
+        source: What the path begins with: text (`gs://bucket/data`), or the name of an `AIP_…` variable; empty for a flag.
+        flag: The attribute of the flag that gives the path, empty if none does.
+        by_gcsfs: Whether the function reads gs:// where gcsfs is installed; False: it never does.
+        file: Where, relative to the trainer's folder.
+        line: Its line, counted from 1.
+    """
+
+    function: str
+    source: str
+    flag: str
+    by_gcsfs: bool
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
+class Listener:
+    """One port that the trainer listens on by itself.
+
+    Args:
+        port: Its number.
+        function: What listens, as text.
+        file: Where, relative to the trainer's folder.
+        line: Its line, counted from 1.
+    """
+
+    port: int
+    function: str
+    file: str
+    line: int
+
+
+@dataclass(frozen=True)
 class TorchUse:
     """What a PyTorch trainer says plainly of its processes and devices.
 
@@ -171,6 +209,7 @@ class TorchUse:
         backends: Calls of `init_process_group`, each with the backend it names.
         lone_worlds: Places that take `WORLD_SIZE` as 1 where it is not set.
         loaders: Each `DataLoader` without a sampler.
+        workers: Each `DataLoader` with worker processes, and their number as text: `4`, `os.cpu_count()`, or `--name`, a flag.
         saves: Calls of `torch.save`.
         cuda: Places that use a GPU without asking whether there is one.
         samples: Whether the source names a sampler that shares examples out.
@@ -181,6 +220,7 @@ class TorchUse:
     backends: tuple[SourcePlace, ...] = ()
     lone_worlds: tuple[SourcePlace, ...] = ()
     loaders: tuple[SourcePlace, ...] = ()
+    workers: tuple[SourcePlace, ...] = ()
     saves: tuple[SourcePlace, ...] = ()
     cuda: tuple[SourcePlace, ...] = ()
     samples: bool = False
@@ -219,6 +259,10 @@ class TrainerSource:
         saves: Where a Keras model is saved.
         torch: What a PyTorch trainer does.
         astray: Calls that take a gs:// path for a local one, with the function as text.
+        reads: Calls that read a gs:// path, or a path that a flag gives, and cannot by themselves.
+        names_gcsfs: Whether the trainer imports or requires gcsfs.
+        listens: Ports that the trainer listens on by itself.
+        watches_memory: Whether the source names /dev/shm.
         tells_chief: Whether the source tells the chief from other workers.
         names_bucket: Whether the source names a place in Cloud Storage.
         imports: Every import of the modules read.
@@ -251,6 +295,10 @@ class TrainerSource:
     saves: tuple[Save, ...] = ()
     torch: TorchUse = field(default_factory=TorchUse)
     astray: tuple[SourcePlace, ...] = ()
+    reads: tuple[PathRead, ...] = ()
+    names_gcsfs: bool = False
+    listens: tuple[Listener, ...] = ()
+    watches_memory: bool = False
     tells_chief: bool = False
     names_bucket: bool = False
     imports: tuple[Import, ...] = ()

@@ -18,11 +18,13 @@ from vertexrig.package.source import absl_flags, argparses, clicks, records, tra
 from vertexrig.package.source.astray import astray
 from vertexrig.package.source.declared import Collector
 from vertexrig.package.source.files import Tree, open_tree, parse_module
+from vertexrig.package.source.listening import listeners
 from vertexrig.package.source.model import SourceProblem, TrainerSource
 from vertexrig.package.source.names import Code, Module, full_name, last_name, walk
+from vertexrig.package.source.reading import names_gcsfs, reads
 from vertexrig.package.source.runs import Runs
 from vertexrig.package.source.saving import remote, saves, tells_chief
-from vertexrig.package.source.torches import torch_use
+from vertexrig.package.source.torches import torch_use, watches_memory
 from vertexrig.package.source.unbound import undefined
 
 LIBRARIES: tuple[Callable[[Collector], None], ...] = (
@@ -112,8 +114,12 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         environment_needed=traits.needed(runs, environment),
         environment_complete=complete,
         saves=tuple(saves(code)),
-        torch=torch_use(code),
+        torch=torch_use(code, flags.flags),
         astray=tuple(astray(code)),
+        reads=tuple(reads(code, flags.flags)),
+        names_gcsfs=names_gcsfs(code, tree),
+        listens=tuple(listeners(code)),
+        watches_memory=watches_memory(code),
         tells_chief=tells_chief(code),
         names_bucket=remote(code),
         imports=tuple(traits.imports(code, tree)),

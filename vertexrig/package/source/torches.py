@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import ast
+from collections.abc import Iterable, Mapping
 
-from vertexrig.package.source.model import SourcePlace, TorchUse
+from vertexrig.package.source.model import Flag, SourcePlace, TorchUse
 from vertexrig.package.source.names import Code, SourceCall, dotted, last_name
 
 _SAMPLERS = frozenset(
@@ -18,11 +19,14 @@ _RANKS = frozenset(
 )  # fmt: skip
 
 
-def torch_use(code: Code) -> TorchUse:
+def torch_use(code: Code, flags: Iterable[Flag] = ()) -> TorchUse:
     """What the source says plainly; what only the running program knows is left out."""
-    backends, lone, loaders, saved, cuda = [], [], [], [], []
+    backends, lone, loaders, saved, cuda, workers = [], [], [], [], [], []
+    names = {flag.dest: flag.names[0] for flag in flags}
     for call in code.calls:
         name, place = last_name(call.node.func), SourcePlace(call.module.file, call.node.lineno)
+        if name == "DataLoader" and (number := _workers(call, code, names)):
+            workers.append(SourcePlace(place.file, place.line, number))
         full = _full(call)
         if name == "init_process_group" and (backend := _backend(call, code)):
             backends.append(SourcePlace(place.file, place.line, backend))
@@ -39,6 +43,7 @@ def torch_use(code: Code) -> TorchUse:
         tuple(backends),
         tuple(lone),
         tuple(loaders),
+        tuple(workers),
         tuple(saved),
         tuple(cuda),
         samples=bool(words & _SAMPLERS),
@@ -70,6 +75,30 @@ def _world_of_one(node: ast.Call) -> bool:
 def _sampled(node: ast.Call) -> bool:
     """Whether a DataLoader is given what chooses its examples, or may be."""
     return any(word.arg is None or word.arg in {"sampler", "batch_sampler"} for word in node.keywords)
+
+
+def _workers(call: SourceCall, code: Code, flags: Mapping[str, str]) -> str:
+    """How many processes a DataLoader starts, as text; "" for none, or where that is not plain."""
+    given = next((word.value for word in call.node.keywords if word.arg == "num_workers"), None)
+    if given is None:
+        return ""
+    values = code.values(given, call.scope, call.module)
+    if values is not None:
+        numbers = [value for value in values if isinstance(value, int)]
+        return str(max(numbers)) if numbers and min(numbers) > 0 else ""
+    if any(
+        last_name(part.func) in {"cpu_count", "sched_getaffinity"}
+        for part in ast.walk(given)
+        if isinstance(part, ast.Call)
+    ):
+        return ast.unparse(given)[:40]
+    return flags.get(given.attr, "") if isinstance(given, ast.Attribute) else ""
+
+
+def watches_memory(code: Code) -> bool:
+    """Whether the source names /dev/shm, the shared memory of its machine."""
+    texts = (node.value for module in code.modules for node, _ in module.nodes if isinstance(node, ast.Constant))
+    return any(isinstance(text, str) and "/dev/shm" in text for text in texts)
 
 
 def _on_cuda(node: ast.Call, name: str) -> bool:

@@ -1,0 +1,68 @@
+"""Airflow's operators for Vertex AI, in a DAG that names no endpoint and no credentials.
+
+They need what `REQUIREMENTS` names, in the folder `airflow` of `make test-clients`.
+"""
+
+from __future__ import annotations
+
+import re
+from pathlib import Path
+
+from tests.clients.conftest import Run
+from tests.clients.kit import python
+from tests.local.jobkit import IMAGE
+
+REQUIREMENTS = ("apache-airflow==3.1.3", "apache-airflow-providers-google==22.8.0")
+DAG = """
+import sys
+from datetime import datetime
+
+from airflow.models.dag import DAG
+from airflow.providers.google.cloud.operators import vertex_ai
+from airflow.providers.google.cloud.operators.vertex_ai.custom_job import (
+    CreateCustomPythonPackageTrainingJobOperator, ListCustomTrainingJobOperator)
+from airflow.providers.google.cloud.operators.vertex_ai.hyperparameter_tuning_job import (
+    CreateHyperparameterTuningJobOperator, ListHyperparameterTuningJobOperator)
+from google.cloud.aiplatform import hyperparameter_tuning as hpt
+
+PLACE = {"project_id": "my-project", "region": "us-central1"}
+IMAGE = sys.argv[1]
+REPORT = '''
+from hypertune import HyperTune
+HyperTune().report_hyperparameter_tuning_metric("accuracy", float(args[0].partition("=")[2]), global_step=1)
+'''
+POOL = {
+    "machine_spec": {"machine_type": "n1-standard-4"}, "replica_count": 1,
+    "python_package_spec": {"executor_image_uri": IMAGE, "package_uris": ["gs://packages/trainer.tar.gz"],
+                            "python_module": "trainer.task", "args": [REPORT]},
+}
+with DAG("vertex", schedule=None, start_date=datetime(2021, 1, 1)) as dag:
+    train = CreateCustomPythonPackageTrainingJobOperator(
+        task_id="train", staging_bucket="gs://staging-bucket", display_name="trained", container_uri=IMAGE,
+        python_package_gcs_uri="gs://packages/trainer.tar.gz", python_module_name="trainer.task",
+        args=["print('from a DAG')"], machine_type="n1-standard-4", replica_count=1, **PLACE)
+    tune = CreateHyperparameterTuningJobOperator(
+        task_id="tune", staging_bucket="gs://staging-bucket", display_name="tuned", worker_pool_specs=[POOL],
+        parameter_spec={"rate": hpt.DoubleParameterSpec(min=0.1, max=0.9, scale="linear")},
+        metric_spec={"accuracy": "maximize"}, max_trial_count=2, parallel_trial_count=2, deferrable=True, **PLACE)
+    listed = ListCustomTrainingJobOperator(task_id="listed", **PLACE)
+    studies = ListHyperparameterTuningJobOperator(task_id="studies", **PLACE)
+    [train, tune] >> listed >> studies
+
+ran = dag.test()
+print("DAG", ran.state, {one.task_id: one.state for one in ran.get_task_instances()})
+"""
+
+
+def test_operators_train_tune_and_list(run: Run, tmp_path: Path) -> None:
+    """A training pipeline, and a study by a deferrable operator, run to their end; both are listed."""
+    own = python("airflow.providers.google", client="airflow")
+    (tmp_path / "dag.py").write_text(DAG)
+    variables = {
+        "AIRFLOW_HOME": str(tmp_path / "airflow"),
+        "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
+        "AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT": "google-cloud-platform://",
+    }
+    run(own, "-m", "airflow", "db", "migrate", **variables)
+    done = run(own, "dag.py", IMAGE, timeout=400, **variables)
+    assert re.search(r"^DAG success", done.stdout, re.MULTILINE), done.stdout

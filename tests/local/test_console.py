@@ -1,0 +1,387 @@
+"""The console in a real browser: what it shows, that it follows what happens, and that no text of a job acts in it."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Any
+
+import grpc
+import httpx
+import pytest
+from google.cloud import aiplatform_v1
+from google.cloud.aiplatform_v1.services.job_service.transports import JobServiceGrpcTransport
+from jobkit import Api, job, pool, sdist
+
+from tests.browser import chromium
+from vertexrig.local import server
+from vertexrig.local.console import names
+from vertexrig.local.console.calls import MOST_CALLS, MOST_METHODS, Calls
+from vertexrig.local.jobs.settings import Settings
+from vertexrig.local.runner import RunOptions
+
+IMG = "<img src=x onerror=\"document.title='hacked'\">"
+TRIAL = """
+values = dict(arg[2:].split("=", 1) for arg in args if arg.startswith("--"))
+path = os.environ["CLOUD_ML_HP_METRIC_FILE"]
+os.makedirs(os.path.dirname(path), exist_ok=True)
+report = {"timestamp": 0, "trial": "0", "accuracy": str(1 - float(values["rate"])), "global_step": "1"}
+open(path, "a").write(json.dumps(report) + "\\n")
+print("trained with", values["rate"])
+"""
+FOLLOWED = """
+import time
+print("begun", flush=True)
+while not os.path.exists(args[0]):
+    time.sleep(0.02)
+print("went on", flush=True)
+while not os.path.exists(args[1]):
+    time.sleep(0.02)
+"""
+SPACE = [
+    {"parameterId": "rate", "doubleValueSpec": {"minValue": 0.001, "maxValue": 0.5}, "scaleType": "UNIT_LOG_SCALE"},
+    {"parameterId": "units", "integerValueSpec": {"minValue": "16", "maxValue": "64"}},
+    {"parameterId": "way", "categoricalValueSpec": {"values": ["adam", IMG]}},
+]
+SECTIONS = ("jobs", "buckets", "schedules", "models", "calls")
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
+    """The server that the tests of this module share; the first one finds it empty."""
+    root = tmp_path_factory.mktemp("console")
+    with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5)), grpc=True) as running:
+        yield running
+
+
+@pytest.fixture
+def api(here: server.RunningServer) -> Api:
+    return Api(here.url)
+
+
+@pytest.fixture(scope="module")
+def browser() -> Iterator[Any]:
+    with chromium() as opened:
+        yield opened
+
+
+@contextmanager
+def shown(browser: Any, here: server.RunningServer, where: str = "", **options: Any) -> Iterator[Any]:
+    """The page at a place; no request leaves for another host, nothing is logged, and no dialog opens."""
+    page = browser.new_page(**{"viewport": {"width": 1600, "height": 900}, **options})
+    troubles: list[str] = []
+    page.on("console", lambda message: troubles.append(f"{message.type}: {message.text}"))
+    page.on("pageerror", lambda error: troubles.append(str(error)))
+    page.on("dialog", lambda dialog: (troubles.append("a dialog"), dialog.dismiss()))
+    page.on(
+        "request", lambda one: troubles.append(one.url) if not one.url.startswith((f"{here.url}/", "data:")) else None
+    )
+    page.goto(f"{here.url}/{where}")
+    page.locator("#list > *").first.wait_for()
+    yield page
+    page.close()
+    assert troubles == []
+
+
+def test_an_empty_server_says_what_to_do(browser: Any, here: server.RunningServer) -> None:
+    """Every section of a new server has a sentence or a command instead of a table, with the server's own folder."""
+    with shown(browser, here) as page:
+        assert "No jobs yet" in page.inner_text("#list") and f"--root {here.root}" in page.inner_text("#list")
+        for section, words in {"buckets": "gcloud storage buckets create", "schedules": "vertexrig schedule apply",
+                               "models": "vertexrig register", "calls": "No client has called yet"}.items():  # fmt: skip
+            page.click(f"nav a[href='#/{section}']")
+            page.get_by_text(words).wait_for()
+
+
+@pytest.fixture(scope="module")
+def trainer(here: server.RunningServer) -> None:
+    sdist(here.root / "gs/packages/trainer.tar.gz")
+
+
+@pytest.fixture(scope="module")
+def study(here: server.RunningServer, trainer: None) -> dict[str, Any]:
+    """A tuning job of four trials, run to its end, with a choice whose name is markup."""
+    body = {
+        "displayName": f"sweep {IMG}", "maxTrialCount": 4, "parallelTrialCount": 2, "trialJobSpec": job(pool(TRIAL)),
+        "studySpec": {"metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}], "parameters": SPACE},
+    }  # fmt: skip
+    api = Api(here.url)
+    made = api.call("POST", "hyperparameterTuningJobs", json=body)
+    assert made.status_code == 200, made.text
+    return api.wait(made.json()["name"])
+
+
+def test_a_job_and_its_log_are_followed(
+    browser: Any, here: server.RunningServer, api: Api, trainer: None, tmp_path: Path
+) -> None:
+    """State, replicas and log lines appear as they come, in a page that is not loaded again."""
+    first, second = tmp_path / "first", tmp_path / "second"
+    made = api.create(job(pool(FOLLOWED, str(first), str(second)), pool("pass")), name="followed")
+    with shown(browser, here) as page:
+        page.evaluate("window.kept = true")
+        page.click("#list >> text=followed")
+        page.get_by_text("begun", exact=True).wait_for()
+        page.locator("#detail .head .state", has_text="running").wait_for()
+        assert page.locator("[data-part^=replicas] tbody tr").all_inner_texts()[1].split("\t")[:2] == [
+            "workerpool1-0",
+            "worker",
+        ]
+        assert page.get_by_text("went on", exact=True).count() == 0
+        first.touch()
+        page.get_by_text("went on", exact=True).wait_for()
+        page.select_option("#task", "workerpool1-0")
+        page.get_by_text("went on", exact=True).wait_for(state="hidden")
+        page.select_option("#task", "")
+        second.touch()
+        page.locator("#detail .head .state", has_text="succeeded").wait_for()
+        page.locator("#list .state", has_text="succeeded").wait_for()
+        page.get_by_text("Job completed successfully.").wait_for()
+        page.get_by_text("Commands").click()
+        assert f"vertexrig logs {made['name'].rpartition('/')[2]}" in page.inner_text(".commands pre")
+        assert page.evaluate("window.kept") is True
+
+
+def test_a_study_has_a_table_and_plots(browser: Any, here: server.RunningServer, study: dict[str, Any]) -> None:
+    """Each trial is a point of the history and of each slice, and a line through all parameters; its log is a click away."""
+    with shown(browser, here, f"#/jobs/{study['name']}") as page:
+        page.locator("#parallel path.run").nth(3).wait_for(state="attached")
+        assert [
+            page.locator(f"{one} circle").count() for one in ("#history-0", "#slice-u0", "#slice-u1", "#slice-u2")
+        ] == [4] * 4
+        assert page.locator("#parallel path.best").count() == page.locator("#history-0 circle.best").count() == 1
+        assert page.locator("#history-0 .so-far").get_attribute("d").count("H") == 3
+        values = [trial["finalMeasurement"]["metrics"][0]["value"] for trial in study["trials"]]
+        assert page.inner_text(".tile b") == f"{max(values):.6g}"
+        assert page.locator("[data-part^=trials] tbody tr").count() == 4
+        assert page.locator("#list .row").count() <= 3, "the jobs of trials are not in the list"
+        page.get_by_label("log of trial 1").click()
+        page.get_by_text("trained with").wait_for()
+
+
+def test_plots_of_a_study_of_vizier(browser: Any, here: server.RunningServer, api: Api) -> None:
+    """A study that a client drives itself has the same page, and one without an ended trial says so."""
+    spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": SPACE[:2]}
+    made = api.call("POST", "studies", json={"displayName": "by-hand", "studySpec": spec}).json()
+    with shown(browser, here, f"#/jobs/{made['name']}") as page:
+        page.get_by_text("Plots appear when the first trial has ended").wait_for()
+        values = {"parameters": [{"parameterId": "rate", "value": 0.1}, {"parameterId": "units", "value": 20}]}
+        final = {"finalMeasurement": {"metrics": [{"metricId": "loss", "value": 0.25}]}}
+        assert api.call("POST", f"/vertex/v1/{made['name']}/trials", json={**values, **final}).status_code == 200
+        page.locator("#history-0 circle.best").wait_for()
+        assert page.inner_text(".tile b") == "0.25"
+
+
+def test_who_called_and_what_is_not_served(browser: Any, here: server.RunningServer, api: Api) -> None:
+    """REST and gRPC calls have method, client and status; methods that are not served are counted, by both ways."""
+    agent = {"user-agent": f"notebook/1.0 {IMG}"}
+    missing = f"{here.url}/vertex/v1/projects/p/locations/us-central1/dataLabelingJobs"
+    assert httpx.get(missing, headers=agent).status_code == httpx.get(missing, headers=agent).status_code == 501
+    channel = grpc.insecure_channel(f"127.0.0.1:{here.grpc_port}")
+    client = aiplatform_v1.JobServiceClient(transport=JobServiceGrpcTransport(channel=channel))
+    parent = "projects/p/locations/us-central1"
+    list(client.list_custom_jobs(parent=parent))
+    call = channel.unary_unary("/google.cloud.aiplatform.v1.Nowhere/Missing")
+    with pytest.raises(grpc.RpcError):
+        call(b"", timeout=30)
+    channel.close()
+    with shown(browser, here, "#/calls") as page:
+        unserved = page.locator("[data-part=unserved] tbody tr").all_inner_texts()
+        rest = [row.split("\t") for row in unserved if "ListDataLabelingJobs" in row]
+        assert rest == [["google.cloud.aiplatform.v1.JobService.ListDataLabelingJobs", "notebook 1.0", "REST", "2"]]
+        assert any(
+            row.startswith("google.cloud.aiplatform.v1.Nowhere.Missing\t") and "gRPC\t1" in row for row in unserved
+        )
+        assert re.search(r"[2-9] not served", page.inner_text("nav"))
+        page.fill("#wanted", "grpc")
+        row = (
+            page.locator("[data-part=calls] tbody tr", has_text="JobService.ListCustomJobs")
+            .first.inner_text()
+            .split("\t")
+        )
+        assert row[1] == "google.cloud.aiplatform.v1.JobService.ListCustomJobs" and row[4] == "OK" and row[6] == "gRPC"
+        assert row[3].startswith("Python · ")
+        httpx.get(f"{here.url}/storage/v1/b/absent/o/x", headers={"user-agent": "curl/8"})
+        page.fill("#wanted", "gs://absent")
+        found = page.locator("[data-part=calls] tbody tr").first
+        found.wait_for()
+        assert found.inner_text().split("\t")[1:5] == [
+            "storage.objects.get",
+            "gs://absent/x",
+            "curl 8",
+            "404 NOT_FOUND",
+        ]
+
+
+def test_hostile_names_are_text(browser: Any, here: server.RunningServer, api: Api, study: dict[str, Any]) -> None:
+    """Markup in names, labels, parameters, log lines, objects, schedules and errors is shown as it is, and does nothing."""
+    made = api.create(job(pool(f"print({IMG!r}); raise SystemExit({IMG!r})")), name=f"job {IMG}")
+    api.wait(made["name"])
+    assert httpx.post(f"{here.url}/storage/v1/b", json={"name": "hostile"}).status_code == 200
+    evil = "<script>fetch('/local/v1/stop', {method: 'POST'})</script>"
+    upload = f"{here.url}/upload/storage/v1/b/hostile/o?uploadType=media&name="
+    assert httpx.post(f"{upload}{IMG}", content=b"x").status_code == 200
+    assert httpx.post(f"{upload}evil.html", content=evil, headers={"content-type": "text/html"}).status_code == 200
+    schedule = {"name": "projects/p/locations/us-central1/jobs/nightly", "schedule": "0 3 * * *", "description": IMG,
+                "httpTarget": {"uri": "http://127.0.0.1:8080/"}}  # fmt: skip
+    assert api.call("POST", "/scheduler/v1/projects/p/locations/us-central1/jobs", json=schedule).status_code == 200
+    places = ["jobs", f"jobs/{made['name']}", f"jobs/{study['name']}", "buckets/hostile", "schedules", "calls"]
+    with shown(browser, here) as page:
+        for place in places:
+            page.goto(f"{here.url}/#/{place}")
+            page.locator("main", has_text="onerror").wait_for()
+            assert page.evaluate("document.querySelectorAll('img, script:not([src]), iframe, object').length") == 0
+        assert page.title() != "hacked"
+    with chromium_page(browser) as page:  # a page in a bucket is shown, and its script does not run
+        answer = page.goto(f"{here.url}/storage/v1/b/hostile/o/evil.html?alt=media")
+        assert answer.status == 200 and answer.headers["content-security-policy"].startswith("sandbox;")
+    assert httpx.get(f"{here.url}/local/v1/status").status_code == 200
+
+
+@contextmanager
+def chromium_page(browser: Any) -> Iterator[Any]:
+    page = browser.new_page()
+    yield page
+    page.close()
+
+
+@pytest.mark.parametrize(("width", "scheme"), [(400, "light"), (400, "dark"), (1600, "light"), (1600, "dark")])
+def test_every_section_fits_and_follows_the_scheme(
+    browser: Any, here: server.RunningServer, api: Api, study: dict[str, Any], width: int, scheme: str
+) -> None:
+    """Nothing scrolls sideways at 400 and 1,600 pixels, and text is light on dark, or dark on light, as the reader asks."""
+    options = {"viewport": {"width": width, "height": 900}, "color_scheme": scheme}
+    with shown(browser, here, **options) as page:
+        for place in (
+            *SECTIONS,
+            "buckets/packages",
+            f"jobs/{study['name']}",
+            f"jobs/{study['trials'][0]['customJob']}",
+        ):
+            page.goto(f"{here.url}/#/{place}")
+            page.locator("#detail > *" if place.startswith("jobs/") else "#list > *").first.wait_for()
+            assert page.evaluate("document.documentElement.scrollWidth") <= width, place
+        ground, text = page.evaluate(
+            "[getComputedStyle(document.body).backgroundColor, getComputedStyle(document.body).color]"
+        )
+        assert (brightness(ground) < brightness(text)) == (scheme == "dark")
+
+
+def brightness(color: str) -> int:
+    return sum(map(int, re.findall(r"\d+", color)[:3]))
+
+
+def test_the_keyboard_reaches_everything(browser: Any, here: server.RunningServer, study: dict[str, Any]) -> None:
+    """Tab goes skip link, sections, jobs; arrows go along a list, Enter opens, Escape leads back; the focus is visible."""
+    with shown(browser, here) as page:
+        focused = "document.activeElement.id || document.activeElement.textContent"
+        page.keyboard.press("Tab")
+        assert page.evaluate(focused) == "skip"
+        page.keyboard.press("Tab")
+        assert page.evaluate(focused) == "Jobs"
+        page.keyboard.press("ArrowRight")
+        assert page.evaluate(focused) == "Buckets"
+        outline = "getComputedStyle(document.activeElement).outlineStyle"
+        assert page.evaluate(outline) == "solid"
+        page.keyboard.press("Home")
+        page.keyboard.press("Enter")
+        page.locator("nav a").last.focus()
+        page.keyboard.press("Tab")
+        assert page.evaluate("document.activeElement.className") == "row"
+        page.keyboard.press("End")
+        page.keyboard.press("ArrowUp")
+        chosen = page.evaluate("document.activeElement.dataset.k")
+        page.keyboard.press("Enter")
+        page.locator("#detail h2").wait_for()
+        page.locator(f'.row[data-k="{chosen}"][aria-current]').wait_for()
+        assert page.evaluate("document.activeElement.dataset.k") == chosen
+        page.keyboard.press("Escape")
+        page.get_by_text("Choose a job").wait_for()
+        assert page.evaluate("document.activeElement.dataset.k") == chosen
+
+
+def test_a_hidden_page_asks_for_nothing(browser: Any, here: server.RunningServer) -> None:
+    """A tab in the background sends no request; back in front it looks at once."""
+    page = browser.new_page()
+    page.clock.install()
+    asked: list[str] = []
+    page.goto(here.url)
+    page.locator("nav a").first.wait_for()
+    page.evaluate("Object.defineProperty(document, 'hidden', {configurable: true, value: true})")
+    page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.clock.run_for(5_000)  # what was under way
+    page.on("request", lambda one: asked.append(one.url))
+    page.clock.run_for(60_000)
+    assert asked == []
+    page.evaluate("Object.defineProperty(document, 'hidden', {configurable: true, value: false})")
+    with page.expect_request("**/console/v1/pulse"):
+        page.evaluate("document.dispatchEvent(new Event('visibilitychange'))")
+    page.close()
+
+
+def test_the_console_has_the_servers_guards(here: server.RunningServer) -> None:
+    """Page and answers go to no page of another site; the page has a strict policy; it changes nothing."""
+    for path in ("/", "/console/console.js", "/console/v1/calls", "/console/v1/pulse"):
+        assert httpx.get(here.url + path).status_code == 200
+        for headers in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}, {"host": "evil.example"}):
+            assert httpx.get(here.url + path, headers=headers).status_code == 403
+        assert httpx.post(here.url + path, json={}).status_code in (404, 405)
+    policy = httpx.get(here.url).headers["content-security-policy"]
+    assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
+    page = httpx.get(here.url).text
+    assert re.findall(r"<script(?![^>]*src=)|<style|\son\w+=|https?://", page) == []
+    assert httpx.get(f"{here.url}/console/..%2fapp.py").status_code == 404
+    assert httpx.get(f"{here.url}/console/v1/projects/1/locations/us-central1/studies/1/plots").status_code == 404
+
+
+# -- without a browser
+
+AIP = "google.cloud.aiplatform.v1"
+
+
+@pytest.mark.parametrize(
+    ("http", "host", "path", "method"),
+    [
+        ("POST", "", "/vertex/v1/projects/p/locations/us-central1/customJobs", f"{AIP}.JobService.CreateCustomJob"),
+        ("POST", "us-central1-aiplatform.googleapis.com", "/v1beta1/projects/p/locations/l/customJobs/1:cancel", f"{AIP}beta1.JobService.CancelCustomJob"),
+        ("POST", "logging.googleapis.com", "/v2/entries:list", "google.logging.v2.LoggingServiceV2.ListLogEntries"),
+        ("GET", "", "/scheduler/v1/projects/p/locations/l/jobs", "google.cloud.scheduler.v1.CloudScheduler.ListJobs"),
+        ("GET", "", "/storage/v1/b/x/o/a%2Fb", "storage.objects.get"),
+        ("POST", "storage.googleapis.com", "/upload/storage/v1/b/x/o", "storage.objects.insert"),
+        ("GET", "bigquery.googleapis.com", "/bigquery/v2/projects", "GET bigquery.googleapis.com/bigquery/v2/projects"),
+    ],
+)  # fmt: skip
+def test_calls_have_the_names_of_methods(http: str, host: str, path: str, method: str) -> None:
+    """A request on either port has the full name of its method; one that no table has is shown as its route."""
+    assert names.method(http, host, path)[0] == method
+
+
+@pytest.mark.parametrize(
+    ("agent", "api", "client"),
+    [
+        ("google-cloud-sdk gcloud/528.0.0 command/gcloud.ai.custom-jobs.list invocation-id/a1", "", "gcloud 528.0.0 ai custom-jobs list"),
+        ("grpc-python/1.80 grpc-c/5", "model-builder/2.7.0 gl-python/3.11.2 grpc/1.80 gax/2.2 gapic/2.7.0", "Python · model-builder 2.7.0"),
+        ("grpc-node-js/1.9", "gl-node/20.1 grpc/1.9 gax/4.0 gapic/3.2", "Node · gapic 3.2"),
+        ("curl/8.5", "", "curl 8.5"),
+        ("", "", "not named"),
+        ("x" * 500, "", "x" * 60),
+    ],
+)  # fmt: skip
+def test_clients_have_short_names(agent: str, api: str, client: str) -> None:
+    """A program is named by what tells it from others, in at most 60 characters."""
+    assert names.client({"user-agent": agent, "x-goog-api-client": api}) == client
+
+
+def test_the_journal_is_bounded() -> None:
+    """It keeps the last calls and a bounded number of methods, however many come."""
+    calls = Calls()
+    fields = {"time": "", "http": "GET", "host": "", "client": "c", "ms": 0.0, "transport": "REST"}
+    for number in range(MOST_CALLS + MOST_METHODS + 50):
+        calls.note(path=f"/nowhere/{number}", status=501, **fields)
+    shown = calls.shown()
+    assert len(shown["calls"]) == MOST_CALLS and len(shown["unserved"]) == MOST_METHODS
+    assert shown["calls"][-1]["seq"] == shown["last"] == MOST_CALLS + MOST_METHODS + 50
+    assert [one["seq"] for one in calls.shown(shown["last"] - 2)["calls"]] == [shown["last"] - 1, shown["last"]]
+    json.dumps(shown)

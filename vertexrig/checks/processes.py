@@ -1,0 +1,72 @@
+"""What the processes of a replica share: its ports and its shared memory."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+from vertexrig.checks import strategy
+from vertexrig.checks._arguments import passed, trainer_pools
+from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.sources import DISTRIBUTED, REST, join
+from vertexrig.finding import Severity
+from vertexrig.package.source.model import TrainerSource
+from vertexrig.spec.document import Document, Pool
+
+CLUSTER_PORT = 2222
+"""The port in each address of CLUSTER_SPEC and TF_CONFIG."""
+_TENSORFLOW = "TensorFlow 2.21 with another program on the port of TF_CONFIG, run 2026-11-22"
+_WORKERS = (
+    "PyTorch 2.13.0 with 8 MiB of /dev/shm, run 2026-11-22; reports from GPU jobs: python-aiplatform issue 3434, "
+    "kubeflow/pipelines issue 9147, cloudml-samples issue 451 (read 2026-11-22)"
+)
+
+
+def cluster_port(document: Document, context: Context) -> Iterator[Problem]:
+    """Port 2222 of a replica is left to the cluster."""
+    joined, trainer = strategy.clustered(document, context), context.trainer
+    if joined is None or trainer is None:
+        return
+    pool, replicas = joined
+    for one in trainer.listens:
+        if one.port == CLUSTER_PORT:
+            message = (
+                f"{one.file}:{one.line}: {one.function} listens on port {CLUSTER_PORT}, at which each of {replicas} "
+                "replicas is reached by TensorFlow's server: one of the two does not start"
+            )
+            yield Problem(pool.program_path, message, "choose another port, or 0 for a free one")
+
+
+def loader_memory(document: Document, context: Context) -> Iterator[Problem]:
+    """Worker processes of a DataLoader fit into the shared memory of the container."""
+    trainer = context.trainer
+    if trainer is None or trainer.problems or trainer.watches_memory:
+        return
+    pools = trainer_pools(document, trainer)
+    for place in trainer.torch.workers if pools else ():
+        number = _number(place.text, pools[0], trainer)
+        if number:
+            message = (
+                f"{place.file}:{place.line}: {number} worker processes hand their batches over in /dev/shm; its size in a "
+                "training container is documented nowhere, no field of the job sets it, and a worker that finds it full dies"
+            )
+            fix = "print shutil.disk_usage('/dev/shm') at the start; with little, use fewer workers or num_workers=0"
+            yield Problem(pools[0].program_path, message, fix)
+            return
+
+
+def _number(text: str, pool: Pool, trainer: TrainerSource) -> str:
+    """The number of workers for a message, "" for none or one that is not known."""
+    if not text.startswith("-"):
+        return text
+    flag = trainer.flag(text)
+    given = next((item.value for item in passed(pool, trainer) if item.flag is not None and item.flag == flag), None)
+    value = given if given is not None else str(flag.default if flag is not None else "")
+    return value if value.isdigit() and int(value) > 0 else ""
+
+
+RULES: tuple[Rule, ...] = (
+    Rule("cluster-port", Severity.WARNING, "Port 2222 of a replica is left to the cluster.",
+         join(DISTRIBUTED, _TENSORFLOW), cluster_port),
+    Rule("loader-shared-memory", Severity.INFO, "Worker processes of a DataLoader fit into the container's shared memory.",
+         join(_WORKERS, REST), loader_memory),
+)  # fmt: skip

@@ -1,0 +1,170 @@
+"""The console's routes: the page, its files, and read-only answers for what no API of Google has."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterable, Mapping
+from importlib import resources
+from pathlib import Path
+from typing import Any, Protocol
+
+from starlette.requests import Request
+from starlette.responses import JSONResponse, Response
+from starlette.routing import BaseRoute, Route
+from starlette.types import ASGIApp, Message, Receive, Scope, Send
+
+from vertexrig.local.console import looks
+from vertexrig.local.console.calls import Calls
+from vertexrig.local.http import Endpoint, endpoint, in_thread, mount, not_found, query_int
+from vertexrig.local.jobs.store import ResourceStore
+from vertexrig.local.sqlite import Database
+
+PREFIX = "/console"
+POLICY = (
+    "default-src 'none'; script-src 'self'; style-src 'self'; connect-src 'self'; img-src 'self' data:; "
+    "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+)
+"""The page runs its own files and asks its own server; no inline script, no other host, no frame around it."""
+SANDBOX = "sandbox; default-src 'none'; frame-ancestors 'none'"
+"""For whatever else a browser opens as a page of this server: an HTML file in a bucket must not act as the console."""
+_FILES = {
+    "index.html": "text/html", "console.css": "text/css", "console.js": "text/javascript", "dom.js": "text/javascript",
+    "views.js": "text/javascript", "plots.js": "text/javascript", "jobs.js": "text/javascript",
+}  # fmt: skip
+_PLACE = re.compile(r"projects/[^/]+/locations/[^/]+")
+
+
+class Stored(Protocol):
+    """Something that keeps its state in a database."""
+
+    @property
+    def database(self) -> Database: ...
+
+
+class Schedules(Stored, Protocol):
+    """Keeps the jobs of Cloud Scheduler."""
+
+    def all(self) -> Iterable[Any]:
+        """Every job; each has a `name`."""
+
+
+class Console:
+    """The page and its answers.
+
+    Args:
+        store: Jobs, studies and models.
+        schedules: Jobs of Cloud Scheduler.
+        logs: Where log entries are kept.
+        calls: The last calls.
+        about: Facts of the server: url, root, version.
+        queue: How many slots are used.
+        root: The state folder.
+        refused: What the front refused, and how often.
+    """
+
+    def __init__(
+        self,
+        *,
+        store: ResourceStore,
+        schedules: Schedules,
+        logs: Stored,
+        calls: Calls,
+        about: Mapping[str, object],
+        queue: Callable[[], Mapping[str, int]],
+        root: Path,
+        refused: Callable[[], Mapping[str, int]],
+    ) -> None:
+        self.store, self.schedules, self.calls, self.about = store, schedules, calls, about
+        self.queue, self.root, self.refused = queue, root, refused
+        self._databases = [store.database, schedules.database, logs.database]
+
+    def routes(self) -> list[BaseRoute]:
+        """The page at `/`, and all else below `/console`."""
+        return [Route("/", self.index, methods=["GET"]), mount(PREFIX, self.table())]
+
+    def table(self) -> list[Endpoint]:
+        """The routes below `/console`."""
+        return [
+            endpoint("GET", "/v1/pulse", self.pulse),
+            endpoint("GET", "/v1/places", self.places),
+            endpoint("GET", "/v1/calls", self.called),
+            endpoint("GET", "/v1/{name*}/replicas", self.replicas),
+            endpoint("GET", "/v1/{name*}/plots", self.plots),
+            endpoint("GET", "/{file}", self.file),
+        ]
+
+    async def index(self, request: Request) -> Response:
+        """GET /: the page."""
+        return _file("index.html")
+
+    async def file(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/FILE."""
+        if path["file"] not in _FILES:
+            raise not_found(f"The console has no file {path['file'][:80]!r}.")
+        return _file(path["file"])
+
+    async def pulse(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/pulse: numbers that rise when something has changed; it reads memory alone."""
+        changes = sum(one.connection.total_changes for one in self._databases)
+        return JSONResponse({
+            **self.about, "changes": changes, "queue": self.queue(), "calls": self.calls.version,
+            "missing": self.calls.missing, "refused": sum(self.refused().values()),
+        })  # fmt: skip
+
+    async def places(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/places: `projects/P/locations/L` in which there is something, since the APIs list by place."""
+
+        def work() -> dict[str, list[str]]:
+            rows = self.store.database.rows("SELECT DISTINCT parent FROM resources")
+            made = {str(row[0]) for row in rows if _PLACE.fullmatch(str(row[0]))}
+            planned = {str(one.name).rpartition("/jobs/")[0] for one in self.schedules.all()}
+            return {"vertex": sorted(made), "scheduler": sorted(planned)}
+
+        return JSONResponse(await in_thread(work))
+
+    async def called(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/calls?after=NUMBER: the calls after that one, methods that are not served, what was refused."""
+        shown = await in_thread(self.calls.shown, query_int(request, "after", default=0))
+        refused = [{"what": what, "count": count} for what, count in self.refused().items()]
+        return JSONResponse({**shown, "refused": refused})
+
+    async def replicas(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/JOB/replicas: the replicas of a custom job, with what is known of each on this machine."""
+        return JSONResponse(await in_thread(looks.replicas, self.store, self.root, path["name"]))
+
+    async def plots(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/STUDY/plots: the rows that the plots of a tuning job or of a study of Vizier are drawn from."""
+        return JSONResponse(await in_thread(looks.plots, self.store, path["name"]))
+
+
+def _file(name: str) -> Response:
+    data = (resources.files("vertexrig.local.console") / "page" / name).read_bytes()
+    headers = {
+        "content-security-policy": POLICY,
+        "x-content-type-options": "nosniff",
+        "referrer-policy": "no-referrer",
+        "cross-origin-opener-policy": "same-origin",
+        "cache-control": "no-cache",
+    }
+    return Response(data, media_type=f"{_FILES[name]}; charset=utf-8", headers=headers)
+
+
+def sandboxed(app: ASGIApp) -> ASGIApp:
+    """An application whose answers, where a browser opens them as a page, run no script; those with a policy keep theirs."""
+
+    async def answer(scope: Scope, receive: Receive, send: Send) -> None:
+        headers = dict(scope.get("headers") or ())
+        if scope["type"] != "http" or headers.get(b"sec-fetch-mode") not in (b"navigate", b"nested-navigate"):
+            return await app(scope, receive, send)
+
+        async def guarded(message: Message) -> None:
+            if message["type"] == "http.response.start":
+                kept = list(message.get("headers", ()))
+                if not any(key.lower() == b"content-security-policy" for key, _ in kept):
+                    kept += [(b"content-security-policy", SANDBOX.encode()), (b"x-content-type-options", b"nosniff")]
+                message = {**message, "headers": kept}
+            await send(message)
+
+        return await app(scope, receive, guarded)
+
+    return answer

@@ -1,0 +1,138 @@
+// Elements, requests and figures. Every text of the server becomes a text node: nothing here parses markup.
+
+export function h(tag, props = {}, ...children) {
+  const made = document.createElement(tag);
+  for (const [name, value] of Object.entries(props)) {
+    if (value === undefined || value === null || value === false) continue;
+    if (name.startsWith("on")) made.addEventListener(name.slice(2), value);
+    else made.setAttribute(name, value === true ? "" : String(value));
+  }
+  made.append(...children.flat(3).filter((child) => child !== null && child !== undefined && child !== false));
+  return made;
+}
+
+export function svg(tag, props = {}, ...children) {
+  const made = document.createElementNS("http://www.w3.org/2000/svg", tag);
+  for (const [name, value] of Object.entries(props)) if (value !== undefined) made.setAttribute(name, String(value));
+  made.append(...children.flat(3).filter((child) => child !== null && child !== undefined));
+  return made;
+}
+
+// Shows parts in a place, in their order. A part is {key, sign, make}: it is made again when its sign has changed, and
+// the focus and the scrolled tables in it stay where they were.
+export function fill(place, parts) {
+  const old = new Map([...place.children].map((child) => [child.dataset.part, child]));
+  const kept = parts.filter(Boolean).map(({ key, sign, make }) => {
+    const text = JSON.stringify(sign);
+    const before = old.get(key);
+    if (before && before.partSign === text) return before;
+    const made = make();
+    made.dataset.part = key;
+    made.partSign = text;
+    return made;
+  });
+  if (kept.length === place.children.length && kept.every((node, at) => node === place.children[at])) return;
+  const focus = place.contains(document.activeElement) ? document.activeElement.dataset.k : undefined;
+  const scrolled = new Map([...place.querySelectorAll("[data-s]")].map((one) => [one.dataset.s, [one.scrollTop, one.scrollLeft]]));
+  place.replaceChildren(...kept);
+  for (const one of place.querySelectorAll("[data-s]")) {
+    const [top, left] = scrolled.get(one.dataset.s) ?? [0, 0];
+    if (top || left) one.scrollTo({ top, left, behavior: "instant" });
+  }
+  if (focus !== undefined) place.querySelector(`[data-k="${CSS.escape(focus)}"]`)?.focus({ preventScroll: true });
+}
+
+const OWN = { "x-vertexrig-console": "1" };
+
+async function answer(response) {
+  const data = await response.json();
+  if (!response.ok) throw new Error(data.error?.message ?? `HTTP ${response.status}`);
+  return data;
+}
+
+export const get = async (path) => answer(await fetch(path, { headers: OWN }));
+
+export const post = async (path, body) =>
+  answer(await fetch(path, { method: "POST", headers: { ...OWN, "content-type": "application/json" }, body: JSON.stringify(body) }));
+
+// All of a collection in every place, the first page of each.
+export async function everywhere(prefix, places, collection, size = 100) {
+  const pages = await Promise.all(places.map((place) => get(`${prefix}/v1/${place}/${collection}?pageSize=${size}`)));
+  return pages.flatMap((page) => page[collection] ?? []);
+}
+
+export const last = (name) => name.slice(name.lastIndexOf("/") + 1);
+export const region = (name) => name.split("/")[3] ?? "";
+export const word = (state) => (state ?? "").replace(/^(JOB|PIPELINE)_STATE_/, "").replaceAll("_", " ").toLowerCase();
+export const isOver = (state) => ["succeeded", "failed", "cancelled", "expired", "completed", "partially succeeded"].includes(word(state));
+
+export function clock(text) {
+  if (!text) return "";
+  const when = new Date(text);
+  const today = when.toDateString() === new Date().toDateString();
+  return today ? when.toLocaleTimeString() : when.toLocaleString();
+}
+
+export function length(seconds) {
+  if (!Number.isFinite(seconds)) return "";
+  const whole = Math.max(0, Math.round(seconds));
+  if (whole < 120) return `${whole} s`;
+  if (whole < 7200) return `${Math.floor(whole / 60)} min ${whole % 60} s`;
+  return `${Math.floor(whole / 3600)} h ${Math.floor((whole % 3600) / 60)} min`;
+}
+
+// Seconds from one time to another; to the present, and counting, where there is no other.
+export function span(start, end) {
+  if (!start) return "";
+  if (end) return length((new Date(end) - new Date(start)) / 1000);
+  const made = h("span", { "data-since": start });
+  count(made);
+  return made;
+}
+
+export const count = (place) => { place.textContent = length((Date.now() - new Date(place.dataset.since)) / 1000); };
+
+export function size(bytes) {
+  const units = ["B", "KiB", "MiB", "GiB"];
+  let value = Number(bytes) || 0;
+  let at = 0;
+  while (value >= 1024 && at < units.length - 1) { value /= 1024; at += 1; }
+  return `${at ? value.toFixed(1) : value} ${units[at]}`;
+}
+
+export const state = (text) => h("span", { class: "state", "data-state": word(text) }, word(text) || "unknown");
+
+export const link = (section, name, ...shown) => h("a", { href: address(section, name), "data-k": `${section}/${name}` }, ...shown);
+
+export const address = (section, name) => `#/${section}/${name.split("/").map(encodeURIComponent).join("/")}`;
+
+// A table of cells; on a narrow screen each row becomes a block, with the names of the columns in it.
+export function table(key, heads, rows, caption) {
+  const body = rows.map((cells) => h("tr", { class: cells.class }, cells.map((cell, at) => h("td", { "data-label": heads[at] }, cell))));
+  return h("div", { class: "table", "data-s": key, tabindex: "0", role: "region", "aria-label": caption },
+    h("table", {}, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, body)));
+}
+
+export function facts(pairs) {
+  const shown = pairs.filter(([, value]) => value !== "" && value !== undefined && value !== null);
+  return h("dl", {}, shown.map(([name, value]) => h("div", {}, h("dt", {}, name), h("dd", {}, value))));
+}
+
+// Commands to paste into a shell.
+export function commands(lines, note = "") {
+  const text = lines.join("\n");
+  const button = h("button", { type: "button", "data-k": "copy", onclick: copy }, "Copy");
+  async function copy() {
+    try {
+      await navigator.clipboard.writeText(text);
+      button.textContent = "Copied";
+    } catch {
+      getSelection().selectAllChildren(button.parentElement.querySelector("pre"));
+      button.textContent = "Selected: press Ctrl-C";
+    }
+    setTimeout(() => { button.textContent = "Copy"; }, 2000);
+  }
+  return h("div", { class: "commands" }, note && h("p", { class: "soft" }, note), h("pre", {}, text), button);
+}
+
+export const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);

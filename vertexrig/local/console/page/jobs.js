@@ -1,0 +1,208 @@
+// Jobs, studies, their replicas, trials and logs.
+import { address, clock, commands, everywhere, facts, get, h, isOver, last, link, post, quoted, region, size, span, state, table, word } from "/console/dom.js";
+import { plots } from "/console/plots.js";
+
+const KINDS = { customJobs: "custom job", hyperparameterTuningJobs: "tuning job", trainingPipelines: "training pipeline", studies: "study" };
+const MOST_LINES = 3000;
+const kindOf = (name) => name.split("/").at(-2);
+const isStudy = (name) => ["hyperparameterTuningJobs", "studies"].includes(kindOf(name));
+
+export async function jobs(names, about, width) {
+  const places = (await get("/console/v1/places")).vertex;
+  const found = (await Promise.all(Object.keys(KINDS).map((kind) => everywhere("/vertex", places, kind)))).flat();
+  const ofTrials = new Set(found.flatMap((one) => (one.trials ?? []).map((trial) => trial.customJob)));
+  const listed = found.filter((one) => !ofTrials.has(one.name)).sort((a, b) => (a.createTime < b.createTime ? 1 : -1));
+  const name = names.join("/");
+  const list = { key: "jobs", sign: [listed.map(brief), name], make: () => (listed.length ? rows(listed, name) : nothing(about)) };
+  return { list: [list], detail: name ? await detail(name, about, width) : listed.length ? [hint()] : [] };
+}
+
+const brief = (one) => [one.name, one.displayName, one.state, one.startTime, one.endTime, (one.trials ?? []).map((trial) => trial.state)];
+
+function rows(listed, chosen) {
+  return h("div", { class: "rows", "data-arrows": true, "data-s": "rows" }, listed.map((one) =>
+    h("a", { class: "row", href: address("jobs", one.name), "data-k": one.name, "aria-current": one.name === chosen ? "true" : undefined },
+      h("b", {}, one.displayName || last(one.name)), state(one.state),
+      h("span", { class: "soft" }, `${KINDS[kindOf(one.name)]} · ${trialsOf(one)}${region(one.name)} · ${clock(one.createTime)}`))));
+}
+
+function trialsOf(one) {
+  if (!isStudy(one.name) || !one.trials) return "";
+  const ended = one.trials.filter((trial) => ["SUCCEEDED", "INFEASIBLE"].includes(trial.state)).length;
+  return `${ended} of ${one.maxTrialCount ?? one.trials.length} trials · `;
+}
+
+function nothing(about) {
+  return h("div", { class: "empty" }, h("h2", {}, "No jobs yet"), h("p", {}, "What is created on this server appears here at once."),
+    commands([`eval "$(vertexrig local env --root ${quoted(about.root)})"`, "vertexrig submit NAME"], "A job of vertexrig.yaml:"),
+    commands([`vertexrig local run --root ${quoted(about.root)} -- python program.py`], "A program that uses Vertex AI, unchanged:"));
+}
+
+const hint = () => ({ key: "hint", sign: 0, make: () => h("p", { class: "soft hint" }, "Choose a job for its replicas, trials, plots and log.") });
+
+async function detail(name, about, width) {
+  if (isStudy(name)) return study(name, about, width);
+  const job = await get(`/vertex/v1/${name}`);
+  const head = { key: `head ${name}`, sign: job, make: () => heading(job, about) };
+  if (kindOf(name) !== "customJobs") return [head, backing(job)];
+  const own = await get(`/console/v1/${name}/replicas`);
+  await log.follow(last(name));
+  const several = own.replicas.some((one) => one.accelerators);
+  const heads = ["replica", "role", "machine", ...(several ? ["accelerators"] : []), "log", "last line"];
+  const cells = own.replicas.map((one) => [one.name, one.role, one.machine, ...(several ? [one.accelerators] : []), size(one.bytes), one.written ? clock(one.written * 1000) : ""]);
+  return [
+    head,
+    { key: `replicas ${name}`, sign: cells, make: () => h("div", {}, h("h3", {}, `Replicas (${cells.length})`), table("replicas", heads, cells, "Replicas")) },
+    { key: `log ${name}`, sign: [own.replicas.map((one) => one.name), own.folder], make: () => log.panel(own) },
+    specification(job.jobSpec, name),
+  ];
+}
+
+const specification = (spec, name) => ({
+  key: `spec ${name}`, sign: spec, make: () => h("details", {}, h("summary", { "data-k": "spec" }, "Specification"), h("pre", {}, JSON.stringify(spec, null, 2))),
+});
+
+function backing(job) {
+  const name = job.pipelineTaskMetadata?.backingCustomJob ?? job.trainingTaskMetadata?.backingCustomJob ?? job.trainingTaskMetadata?.backingHyperparameterTuningJob;
+  return { key: `backing ${job.name}`, sign: name ?? "", make: () => h("p", {}, name ? ["It runs as ", link("jobs", name, last(name)), "."] : "It has no job yet.") };
+}
+
+function heading(job, about) {
+  const id = last(job.name);
+  return h("div", { class: "head" },
+    h("a", { class: "back", href: "#/jobs", "data-k": "back" }, "‹ All jobs"),
+    h("h2", {}, job.displayName || id), state(job.state),
+    facts([
+      ["kind", KINDS[kindOf(job.name)]], ["number", id], ["region", region(job.name)], ["created", clock(job.createTime)],
+      [isOver(job.state) || !job.startTime ? "ran for" : "runs for", job.startTime ? span(job.startTime, job.endTime) : ""],
+      ["labels", Object.entries(job.labels ?? {}).map(([key, value]) => `${key}=${value}`).join(", ")],
+    ]),
+    job.error && h("pre", { class: "error" }, job.error.message),
+    h("details", {}, h("summary", { "data-k": "commands" }, "Commands"), commands(lines(job, about), "To paste in the folder of your vertexrig.yaml; this page changes nothing.")));
+}
+
+function lines(job, about) {
+  const [id, kind, running] = [last(job.name), kindOf(job.name), !isOver(job.state)];
+  const root = `--root ${quoted(about.root)}`;
+  const found = {
+    customJobs: [`vertexrig logs ${id}`, running && `vertexrig watch ${id}`, running && `vertexrig cancel ${id}`, word(job.state) === "running" && `vertexrig local kill ${id} workerpool0-0 ${root}`],
+    hyperparameterTuningJobs: [`vertexrig trials ${id}`, `vertexrig best ${id}`, `vertexrig report ${id} -o report.html`, running && `vertexrig cancel ${id}`],
+  };
+  return [`eval "$(vertexrig local env ${root})"`, ...(found[kind] ?? []).filter(Boolean)];
+}
+
+async function study(name, about, width) {
+  const [job, data] = await Promise.all([get(`/vertex/v1/${name}`), get(`/console/v1/${name}/plots`).catch((error) => ({ error: error.message, trials: [] }))]);
+  const { trials: _, ...plain } = job;
+  const best = data.trials.filter((trial) => trial.best);
+  const metrics = (data.goals ?? []).map((goal) => goal.id);
+  const more = [...new Set(data.trials.flatMap((trial) => Object.keys(trial.metrics)))].filter((one) => !metrics.includes(one));
+  return [
+    { key: `head ${name}`, sign: plain, make: () => heading(plain, about) },
+    { key: `best ${name}`, sign: [best, data.asked, data.trials.map((trial) => trial.state)], make: () => tiles(data, best, metrics) },
+    { key: `plots ${name}`, sign: [data.rows, data.error, width], make: () => h("div", {}, h("h3", {}, "Plots"), data.error ? h("p", { class: "soft" }, data.error) : plots(data, width)) },
+    { key: `trials ${name}`, sign: data.trials, make: () => trials(data, [...metrics, ...more]) },
+    specification(job.studySpec, name),
+  ];
+}
+
+function tiles(data, best, metrics) {
+  const count = (...states) => data.trials.filter((trial) => states.includes(trial.state)).length;
+  const ended = count("SUCCEEDED", "INFEASIBLE");
+  const rest = [[count("ACTIVE", "REQUESTED", "STOPPING"), "running"], [count("INFEASIBLE"), "infeasible"]].filter(([many]) => many);
+  const tile = (name, value, more) => h("div", { class: "tile" }, h("span", {}, name), h("b", {}, value), h("i", {}, more));
+  return h("div", { class: "tiles" },
+    best.length === 1 && metrics.map((name) => tile(`best ${name}`, best[0].metrics[name] ?? "", `trial ${best[0].id}`)),
+    best.length > 1 && tile("not beaten", `${best.length} trials`, "no other trial is better in every metric"),
+    tile("trials", `${ended} of ${data.asked ?? data.trials.length}`, rest.map(([many, name]) => `${many} ${name}`).join(", ")),
+    best.length === 1 && h("div", { class: "tile wide" }, h("span", {}, "its parameters"), h("code", {}, Object.entries(best[0].parameters).map(([name, value]) => `--${name}=${value}`).join(" "))));
+}
+
+function trials(data, metrics) {
+  const parameters = (data.axes ?? []).slice(0, -1).map((axis) => axis.title);
+  const heads = ["trial", "state", ...metrics, ...parameters, "time", "log"];
+  const cells = data.trials.map((trial) => {
+    const row = [
+      trial.id, h("span", {}, state(trial.state), trial.reason && h("span", { class: "soft" }, ` ${trial.reason}`)),
+      ...metrics.map((name) => trial.metrics[name] ?? ""), ...Object.values(trial.parameters), span(trial.start, trial.end),
+      trial.job ? h("a", { href: address("jobs", trial.job), "data-k": `trial ${trial.id}`, "aria-label": `log of trial ${trial.id}` }, "log") : "",
+    ];
+    row.class = trial.best ? "best" : undefined;
+    return row;
+  });
+  return h("div", {}, h("h3", {}, "Trials"), cells.length ? table("trials", heads, cells, "Trials") : h("p", { class: "soft" }, "The first trial has not begun."));
+}
+
+// The log of one job: its newest lines, and then whatever comes.
+class Log {
+  constructor() {
+    this.id = "";
+    this.box = h("div", { class: "log", tabindex: "0", role: "region", "aria-label": "Log", "data-k": "log" });
+    this.box.addEventListener("scroll", () => {
+      const atEnd = this.box.scrollHeight - this.box.scrollTop - this.box.clientHeight < 30;
+      if (this.box.isConnected && this.box.clientHeight) this.following.checked = atEnd;
+    });
+    this.following = h("input", { type: "checkbox", id: "follow", checked: true, "data-k": "follow", onchange: () => this.toEnd() });
+    this.task = "";
+  }
+
+  async follow(id) {
+    if (id !== this.id) {
+      Object.assign(this, { id, seen: new Set(), newest: "", task: "" });
+      this.box.replaceChildren();
+      this.following.checked = true;
+    }
+    const more = this.newest ? ` AND timestamp>="${this.newest}"` : "";
+    for (let token = ""; ;) {
+      const page = await post("/logging/v2/entries:list", {
+        resourceNames: ["projects/-"], filter: `resource.labels.job_id="${id}"${more}`,
+        orderBy: this.newest ? "timestamp asc" : "timestamp desc", pageSize: 1000, ...(token ? { pageToken: token } : {}),
+      });
+      if (id !== this.id) return;
+      const entries = page.entries ?? [];
+      this.add(more ? entries : entries.reverse());
+      token = more ? page.nextPageToken : "";
+      if (!token) return;
+    }
+  }
+
+  add(entries) {
+    const fresh = entries.filter((entry) => !this.seen.has(entry.insertId));
+    if (!fresh.length) return;
+    for (const entry of fresh) this.seen.add(entry.insertId);
+    this.newest = fresh.at(-1).timestamp;
+    this.box.append(...fresh.map((entry) => this.line(entry)));
+    while (this.box.childElementCount > MOST_LINES) this.box.firstElementChild.remove();
+    this.toEnd();
+  }
+
+  line(entry) {
+    const task = entry.resource?.labels?.task_name ?? "";
+    const payload = entry.jsonPayload;
+    const text = entry.textPayload ?? (typeof payload?.message === "string" ? payload.message : JSON.stringify(payload ?? ""));
+    return h("div", { class: "line", "data-task": task, "data-severity": entry.severity, hidden: Boolean(this.task) && this.task !== task },
+      h("time", {}, clock(entry.timestamp)), h("span", { class: "task" }, task), h("span", { class: "text" }, text));
+  }
+
+  toEnd() {
+    if (this.following.checked) this.box.scrollTop = this.box.scrollHeight;
+  }
+
+  choose(task) {
+    this.task = task;
+    for (const line of this.box.children) line.hidden = Boolean(task) && line.dataset.task !== task;
+    this.toEnd();
+  }
+
+  panel(own) {
+    const names = ["", ...own.replicas.map((one) => one.name), "service"];
+    const chosen = h("select", { id: "task", "data-k": "task", onchange: () => this.choose(chosen.value) },
+      names.map((name) => h("option", { value: name, selected: name === this.task }, name || "all")));
+    requestAnimationFrame(() => this.toEnd());
+    return h("div", {}, h("h3", {}, "Log"),
+      h("div", { class: "bar" }, h("label", { for: "task" }, "Replica "), chosen, h("label", {}, this.following, " Follow")),
+      this.box, h("p", { class: "soft" }, `Also in ${own.folder}`));
+  }
+}
+
+const log = new Log();

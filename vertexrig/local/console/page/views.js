@@ -1,0 +1,109 @@
+// Buckets and objects, schedules, models, and the calls of every client.
+import { clock, commands, everywhere, facts, get, h, last, link, quoted, region, size, state, table } from "/console/dom.js";
+
+const part = (key, sign, make) => ({ key, sign, make });
+const title = (text, note = "") => h("div", { class: "head" }, h("h2", {}, text), note && h("p", { class: "soft" }, note));
+
+export async function buckets(names) {
+  if (!names.length) {
+    const found = (await get("/storage/v1/b?project=local&maxResults=1000")).items ?? [];
+    const cells = found.map((one) => [link("buckets", one.name, `gs://${one.name}`), one.location ?? "", clock(one.timeCreated)]);
+    const make = () => h("div", {}, title("Buckets"), cells.length ? table("buckets", ["bucket", "location", "created"], cells, "Buckets") : commands(["gcloud storage buckets create gs://NAME"], "There is no bucket yet."));
+    return { whole: [part("buckets", found, make)] };
+  }
+  const [bucket, ...folders] = names;
+  const prefix = folders.length ? `${folders.join("/")}/` : "";
+  const page = await get(`/storage/v1/b/${encodeURIComponent(bucket)}/o?delimiter=/&maxResults=1000&prefix=${encodeURIComponent(prefix)}`);
+  const cells = [
+    ...(page.prefixes ?? []).map((name) => [link("buckets", `${bucket}/${name.slice(0, -1)}`, name.slice(prefix.length)), "", ""]),
+    ...(page.items ?? []).map((one) => [media(bucket, one.name, one.name.slice(prefix.length)), size(one.size), clock(one.updated)]),
+  ];
+  const steps = folders.map((name, at) => [" / ", link("buckets", [bucket, ...folders.slice(0, at + 1)].join("/"), name)]);
+  const note = page.nextPageToken ? "The first 1,000 are shown." : "";
+  const make = () => h("div", {},
+    h("div", { class: "head" }, h("h2", { class: "path" }, link("buckets", "", "Buckets"), " / ", link("buckets", bucket, `gs://${bucket}`), steps), note && h("p", { class: "soft" }, note)),
+    cells.length ? table("objects", ["object", "size", "written"], cells, "Objects") : h("p", { class: "soft" }, "Nothing is here."));
+  return { whole: [part(`objects ${names.join("/")}`, page, make)] };
+}
+
+// Saved to a file, not opened: a page in a bucket is not a page of this server.
+const media = (bucket, name, shown) =>
+  h("a", { href: `/storage/v1/b/${encodeURIComponent(bucket)}/o/${encodeURIComponent(name)}?alt=media`, download: last(name), "data-k": `object ${name}` }, shown);
+
+export async function schedules() {
+  const places = (await get("/console/v1/places")).scheduler;
+  const found = await everywhere("/scheduler", places, "jobs");
+  const cells = found.map((one) => [
+    h("span", {}, last(one.name), one.description && h("span", { class: "soft" }, ` ${one.description}`)), h("code", {}, one.schedule), one.timeZone ?? "", state(one.state), one.httpTarget?.uri ?? "", clock(one.scheduleTime),
+    clock(one.lastAttemptTime), one.status?.message ?? (one.lastAttemptTime ? "ok" : ""), region(one.name),
+  ]);
+  const heads = ["schedule", "cron", "time zone", "state", "target", "next", "last run", "how it went", "region"];
+  const make = () => h("div", {}, title("Schedules"),
+    cells.length ? [table("schedules", heads, cells, "Schedules"), commands(found.slice(0, 1).map((one) => `gcloud scheduler jobs run ${quoted(last(one.name))} --location=${region(one.name)}`), "To run one now:")]
+      : commands(["vertexrig schedule apply"], "There is no schedule yet. Those of vertexrig.yaml are made by:"));
+  return { whole: [part("schedules", found, make)] };
+}
+
+export async function models(names) {
+  const places = (await get("/console/v1/places")).vertex;
+  const found = await everywhere("/vertex", places, "models");
+  const name = names.join("/");
+  const versions = name ? (await get(`/vertex/v1/${name}:listVersions`)).models ?? [] : [];
+  const cells = found.map((one) => [link("models", one.name, one.displayName || last(one.name)), last(one.name), one.versionId ?? "", (one.versionAliases ?? []).join(", "), one.artifactUri ?? "", clock(one.createTime), region(one.name)]);
+  const heads = ["model", "number", "version", "aliases", "artifact", "created", "region"];
+  return { whole: [
+    part("models", found, () => h("div", {}, title("Models", "The registry of this server."),
+      cells.length ? table("models", heads, cells, "Models") : commands(["vertexrig register SWEEP"], "There is no model yet. The best trial of a sweep is registered by:"))),
+    name && part(`model ${name}`, versions, () => h("div", {}, h("h3", {}, `Versions of ${versions[0]?.displayName ?? last(name)}`), versions.map((one) =>
+      facts([["version", one.versionId], ["aliases", (one.versionAliases ?? []).join(", ")], ["artifact", one.artifactUri], ["image", one.containerSpec?.imageUri], ["created", clock(one.versionCreateTime ?? one.createTime)], ["labels", Object.entries(one.labels ?? {}).map(([key, value]) => `${key}=${value}`).join(", ")]])))),
+  ] };
+}
+
+const kept = { last: 0, calls: [], unserved: [], refused: [] };
+let wanted = "";
+
+export async function calls(names, about, width, again) {
+  const page = await get(`/console/v1/calls?after=${kept.last}`);
+  if (page.last < kept.last) kept.calls = [];  // another server
+  Object.assign(kept, { last: page.last, unserved: page.unserved, refused: page.refused, calls: [...kept.calls, ...page.calls].slice(-500) });
+  const text = (one) => [one.method, one.target, one.client, one.status, one.word, one.transport].join(" ").toLowerCase();
+  const found = runs(kept.calls.filter((one) => text(one).includes(wanted.toLowerCase()))).reverse().slice(0, 300);
+  return { whole: [
+    part("unserved", [kept.unserved, kept.refused], () => missing(kept)),
+    part("filter", 0, () => filter(again)),
+    part("calls", found, () => (found.length ? table("calls", ["time", "method", "resource", "client", "status", "ms", "by"], found.map(cells), "Calls") : h("p", { class: "soft" }, wanted ? "No call fits." : "No client has called yet."))),
+  ] };
+}
+
+// Equal calls that follow each other, such as those of a client that waits, become one row.
+function runs(calls) {
+  const found = [];
+  const sign = (one) => [one.method, one.target, one.client, one.status, one.transport].join("\n");
+  for (const one of calls) {
+    const before = found.at(-1);
+    if (before && sign(before) === sign(one)) found[found.length - 1] = { ...one, times: before.times + 1 };
+    else found.push({ ...one, times: 1 });
+  }
+  return found;
+}
+
+function missing({ unserved, refused }) {
+  const rows = unserved.map((one) => [h("code", {}, one.method), one.client, one.transport, one.count]);
+  return h("div", {},
+    h("div", { class: "head" }, h("h2", {}, "Asked for, not served")),
+    rows.length ? table("unserved", ["method", "client", "by", "times"], rows, "Asked for, not served") : h("p", { class: "soft" }, "Nothing so far: every method that was asked for is served."),
+    refused.length ? [h("h3", {}, "Refused by the proxy"), h("ul", {}, refused.map((one) => h("li", {}, `${one.what} (${one.count}×)`)))] : null);
+}
+
+function filter(again) {
+  const box = h("input", { type: "search", id: "wanted", "data-k": "wanted", oninput: () => { wanted = box.value; again(); } });
+  box.value = wanted;
+  return h("div", { class: "bar" }, h("h2", {}, "Calls"), h("label", { for: "wanted" }, "Filter "), box);
+}
+
+function cells(one) {
+  const [, service, method] = /^(.*)\.([^.]+\.[^.]+)$/.exec(one.method) ?? [null, "", one.method];
+  const status = h("span", { class: "state", "data-state": one.status < 400 ? "ok" : "failed" }, one.transport === "gRPC" ? one.word : `${one.status}${one.status < 400 ? "" : ` ${one.word}`}`);
+  const times = one.times > 1 && h("span", { class: "soft" }, ` ×${one.times}`);
+  return [clock(one.time), h("span", { title: one.method }, service && h("span", { class: "soft" }, `${service}.`), method, times), one.target, one.client, status, one.ms, one.transport];
+}

@@ -1,0 +1,70 @@
+"""Resources that a user gives under names of the user's choice, for programs that look one up by an id they know."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from typing import Any
+
+from google.protobuf import json_format
+
+from vertexrig.local.http import ApiError, invalid
+from vertexrig.local.jobs import resources
+from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS, Json
+from vertexrig.local.jobs.store import ResourceStore
+from vertexrig.spec import messages
+from vertexrig.spec.states import ENDED, of_pipeline
+
+_KINDS: Mapping[str, tuple[str, frozenset[str], str]] = {
+    CUSTOM_JOBS: ("CustomJob", frozenset(ENDED), "JOB_STATE_SUCCEEDED"),
+    TUNING_JOBS: ("HyperparameterTuningJob", frozenset(ENDED), "JOB_STATE_SUCCEEDED"),
+    PIPELINES: ("TrainingPipeline", frozenset(map(of_pipeline, ENDED)), "PIPELINE_STATE_SUCCEEDED"),
+}
+"""By collection: its message, the states it may be given in, and the state unless one is given."""
+_NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/([A-Za-z]+)/([0-9]{1,19})")
+
+
+def keep(store: ResourceStore, given: Mapping[str, Any]) -> Json:
+    """Keep a job that has ended, under the name in it.
+
+    Args:
+        store: Where.
+        given: The resource in JSON, with `name`; its state is SUCCEEDED and its times are now where it has none.
+
+    Returns:
+        Its body, with the number of the project in its name.
+
+    Raises:
+        ApiError: 400 for a name or body that is not one of a job that has ended, 409 for a name that is used.
+    """
+    found = _NAME.fullmatch(str(given.get("name", "")))
+    if found is None or found[3] not in _KINDS:
+        raise invalid(
+            f"Invalid name {str(given.get('name', ''))[:200]!r}: it must be "
+            f"projects/PROJECT/locations/LOCATION/KIND/ID with a numeric id and one of {', '.join(_KINDS)} as KIND."
+        )
+    message, ended, usual = _KINDS[found[3]]
+    parent = resources.parent_name(found[1], found[2])
+    name, time = f"{parent}/{found[3]}/{found[4]}", resources.now()
+    times = dict.fromkeys(("createTime", "startTime", "endTime", "updateTime"), time)
+    body = _canonical(message, {**times, "state": usual, **given, "name": name})
+    if body["state"] not in ended:
+        raise invalid(f"Invalid state {body['state']}: a job that is given has ended, as {', '.join(sorted(ended))}.")
+    trials = body.pop("trials", [])
+    if not all(trial.get("id") for trial in trials):
+        raise invalid("Invalid trials: each trial needs an id.")
+    with store.database.transaction():
+        if store.get(name) is not None:
+            raise ApiError(409, f"Requested entity already exists: {name}")
+        store.add(found[3], parent, name, body)
+        store.change(name, lambda *_: True)
+        for trial in trials:
+            store.trials(name).save(trial)
+    return {**body, "trials": trials} if trials else body
+
+
+def _canonical(kind: str, data: Mapping[str, Any]) -> Json:
+    try:
+        return messages.from_message(messages.to_message(kind, dict(data)))
+    except (json_format.ParseError, ValueError, TypeError) as error:
+        raise invalid(f"Invalid {kind}: {error}") from None

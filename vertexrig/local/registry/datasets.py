@@ -1,0 +1,184 @@
+"""DatasetService, and what a training pipeline reads of a managed dataset: tabular ones whose source is in Cloud Storage.
+
+The files and variables of a pipeline's data are those that the API documents for `InputDataConfig.gcs_destination`
+(google-cloud-aiplatform 2.7.0, types/training_pipeline.py, read 2026-11-22): CSV, in a folder named by dataset and time.
+"""
+
+from __future__ import annotations
+
+import csv
+import random
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Any
+
+from vertexrig import times
+from vertexrig.errors import VertexrigError
+from vertexrig.local.http import invalid
+from vertexrig.local.jobs.resources import Json
+from vertexrig.local.jobs.store import ResourceStore
+from vertexrig.local.registry.collection import Collection
+from vertexrig.local.registry.service import PACKAGE, Done, Method, place_of
+from vertexrig.local.runner.environment import local_path
+
+SERVICE = f"{PACKAGE}.DatasetService"
+_TABULAR = "/dataset/metadata/tabular_"
+_UPDATED = frozenset({"displayName", "description", "labels", "metadata"})
+_PARTS = ("training", "validation", "test")
+_FRACTIONS = (0.8, 0.1, 0.1)
+"""Where the request names none (types/training_pipeline.py, FractionSplit)."""
+_UNSPLIT = ("filterSplit", "timestampSplit", "stratifiedSplit", "bigqueryDestination", "savedQueryId")
+_ORDER_SEED = 0
+
+Row = list[str]
+
+
+class Datasets:
+    """The managed datasets of a local Vertex.
+
+    Args:
+        store: Where they are kept.
+        root: The local Vertex's folder, in which the buckets are.
+    """
+
+    def __init__(self, store: ResourceStore, root: Path) -> None:
+        self.collection = Collection(store, "datasets", "Dataset")
+        self.root = root
+
+    def table(self) -> dict[str, Method]:
+        """The methods served."""
+        return {
+            "CreateDataset": self.create,
+            "GetDataset": lambda request: self.collection.get(request["name"]),
+            "ListDatasets": self.collection.list,
+            "UpdateDataset": self.update,
+            "DeleteDataset": self.delete,
+        }
+
+    def create(self, request: Json) -> Done:
+        """CreateDataset: a resource; what its source holds is read when a pipeline trains on it."""
+        fields = request.get("dataset") or {}
+        if not fields.get("displayName") or not fields.get("metadataSchemaUri"):
+            raise invalid("A Dataset needs display_name and metadata_schema_uri.")
+        made = self.collection.create(request["parent"], fields)
+        return Done(request["parent"], "CreateDatasetOperationMetadata", "Dataset", made)
+
+    def update(self, request: Json) -> Json:
+        """UpdateDataset."""
+        given = request.get("dataset") or {}
+        return self.collection.update(str(given.get("name", "")), given, str(request.get("updateMask", "")), _UPDATED)
+
+    def delete(self, request: Json) -> Done:
+        """DeleteDataset; its source stays."""
+        self.collection.delete(request["name"])
+        return Done(place_of(request["name"]), "DeleteOperationMetadata")
+
+    def export(self, parent: str, config: Mapping[str, Any]) -> dict[str, str]:
+        """Write the files that a pipeline trains on.
+
+        Args:
+            parent: `projects/123/locations/us-central1`.
+            config: The pipeline's InputDataConfig.
+
+        Returns:
+            The variables that lead the trainer to them.
+
+        Raises:
+            ApiError: 404 without the dataset, 400 for a dataset, split or destination that is not served.
+        """
+        name = f"{parent}/datasets/{config.get('datasetId', '')}"
+        dataset = self.collection.get(name)
+        unserved = [key for key in _UNSPLIT if config.get(key)]
+        if unserved or _TABULAR not in str(dataset.get("metadataSchemaUri", "")):
+            what = f"input_data_config.{unserved[0]}" if unserved else str(dataset.get("metadataSchemaUri"))
+            raise invalid(
+                "The local Vertex exports tabular datasets with a source in Cloud Storage, by fraction_split or "
+                f"predefined_split, to gcs_destination. It does not serve {what[:200]}."
+            )
+        prefix = str((config.get("gcsDestination") or {}).get("outputUriPrefix", "")).rstrip("/")
+        if not prefix:
+            raise invalid("Invalid value at 'input_data_config': a tabular dataset is exported to gcs_destination.")
+        stamp = times.rfc3339(times.now(), 3)
+        folder = f"{prefix}/dataset-{dataset['name'].rpartition('/')[2]}-tables-{stamp}"
+        header, rows = self._rows(_sources(dataset))
+        self._write(folder, header, _split(header, rows, config))
+        uris = {f"AIP_{part.upper()}_DATA_URI": f"{folder}/{part}-*.csv" for part in _PARTS}
+        return {"AIP_DATA_FORMAT": "csv", **uris}
+
+    def _rows(self, sources: list[str]) -> tuple[Row, list[Row]]:
+        """The header, which all sources share, and the rows of all of them."""
+        header: Row = []
+        rows: list[Row] = []
+        for uri in sources:
+            for path in self._files(uri):
+                with path.open(newline="", encoding="utf-8") as file:
+                    own = csv.reader(file)
+                    first = next(own, [])
+                    if header and first != header:
+                        raise invalid(f"{uri} has other columns than the dataset's first file: {first[:20]}.")
+                    header = first
+                    rows += own
+        return header, rows
+
+    def _files(self, uri: str) -> list[Path]:
+        """The files of a source, which may end in a wildcard."""
+        path = self._path(uri)
+        found = sorted(path.parent.glob(path.name)) if "*" in path.name else [path]
+        missing = next((one for one in found if not one.is_file()), None)
+        if missing is not None or not found:
+            raise invalid(f"The dataset's source {uri} is not in the local storage; copy it to its bucket first.")
+        return found
+
+    def _write(self, folder: str, header: Row, parts: Mapping[str, list[Row]]) -> None:
+        place = self._path(folder)
+        if not (self.root / "gs" / folder[5:].partition("/")[0]).is_dir():
+            raise invalid(f"The bucket of gcs_destination {folder} does not exist.")
+        place.mkdir(parents=True, exist_ok=True)
+        for part, rows in parts.items():
+            with (place / f"{part}-00000-of-00001.csv").open("w", newline="", encoding="utf-8") as file:
+                csv.writer(file, lineterminator="\n").writerows([header, *rows])
+
+    def _path(self, uri: str) -> Path:
+        try:
+            if not uri.startswith("gs://"):
+                raise invalid(f"{uri[:200]!r} is not a gs:// URI.")
+            return local_path(uri, self.root)
+        except VertexrigError as error:
+            raise invalid(str(error)) from None
+
+
+def _sources(dataset: Mapping[str, Any]) -> list[str]:
+    """The URIs of a tabular dataset's `inputConfig.gcsSource`, which clients write in either case."""
+    metadata = dataset.get("metadata") or {}
+    config = metadata.get("inputConfig") or metadata.get("input_config") or {}
+    source = config.get("gcsSource") or config.get("gcs_source") or {}
+    uris = source.get("uri") or []
+    uris = [uris] if isinstance(uris, str) else list(uris)
+    if not uris:
+        raise invalid(f"{dataset['name']} has no source in Cloud Storage (metadata.input_config.gcs_source.uri).")
+    return [str(uri) for uri in uris]
+
+
+def _split(header: Row, rows: list[Row], config: Mapping[str, Any]) -> dict[str, list[Row]]:
+    """The rows of each part: by the column of a predefined split, or else in the proportion of the fractions."""
+    key = (config.get("predefinedSplit") or {}).get("key")
+    if key:
+        if key not in header:
+            raise invalid(f"Invalid value at 'input_data_config.predefined_split.key': no column {str(key)[:100]!r}.")
+        column = header.index(key)
+        return {part: [row for row in rows if row[column].lower() == part] for part in _PARTS}
+    given = config.get("fractionSplit") or {}
+    fractions = [float(given.get(f"{part}Fraction", 0.0)) for part in _PARTS]
+    if not any(fractions):
+        fractions = list(_FRACTIONS)
+    mixed = random.Random(_ORDER_SEED).sample(rows, len(rows))
+    return dict(zip(_PARTS, _portions(mixed, fractions), strict=True))
+
+
+def _portions(rows: list[Row], fractions: list[float]) -> Iterator[list[Row]]:
+    start, reached = 0, 0.0
+    for fraction in fractions:
+        reached += fraction
+        end = round(min(reached, 1.0) * len(rows))
+        yield rows[start:end]
+        start = end

@@ -1,0 +1,99 @@
+"""The command of a replica: its program with the environment of the service and of this machine."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from vertexrig import spec
+from vertexrig.local.runner import environment, places, programs
+from vertexrig.local.runner.children import Command
+from vertexrig.local.runner.lines import OF_CONTAINER, OF_PACKAGE
+from vertexrig.local.runner.options import RunOptions
+from vertexrig.spec import cluster
+
+MARK = "VERTEXRIG_REPLICA"
+"""A variable by which the processes of a replica are found when their supervisor was killed."""
+_STARTUP = Path(__file__).with_name("startup")
+_CLUSTER = ("CLUSTER_SPEC", "TF_CONFIG")
+
+
+def visible(options: RunOptions, scratch: Path) -> dict[str, str]:
+    """What replicas and pip see of the user's environment."""
+    scratch.mkdir(parents=True, exist_ok=True)
+    found = environment.machine_environment(
+        os.environ, scratch, credentials=options.credentials, pass_env=options.pass_env
+    )
+    return {**found, "PATH": environment.search_path((), os.environ)}
+
+
+def command(
+    one: cluster.Replica,
+    pool: spec.Pool,
+    replicas: Sequence[cluster.Replica],
+    program: programs.ReplicaProgram,
+    job: Mapping[str, Any],
+    options: RunOptions,
+    root: Path,
+) -> Command:
+    """How a replica is started; its folders are made.
+
+    Args:
+        one: The replica.
+        pool: Its worker pool.
+        replicas: All replicas of the job.
+        program: What the pool runs.
+        job: The CustomJobSpec.
+        options: The job's.
+        root: The local Vertex's folder.
+    """
+    place = places.job_folder(root, options.job_id) / one.name
+    work = place / "work"
+    work.mkdir(parents=True, exist_ok=True)
+    seen = _service(one, pool, replicas, job, options)
+    seen["CLOUD_ML_HP_METRIC_FILE"] = str(place / "output.metrics")
+    seen |= cluster.own_environment(pool.env, seen)
+    buckets: Path | str = "/gcs" if program.image else environment.bucket_folder(root)
+    keep_gs = options.keep_gs and not program.image  # the front's variables do not reach into a container
+    contract = {
+        name: value if name in _CLUSTER else environment.map_paths(value, buckets, keep_gs=keep_gs)
+        for name, value in seen.items()
+    }
+    machine = {
+        **visible(options, place / "config"), "PATH": environment.search_path(program.folders, os.environ),
+        "PYTHONUNBUFFERED": "1", **program.settings, **options.extra_env,
+    }  # fmt: skip
+    cleanup: tuple[str, ...] = ()
+    if program.image:
+        name = f"vertexrig-{options.job_id}-{one.name}"
+        gpus = bool(environment.accelerators_here())
+        argv = programs.docker_argv(programs.docker(), name, program, seen, sorted(contract), root, gpus)
+        cleanup = (programs.docker(), "rm", "--force", name)
+    else:
+        argv = program.argv(seen, buckets, keep_gs=keep_gs)
+    env = {**machine, **contract, MARK: f"{options.job_id}/{one.name}/"}
+    if not program.image and "TRAINER_VIRTUAL_DEVICES" in env:
+        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_STARTUP), env.get("PYTHONPATH", "")]))
+    severities = OF_PACKAGE if pool.container is None else OF_CONTAINER
+    return Command(
+        argv, env, program.cwd or work, options.memory_limit, cleanup, f"{MARK}={env[MARK]}", severities,
+        gcs=program.gcs(root),
+    )  # fmt: skip
+
+
+def _service(
+    one: cluster.Replica,
+    pool: spec.Pool,
+    replicas: Sequence[cluster.Replica],
+    job: Mapping[str, Any],
+    options: RunOptions,
+) -> dict[str, str]:
+    """The variables that the service sets."""
+    identity = cluster.Identity(options.job_id, options.project_number, options.region, options.trial)
+    found = dict(cluster.service_environment(replicas, one, job, identity))
+    devices = environment.virtual_devices(pool)
+    if devices:
+        found["TRAINER_VIRTUAL_DEVICES"] = str(devices)
+    return found

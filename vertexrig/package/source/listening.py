@@ -1,0 +1,67 @@
+"""Ports that a trainer listens on by itself, as far as their number is plain."""
+
+from __future__ import annotations
+
+import ast
+import re
+from collections.abc import Iterator
+
+from vertexrig.package.source.model import Listener
+from vertexrig.package.source.names import Code, SourceCall, last_name
+
+_BY_POSITION = {
+    "bind": 0, "HTTPServer": 0, "ThreadingHTTPServer": 0, "TCPServer": 0, "ThreadingTCPServer": 0, "create_server": 0,
+    "start_server": 2, "start_http_server": 0, "add_insecure_port": 0, "add_secure_port": 0, "listen": 0, "launch": 0,
+}  # fmt: skip
+"""Functions that listen, and which argument has the port: a number, `(host, port)`, or `"host:port"`."""
+_BY_KEYWORD = frozenset(
+    {"run", "start", "serve", "launch", "listen", "start_server", "start_http_server", "create_server"}
+)
+_OPTION = re.compile(r"--(?:\w+[-_])?port")
+
+
+def listeners(code: Code) -> Iterator[Listener]:
+    """Every call that listens on a plain port, and every command line of a program with `--port`."""
+    for call in code.calls:
+        name = last_name(call.node.func)
+        found = None
+        position = _BY_POSITION.get(name)
+        if position is not None and len(call.node.args) > position:
+            found = _port(call.node.args[position], call, code, name)
+        if found is None and name in _BY_KEYWORD:
+            named = next((word.value for word in call.node.keywords if word.arg == "port"), None)
+            found = _number(named, call, code) if named is not None else None
+        if found is None:
+            found = _of_program(call)
+        if found:
+            yield Listener(found, f"{name}()", call.module.file, call.node.lineno)
+
+
+def _port(node: ast.expr, call: SourceCall, code: Code, name: str) -> int | None:
+    if isinstance(node, ast.Tuple) and len(node.elts) == 2:
+        return _number(node.elts[1], call, code)
+    if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        tail = node.value.rpartition(":")[2]
+        return int(tail) if name.endswith("_port") and tail.isdigit() else None
+    return None if name == "listen" and not _is_debugger(call) else _number(node, call, code)
+
+
+def _is_debugger(call: SourceCall) -> bool:
+    """`debugpy.listen(5678)` names a port; a socket's `listen(5)` a queue's length."""
+    return isinstance(call.node.func, ast.Attribute) and last_name(call.node.func.value) == "debugpy"
+
+
+def _number(node: ast.expr, call: SourceCall, code: Code) -> int | None:
+    values = code.values(node, call.scope, call.module)
+    return values[0] if values is not None and len(values) == 1 and isinstance(values[0], int) else None
+
+
+def _of_program(call: SourceCall) -> int | None:
+    """The port of `subprocess.Popen(["tensorboard", "--port", "6006"])`, or of the same as one text."""
+    if last_name(call.node.func) not in {"Popen", "run", "call", "check_call", "system"} or not call.node.args:
+        return None
+    first = call.node.args[0]
+    parts = first.elts if isinstance(first, (ast.List, ast.Tuple)) else [first]
+    line = " ".join(str(part.value) for part in parts if isinstance(part, ast.Constant))
+    found = re.search(rf"(?:^|\s){_OPTION.pattern}[=\s]\s*(\d+)\b", line)
+    return int(found[1]) if found else None

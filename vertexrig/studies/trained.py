@@ -1,0 +1,121 @@
+"""What a finished job or sweep has trained, as the Model Registry keeps it: the model's folder, its metric, where it comes from."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from typing import Any
+
+from vertexrig import spec
+from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import RemoteJob
+from vertexrig.errors import UsageError
+from vertexrig.project.config import Loaded
+from vertexrig.studies import register
+from vertexrig.studies.outcome import outcome
+from vertexrig.studies.promote import LABEL, chosen, trial_folder
+from vertexrig.studies.register import Trained
+
+
+def of_sweep(
+    job: RemoteJob, name: str, *, trial: str | None = None, metric: str | None = None, value: float | None = None
+) -> Trained:
+    """The model of a sweep's best trial, or of another one.
+
+    Args:
+        job: The sweep, which has ended.
+        name: What the user calls it.
+        trial: In place of the best one.
+        metric: To compare by; the study's first one by default.
+        value: In place of the trial's own.
+
+    Raises:
+        UsageError: No trial counts, or what was named is not there.
+    """
+    ended = outcome(name, job.data, least=1)
+    best = chosen(ended, trial)
+    folder = trial_folder(job.data, best.id)
+    if not folder:
+        raise UsageError(f"{name} has no baseOutputDirectory, so its trials saved no model that can be registered")
+    goals = {one.id: "MAXIMIZE" if one.sign > 0 else "MINIMIZE" for one in ended.metrics}
+    metric = metric or ended.metrics[0].id
+    if metric not in goals:
+        raise UsageError(f"{name} has no metric {metric!r} to compare by. Choices: {', '.join(goals)}.")
+    value = best.metrics[metric] if value is None else value
+    name = f"{job.display_name}-trial-{best.id}"
+    return _trained(job, "trialJobSpec", f"{folder}/{register.MODEL_DIR}", metric, value, goals[metric], name)
+
+
+def of_job(
+    loaded: Loaded,
+    job: RemoteJob,
+    name: str,
+    *,
+    metric: str | None = None,
+    value: float | None = None,
+    goal: str | None = None,
+    known: Mapping[str, Any] | None = None,
+    folder: Callable[[str], Storage] = Storage,
+) -> Trained:
+    """The model of a custom job that succeeded.
+
+    Args:
+        loaded: The project, whose sweeps say which metric counts and what is better.
+        job: The job.
+        name: What the user calls it.
+        metric: To compare by, in place of the sweep's.
+        value: In place of what `summary.json` says.
+        goal: MAXIMIZE or MINIMIZE, in place of the sweep's.
+        known: Metrics that are known beside `summary.json`.
+        folder: Opens a gs:// folder.
+
+    Raises:
+        UsageError: It saves nothing, or its metric is not known.
+        RestError: Cloud Storage failed.
+    """
+    if not job.output:
+        raise UsageError(f"{name} has no baseOutputDirectory, so it saved no model that can be registered")
+    uri = f"{job.output}/{register.MODEL_DIR}"
+    goals = goals_of(loaded, job.labels)
+    metric = metric or next(iter(goals), None)
+    if metric is None:
+        raise UsageError(
+            f"no sweep of {loaded.file} says which metric {name} is compared by; name it with --metric and --goal"
+        )
+    goal = goal or goals.get(metric)
+    if goal is None:
+        raise UsageError(
+            f"no sweep of {loaded.file} says whether more or less of {metric} is better; say it with --goal"
+        )
+    if value is None:
+        summary = {**(known or {}), **register.read_summary(folder(uri))}
+        value = register.summary_value(summary, metric)
+        if value is None:
+            numbers = [key for key in summary if register.summary_value(summary, key) is not None]
+            has = f"it has {', '.join(numbers[:8])}" if numbers else f"{uri} has none"
+            raise UsageError(f"summary.json of {name} has no {metric}: {has}; give it with --value")
+    return _trained(job, "jobSpec", uri, metric, value, goal, job.display_name)
+
+
+def _trained(job: RemoteJob, key: str, uri: str, metric: str, value: float, goal: str, name: str) -> Trained:
+    """What was trained, with what the job's spec at `key` says of its package, data and image."""
+    document = spec.from_data(dict(job.data.get(key) or {}), kind="CustomJobSpec")
+    image = document.pools[0].image if document.pools else ""
+    package, data = register.package_hash(document), register.data_argument(document)
+    return Trained(uri, metric, value, goal, name, job.id, package, data, image)
+
+
+def model_name(job: RemoteJob, own: str) -> str:
+    """What the model is called: the sweep that the job comes from, so that each promotion is a version of one model."""
+    return job.labels.get(LABEL) or own
+
+
+def goals_of(loaded: Loaded, labels: Mapping[str, str]) -> dict[str, str]:
+    """Goals by metric: of the sweep that the job was promoted from, otherwise of every sweep of the project."""
+    sweeps = loaded.project.sweeps
+    own = sweeps.get(str(labels.get(LABEL, "")))
+    found: dict[str, str] = {}
+    for one in [own] if own is not None else sweeps.values():
+        metrics = one.study.metrics if one.study is not None else one.metrics
+        for key, settings in metrics.items():
+            found.setdefault(key, settings if isinstance(settings, str) else settings.goal)
+    return found

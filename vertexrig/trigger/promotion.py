@@ -1,0 +1,126 @@
+"""The step `promote` of a chain: the project file with one more job, made of the best trial of the sweep that ran."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import replace
+from typing import Any
+
+from vertexrig.checks.workspace import Prepared, Workspace
+from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import RemoteJob
+from vertexrig.errors import ConfigError, UsageError, VertexrigError
+from vertexrig.finding import Severity
+from vertexrig.project import config
+from vertexrig.project.config import Loaded
+from vertexrig.project.then import CHAIN_LABEL, PromoteStep
+from vertexrig.studies import edit, promote
+from vertexrig.studies.outcome import outcome
+from vertexrig.submit.chains import Chain
+
+
+def with_job(
+    loaded: Loaded, chain: Chain, step: PromoteStep, sweep: RemoteJob, folder: Callable[[str], Storage]
+) -> tuple[Loaded, str]:
+    """The project with the promoted job, and the job's name; the file itself stays as it is.
+
+    Args:
+        loaded: The project.
+        chain: Its run is the sweep, with the values it was asked for with.
+        step: What the file says about the job.
+        sweep: The sweep, which has ended.
+        folder: Opens a gs:// folder.
+
+    Raises:
+        UsageError: No trial counts, or there is no model to start from.
+        ConfigError: The job does not fit the project file.
+        RestError: Cloud Storage failed.
+    """
+    file = str(loaded.file)
+    written = edit.data_of(edit.read(loaded.file), file)
+    ended = outcome(chain.run, sweep.data, least=1)
+    best = promote.chosen(ended, None)
+    name = step.name or promote.free_name(loaded, chain.run)
+    args: dict[str, Any] = {**chain.args, **step.args}
+    if step.epochs is not None:
+        args["epochs"] = step.epochs
+    if step.warm_start_flag is not None:
+        args[step.warm_start_flag] = _saved_model(sweep, best.id, folder)
+    entry = promote.promoted(
+        ended, best, written, chain.run, name,
+        args=edit.literal(args), topology=step.topology, machine_type=step.machine_type, changes=_changes(loaded, chain, step),
+    )  # fmt: skip
+    data = {**entry.data, "labels": {**entry.data["labels"], CHAIN_LABEL: chain.id}}
+    # without the schedules: a step that names its job would find the name taken
+    text = json.dumps({**written, "jobs": {**written["jobs"], name: data}, "schedules": {}})
+    return config.loads(text, file=loaded.file), name
+
+
+def check(workspace: Workspace) -> None:
+    """Hold the promoted job of every schedule against the checks, with the first value of each parameter.
+
+    Raises:
+        ConfigError: One would fail; with the line of its step. A sweep that cannot be rendered here says nothing.
+    """
+    loaded = workspace.loaded
+    for name, schedule in loaded.project.schedules.items():
+        for index, step in enumerate(schedule.steps):
+            if isinstance(step, PromoteStep):
+                wrong = _wrong(workspace, Chain("", name, schedule.run, (), "", schedule.set, schedule.args), step)
+                if wrong:
+                    raise loaded.error(
+                        f"the job that promote makes would fail: {wrong}", "schedules", name, "then", index
+                    )
+
+
+def _wrong(workspace: Workspace, chain: Chain, step: PromoteStep) -> str:
+    """Why a promoted job would fail, "" if it would not."""
+    try:
+        sweep = workspace.prepare(chain.run, check=False).document.data
+    except VertexrigError:
+        return ""
+    study = sweep.get("studySpec") or {}
+    metrics = [{"metricId": one.get("metricId"), "value": 0.0} for one in study.get("metrics") or ()]
+    given = [{"parameterId": one.get("parameterId"), "value": _first(one)} for one in study.get("parameters") or ()]
+    trial = {"id": "1", "state": "SUCCEEDED", "parameters": given, "finalMeasurement": {"metrics": metrics}}
+    try:
+        loaded, name = with_job(workspace.loaded, chain, replace(step, warm_start_flag=None), RemoteJob({**sweep, "trials": [trial]}), Storage)  # fmt: skip
+        return errors(workspace.overridden(loaded).prepare(name))
+    except ConfigError as error:
+        return error.message
+    except VertexrigError as error:
+        return str(error)
+
+
+def errors(prepared: Prepared) -> str:
+    """What the checks have against a job, in one line; "" if nothing."""
+    wrong = [one for one in prepared.findings if one.severity is Severity.ERROR]
+    return "; ".join(f"{one.path}: {one.message}" for one in wrong)
+
+
+def _first(parameter: Mapping[str, Any]) -> Any:
+    """The first value of a parameter of a study."""
+    for key in ("doubleValueSpec", "integerValueSpec"):
+        if key in parameter:
+            return float(parameter[key].get("minValue", 0))
+    listed = parameter.get("discreteValueSpec") or parameter.get("categoricalValueSpec") or {}
+    return next(iter(listed.get("values") or ()), None)
+
+
+def _changes(loaded: Loaded, chain: Chain, step: PromoteStep) -> Iterator[str]:
+    """Changes of the job: what the run was asked for with about the sweep's job, and then what the step says."""
+    prefix = f"jobs.{loaded.project.sweeps[chain.run].job}."
+    asked = {key.removeprefix(prefix): value for key, value in chain.set.items() if key.startswith(prefix)}
+    own = {name for name in ("topology", "machine_type") if getattr(step, name) is not None}
+    rows: Mapping[str, Any] = {**{key: value for key, value in asked.items() if key not in own}, **step.set}
+    for key, value in rows.items():
+        yield f"{key}={json.dumps(edit.literal(value))}"
+
+
+def _saved_model(sweep: RemoteJob, trial: str, folder: Callable[[str], Storage]) -> str:
+    base = promote.trial_folder(sweep.data, trial)
+    uri = f"{base}/model"
+    if not base or not any(True for _ in folder(uri).list("")):
+        raise UsageError(f"trial {trial} saved no model to start from{f': nothing is in {uri}' if base else ''}")
+    return uri

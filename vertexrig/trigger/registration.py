@@ -1,0 +1,229 @@
+"""The step `register` of a chain: exactly one version in the Model Registry, if the model is better.
+
+An upload has no request id, so it is claimed like a job. The version carries the chain in its description, which each version
+has for itself, and no alias: only the version whose upload is recorded in the claim gets the aliases, so a second one that a
+frozen holder added is known by its description, has no alias, and is deleted by whoever looks next.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from datetime import date
+from typing import Any
+
+from vertexrig.catalog import Catalog
+from vertexrig.cloud.models import ModelsClient, plain
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import TUNING, RemoteJob
+from vertexrig.project.config import Loaded
+from vertexrig.project.then import CHAIN_LABEL, RegisterStep
+from vertexrig.studies import register, trained
+from vertexrig.studies.register import Trained
+from vertexrig.submit.chains import Chain, Chains
+from vertexrig.submit.claims import Claim, Claims, Existing, Key, Taken, digest
+
+_MARK = re.compile(r" \(chain (?P<chain>[0-9a-f]{32}-[0-9a-f]{12})\)$")
+_LOOKED_AT = 20
+"""Versions, the newest ones, that are looked at for second uploads of a chain."""
+
+
+@dataclass(frozen=True)
+class Registered:
+    """What became of the model.
+
+    Args:
+        outcome: `registered`; `not-better`; `refused` by the service; "" if the upload still runs.
+        text: What was compared, or what the service said.
+        model: The version, `projects/P/locations/R/models/M@V`.
+    """
+
+    outcome: str
+    text: str
+    model: str = ""
+
+
+@dataclass(frozen=True)
+class Registrar:
+    """Registers the models of chains.
+
+    Args:
+        loaded: The project.
+        catalog: For serving images.
+        models: The registry.
+        claims: Claims of the steps.
+        chains: The chains, which say which versions count.
+        folder: Opens a gs:// folder.
+    """
+
+    loaded: Loaded
+    catalog: Catalog
+    models: ModelsClient
+    claims: Claims
+    chains: Chains
+    folder: Callable[[str], Storage]
+
+    def register(self, chain: Chain, key: Key, step: RegisterStep, job: RemoteJob) -> Registered:
+        """Take the step as far as it goes now; calling it again does no harm.
+
+        Args:
+            chain: The chain.
+            key: The step's.
+            step: What the file says about the model.
+            job: The job or sweep that trained it.
+
+        Raises:
+            UsageError: There is no model, or nothing it can be compared by.
+            InProgressError: Another tick is at it.
+            RestError: A service failed.
+        """
+        claim = self.claims.held(key)
+        display, text = display_name(chain, step, job), ""
+        if claim is None or claim.state != "created":
+            made = self._upload(chain, key, step, job, display)
+            if isinstance(made, Registered):
+                return made
+            claim, text = made
+        return self._finish(chain, claim, step, display, text)
+
+    def _upload(
+        self, chain: Chain, key: Key, step: RegisterStep, job: RemoteJob, display: str
+    ) -> Registered | tuple[Claim, str]:
+        """Compare and upload, once; or find what an earlier try uploaded."""
+        model = self._trained(chain, step, job)
+        self.clean(display)
+        outcome = self.claims.take(
+            key, digest({"chain": chain.id}), chain.run, lambda _: self._find(display, chain.id), _record
+        )
+        if isinstance(outcome, Existing):
+            return outcome.claim, ""
+        try:
+            there = register.present(self.models, display, step.alias)
+            if there is not None and _chain_of(there) == chain.id:  # ours, of a try that died
+                return self.claims.record(outcome.claim, _record(there)), ""
+            comparison = register.compare(model, there, step.min_gain)
+            if comparison.better:
+                body = self._body(chain, step, model, display)
+                operation = self._begin(outcome, body, plain(str(there["name"])) if there else "", chain)
+            else:
+                self.claims.release(outcome.claim)
+                return Registered("not-better", f"{display}: {comparison.text}")
+        except Exception as error:
+            if not (isinstance(error, RestError) and error.outcome_unknown):
+                self.claims.release(outcome.claim)  # nothing was uploaded
+            raise
+        record = {"name": str(operation.get("name", "")), "attempt": outcome.claim.token}
+        return self.claims.record(outcome.claim, record), f"{display}: {comparison.text}"
+
+    def _begin(self, taken: Taken, body: Mapping[str, Any], parent: str, chain: Chain) -> dict[str, Any]:
+        """Ask for the upload. The id of a new model comes from the chain: two tries cannot make two models."""
+        if self.claims.late(taken):
+            raise RestError("comparing took too long; nothing was uploaded", retry_after=5.0)
+        try:
+            return self.models.begin_upload(body, parent, "" if parent else model_id(chain))
+        except RestError as error:
+            if error.status == 409 and not parent:  # another try of this chain has made it
+                raise RestError(str(error), status=409, outcome_unknown=True) from None
+            raise
+
+    def _body(self, chain: Chain, step: RegisterStep, model: Trained, display: str) -> dict[str, Any]:
+        project = self.loaded.project
+        image = register.serving(model, self.catalog, project.region, step.serving_image, date.today())
+        labels = {**project.labels, **step.labels, CHAIN_LABEL: chain.id}
+        body = register.model_body(model, display, image.uri, step.alias, labels)
+        del body["versionAliases"]
+        return {**body, "versionDescription": f"{body['versionDescription']} (chain {chain.id})"}
+
+    def _trained(self, chain: Chain, step: RegisterStep, job: RemoteJob) -> Trained:
+        """What the job has trained, if it is there."""
+        if job.collection == TUNING:
+            found = trained.of_sweep(job, chain.run, metric=step.metric)
+            self._must_be_there(found.uri, step)
+            return found
+        if job.output:
+            self._must_be_there(f"{job.output}/{register.MODEL_DIR}", step)
+        name = job.display_name or chain.run
+        return trained.of_job(self.loaded, job, name, metric=step.metric, goal=step.goal, folder=self.folder)
+
+    def _must_be_there(self, uri: str, step: RegisterStep) -> None:
+        register.must_be_there(self.folder(uri), saved_model=step.serving_image is None)
+
+    def _finish(self, chain: Chain, claim: Claim, step: RegisterStep, display: str, text: str) -> Registered:
+        """Wait for the recorded upload, and give its version the aliases."""
+        name = claim.job_name
+        if "/operations/" in name:
+            operation = self.models.operation(name)
+            if operation is not None and not operation.get("done"):
+                return Registered("", "the registry takes the model in")
+            if operation is not None and operation.get("error"):
+                said = " ".join(str(operation["error"].get("message", "the upload failed")).split())
+                return Registered("refused", f"Vertex AI: {said}")
+            made = (operation or {}).get("response") or {}
+            found = None if made.get("model") else self._find(display, chain.id)
+            if not made.get("model") and found is None:
+                return Registered("refused", f"the operation {name} is gone, and no version of {display} is its own")
+            name = _version_name(found) if found else f"{plain(str(made['model']))}@{made.get('modelVersionId', '')}"
+        if self.chains.end(chain.id) is None:  # else a later version may have the aliases by now
+            self.models.merge_aliases(plain(name), name.partition("@")[2], list(dict.fromkeys(["default", step.alias])))
+        return Registered("registered", text or display, name)
+
+    def clean(self, display: str) -> list[str]:
+        """Delete versions that were uploaded a second time for a chain that has ended: those without an alias of a person's.
+
+        Returns:
+            Their resource names.
+        """
+        gone = []
+        for model in self.models.find(display):
+            name = plain(str(model.get("name", "")))
+            rows = sorted(self.models.versions(name), key=lambda row: int(row.get("versionId") or 0), reverse=True)
+            for row in rows[:_LOOKED_AT]:
+                version, chain = _version_name(row), _chain_of(row)
+                end = self.chains.end(chain) if chain else None
+                if end is None or end.model == version:
+                    continue
+                aliases = set(row.get("versionAliases") or ())
+                alone = len(rows) == 1 and aliases <= {"default"} and name.endswith(f"/{_id(chain)}")
+                if aliases and not alone:
+                    continue
+                self.models.delete(name, "" if alone else version.partition("@")[2])
+                gone.append(version)
+        return gone
+
+    def _find(self, display: str, chain: str) -> Mapping[str, Any] | None:
+        """The oldest version of a chain, None if there is none."""
+        found = [row for model in self.models.find(display) for row in self._of(model, chain)]
+        return min(found, key=lambda row: (str(row.get("versionCreateTime", "")), _version_name(row)), default=None)
+
+    def _of(self, model: Mapping[str, Any], chain: str) -> Iterator[Mapping[str, Any]]:
+        return (row for row in self.models.versions(plain(str(model.get("name", "")))) if _chain_of(row) == chain)
+
+
+def display_name(chain: Chain, step: RegisterStep, job: RemoteJob) -> str:
+    """What the model is called."""
+    return step.display_name or trained.model_name(job, chain.run)
+
+
+def model_id(chain: Chain) -> str:
+    """The id of the model that a chain makes if there is none yet."""
+    return _id(chain.id)
+
+
+def _id(chain: str) -> str:
+    return f"vertexrig-{chain}"
+
+
+def _chain_of(version: Mapping[str, Any]) -> str:
+    """The chain that uploaded a version, "" for any other."""
+    match = _MARK.search(str(version.get("versionDescription", "")))
+    return match["chain"] if match else ""
+
+
+def _version_name(version: Mapping[str, Any]) -> str:
+    return f"{plain(str(version.get('name', '')))}@{version.get('versionId', '')}"
+
+
+def _record(version: Mapping[str, Any]) -> Mapping[str, Any]:
+    return {"name": _version_name(version)}

@@ -1,0 +1,328 @@
+"""The tick: looks at every open chain and takes the next step of those whose job has ended, each step exactly once.
+
+Nothing is remembered between ticks: how far a chain is follows from the claims of its steps, so a tick that dies, is frozen or
+comes twice changes nothing but the time.
+"""
+
+from __future__ import annotations
+
+import random
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import asdict, dataclass, field, replace
+from datetime import datetime
+from typing import Any
+
+from vertexrig import times
+from vertexrig.checks.workspace import Prepared
+from vertexrig.cloud.models import ModelsClient
+from vertexrig.cloud.rest import RestError
+from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.vertex import CUSTOM, TUNING, RemoteJob
+from vertexrig.errors import ConfigError, UsageError, VertexrigError
+from vertexrig.project import overrides
+from vertexrig.project.then import PromoteStep, RegisterStep, name_of
+from vertexrig.spec.states import SUCCEEDED, short
+from vertexrig.submit.budget import OverBudgetError
+from vertexrig.submit.chains import GOOD, Chain, ChainEnd, Chains, Outcome, ended
+from vertexrig.submit.claims import LABEL, Claims, InProgressError, digest
+from vertexrig.submit.submission import NoPackageError, Submitter
+from vertexrig.trigger import promotion
+from vertexrig.trigger.registration import Registrar, display_name
+
+TICK_S = 60.0
+"""Seconds after which a tick leaves the rest to the next one."""
+PATIENCE_S = 3 * 86_400.0
+"""Seconds that a step may wait for what a person or another run has to free: budget, quota, a role, a package."""
+PER_RUN = ("usd_per_run", "trials_per_run")
+"""Limits of the budget that waiting does not help against."""
+
+
+@dataclass(frozen=True)
+class Looked:
+    """What a tick found of one chain.
+
+    Args:
+        chain: The chain's id.
+        schedule: Its schedule.
+        run: The job or sweep that ran.
+        state: `waits`, `started` (a step's job was made), `ended`, or `unknown` (see the log).
+        step: Where it is: `run`, or a step.
+        detail: In one line.
+        job: The job that it waits for, or that was started.
+        problem: It waits for something that does not come by itself.
+        end: How it ended.
+        inside: The detail is a service's word about the trigger itself: for the log, not for callers.
+    """
+
+    chain: str
+    schedule: str
+    run: str
+    state: str
+    step: str
+    detail: str
+    job: str = ""
+    problem: bool = False
+    end: ChainEnd | None = None
+    inside: bool = False
+
+    @property
+    def data(self) -> dict[str, Any]:
+        """As the log has it."""
+        row = {key: value for key, value in asdict(self).items() if key not in ("problem", "end", "inside")}
+        if self.end is not None:
+            row |= {"outcome": self.end.outcome, "model": self.end.model}
+        return row
+
+    @property
+    def answer(self) -> dict[str, Any]:
+        """As the tick's answer has it."""
+        hidden = {"detail": "a service refused the trigger or cannot be reached; its log says why"}
+        return self.data | (hidden if self.inside else {})
+
+    @property
+    def severity(self) -> str:
+        """Of its log entry; "" for what need not be logged."""
+        if self.end is not None:
+            return "INFO" if self.end.outcome in GOOD else "ERROR"
+        return "WARNING" if self.problem else "INFO" if self.state == "started" else ""
+
+
+@dataclass
+class _Walk:
+    """How far a chain was followed.
+
+    Args:
+        chain: The chain.
+        step: The step it is at.
+        job: The job that it waits for.
+        jobs: The resource names of the jobs by what ran.
+        since: Since when the step could have been taken.
+    """
+
+    chain: Chain
+    step: str = "run"
+    job: str = ""
+    jobs: dict[str, str] = field(default_factory=dict)
+    since: str = ""
+
+    def looked(self, state: str, detail: str, **more: Any) -> Looked:
+        one = self.chain
+        line = " ".join(detail.split())[:1000]
+        return Looked(one.id, one.schedule, one.run, state, self.step, line, self.job, **more)
+
+
+class _OverError(VertexrigError):
+    """The chain ends here.
+
+    Args:
+        outcome: How.
+        reason: Why.
+    """
+
+    def __init__(self, outcome: Outcome, reason: str) -> None:
+        self.outcome = outcome
+        super().__init__(reason)
+
+
+class Ticker:
+    """Takes the next steps of a project's chains.
+
+    Args:
+        submitter: Makes jobs; its claims should not wait, for the next tick comes anyway.
+        models: The registry.
+        folder: Opens a gs:// folder.
+        clock: Seconds, from any start.
+        now: The time.
+    """
+
+    def __init__(
+        self,
+        submitter: Submitter,
+        models: ModelsClient,
+        *,
+        folder: Callable[[str], Storage] = Storage,
+        clock: Callable[[], float] = time.monotonic,
+        now: Callable[[], datetime] = times.now,
+    ) -> None:
+        self.submitter, self.clock, self.now = submitter, clock, now
+        self.loaded, self.vertex, self.folder = submitter.workspace.loaded, submitter.vertex, folder
+        self.claims: Claims = submitter.claims
+        self.chains = Chains(submitter.storage)
+        catalog = submitter.workspace.catalog
+        self.registrar = Registrar(self.loaded, catalog, models, self.claims, self.chains, folder)
+
+    def tick(self, unexpected: Callable[[Exception], None]) -> list[Looked]:
+        """Look at every open chain.
+
+        Args:
+            unexpected: Gets an error that is none of ours; the other chains are looked at all the same.
+
+        Raises:
+            RestError: The chains cannot be listed.
+        """
+        until = self.clock() + TICK_S
+        found = list(self.chains.open())
+        random.shuffle(found)  # so that none is always the last when there is not time for all
+        rows = []
+        for chain in found:
+            if self.clock() > until:
+                break
+            if isinstance(chain, str):
+                rows.append(Looked("", "", "", "unknown", "", f"{chain} is not a chain; delete it", problem=True))
+                continue
+            try:
+                rows.append(self.look(chain))
+            except Exception as error:
+                unexpected(error)
+                rows.append(
+                    Looked(
+                        chain.id, chain.schedule, chain.run, "unknown", "", "the log says what went wrong", problem=True
+                    )
+                )
+        return rows
+
+    def look(self, chain: Chain) -> Looked:
+        """Take a chain as far as it goes now."""
+        known = self.chains.end(chain.id)
+        walk = _Walk(chain, since=chain.begun)
+        if known is not None:  # a tick died just before it deleted the open chain
+            self.chains.forget(chain.id)
+            return walk.looked("ended", known.reason, end=known)
+        try:
+            return self._follow(walk)
+        except _OverError as over:
+            return self._end(walk, over.outcome, str(over))
+        except InProgressError as error:
+            return walk.looked("waits", str(error))
+        except OverBudgetError as error:
+            if error.limit in PER_RUN:
+                return self._end(walk, "over-budget", str(error))
+            return self._wait(walk, str(error))
+        except NoPackageError as error:
+            return self._wait(walk, str(error))
+        except RestError as error:
+            if error.status == 400:
+                return self._end(walk, "refused", str(error))
+            return replace(self._wait(walk, str(error)), inside=True)
+        except ConfigError as error:  # without its line: the promoted job is not in the file
+            return self._end(walk, "impossible", error.message)
+        except VertexrigError as error:
+            return self._end(walk, "impossible", str(error))
+
+    def _follow(self, walk: _Walk) -> Looked:
+        chain = walk.chain
+        schedule = self.loaded.project.schedules.get(chain.schedule)
+        steps = schedule.steps if schedule is not None else ()
+        if schedule is None or schedule.run != chain.run or tuple(map(name_of, steps)) != chain.steps:
+            raise _OverError(
+                "changed", f"the steps of {chain.schedule} in the project file are others than when the run began"
+            )
+        refused = overrides.check(self.loaded, chain.run, chain.set, chain.args)
+        if refused:
+            raise _OverError(
+                "changed", f"the project file does not allow the run's values any more: {refused[0].message}"
+            )
+        walk.job = self._first(chain)
+        if not walk.job:
+            return self._wait(walk, "the run's job is not made yet", problem=False)
+        name = chain.run
+        for index, step in enumerate(steps):
+            job = self._succeeded(walk, name)
+            if job is None:
+                return walk.looked("waits", f"{name} has not ended")
+            walk.step = name_of(step)
+            if isinstance(step, RegisterStep):
+                return self._register(walk, index, step, job)
+            name, made = self._promote(walk, index, step, job)
+            if made is not None:
+                return made
+        if self._succeeded(walk, name) is None:
+            return walk.looked("waits", f"{name} has not ended")
+        raise _OverError("done", f"{name} has succeeded")
+
+    def _first(self, chain: Chain) -> str:
+        """The resource name of the run's job, "" if none is recorded."""
+        held = self.claims.of(chain.id)
+        if held is None:
+            return ""
+        name = held.job_name if held.id == chain.id else held.before.get(chain.id, "")
+        if name or held.id != chain.id:
+            return name
+        collection = TUNING if chain.run in self.loaded.project.sweeps else CUSTOM
+        found = self.submitter.reconciler.find(chain.id, collection)
+        return found.name if found is not None else ""  # made, and its delivery died before it recorded it
+
+    def _succeeded(self, walk: _Walk, name: str) -> RemoteJob | None:
+        """The job that a chain waits for, once it has succeeded; None until it has ended, and a second one is cancelled."""
+        walk.jobs[name] = walk.job
+        job = self.vertex.get(walk.job)
+        if job is None:
+            raise _OverError("failed", f"{name}: the job {walk.job} is gone")
+        if not job.ended:
+            try:
+                self.submitter.reconciler.look(job.labels.get(LABEL, ""), job.collection)
+            except VertexrigError:
+                pass  # the next look tries again
+            return None
+        if job.state != SUCCEEDED:
+            first = job.error.splitlines()[0] if job.error else ""
+            raise _OverError("failed", f"{name} ended {short(job.state)}: {first}".rstrip(": "))
+        walk.since = str(job.data.get("endTime") or walk.since)
+        return job
+
+    def _promote(self, walk: _Walk, index: int, step: PromoteStep, sweep: RemoteJob) -> tuple[str, Looked | None]:
+        """The promoted job's name, and what the tick says if it was made just now."""
+        chain, key = walk.chain, walk.chain.key(index)
+        held = self.claims.held(key)
+        if held is not None and held.state == "created":
+            walk.job = held.job_name
+            return held.run, None
+        prepared = self.prepared(chain, step, sweep)
+        name = prepared.rendered.view.name
+        made = self.submitter.submit(prepared, key, digest({"chain": chain.id}))
+        walk.job = made.name
+        if made.duplicate:
+            return name, None
+        walk.jobs[name] = made.name
+        return name, walk.looked("started", f"{name} was started: {made.name.rpartition('/')[2]}")
+
+    def prepared(self, chain: Chain, step: PromoteStep, sweep: RemoteJob) -> Prepared:
+        """The promoted job, rendered and checked.
+
+        Raises:
+            UsageError: It cannot be made of this sweep, or the checks found an error.
+        """
+        loaded, name = promotion.with_job(self.loaded, chain, step, sweep, self.folder)
+        found = self.submitter.workspace.overridden(loaded).prepare(name)
+        wrong = promotion.errors(found)
+        if wrong:
+            raise UsageError(f"{name} would fail: {wrong}")
+        return found
+
+    def _register(self, walk: _Walk, index: int, step: RegisterStep, job: RemoteJob) -> Looked:
+        chain = walk.chain
+        found = self.registrar.register(chain, chain.key(index), step, job)
+        if found.outcome == "":
+            return walk.looked("waits", found.text)
+        outcomes: Mapping[str, Outcome] = {"registered": "registered", "not-better": "not-better", "refused": "refused"}
+        looked = self._end(walk, outcomes[found.outcome], found.text, found.model)
+        try:
+            self.registrar.clean(display_name(chain, step, job))
+        except VertexrigError:
+            pass  # the next chain that registers this model does it
+        return looked
+
+    def _wait(self, walk: _Walk, why: str, *, problem: bool = True) -> Looked:
+        """Leave the step to the next tick, unless it has waited for too long."""
+        try:
+            waited = (self.now() - times.parse(walk.since)).total_seconds()
+        except ValueError:
+            waited = 0.0
+        if waited > PATIENCE_S:
+            return self._end(walk, "given-up", f"after {waited / 86_400:.0f} days: {why}")
+        return walk.looked("waits", why, problem=problem)
+
+    def _end(self, walk: _Walk, outcome: Outcome, reason: str, model: str = "") -> Looked:
+        kept = self.chains.close(ended(walk.chain, outcome, walk.step, reason, walk.jobs, model))
+        return walk.looked("ended", kept.reason, end=kept)
