@@ -115,6 +115,7 @@ setup(
         "vertexrig.render": ["starter.yaml"],
         "vertexrig.spec": ["aiplatform_v1.binpb", "services.binpb", "methods.tsv"],
         "vertexrig.catalog": ["data/*.json"],
+        "vertexrig.local.front": ["node.cjs"],
         "vertexrig.local.runner": ["startup/*.py"],
         "vertexrig.studies": ["page/*"],
         "vertexrig.local.console": ["page/*"],

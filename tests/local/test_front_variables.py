@@ -94,3 +94,22 @@ def test_the_record_has_both_ports(here: RunningServer) -> None:
     found = state.find(here.root)
     assert found is not None and found.front_port == here.front_port
     assert set(json.loads((here.root / "server.json").read_text())) == {"pid", "port", "url", "grpc_port", "front_port"}
+
+
+def test_options_of_the_user_stay(here: RunningServer, tmp_path: Path) -> None:
+    """What the user gave Java and Node by their variables is kept before ours, which a command inside another gets once."""
+    user = {"HOME": str(tmp_path), "JAVA_TOOL_OPTIONS": "-Xmx1g", "NODE_OPTIONS": "--no-deprecation"}
+    seen = transparent(here, user, project="p", region="us-central1").over(user)
+    assert seen["JAVA_TOOL_OPTIONS"].startswith("-Xmx1g -Djavax.net.ssl.trustStore=")
+    before, require, script = seen["NODE_OPTIONS"].split(" ", 2)
+    assert (before, require) == ("--no-deprecation", "--require") and Path(json.loads(script)).is_file()
+    assert transparent(here, seen, project="p", region="us-central1").set["NODE_OPTIONS"] == seen["NODE_OPTIONS"]
+
+
+def test_gsutil_has_a_configuration_of_its_own(here: RunningServer) -> None:
+    """Its file names the made-up account and the certificates that the other variables name, and is written once."""
+    change = transparent(here, {}, project="my-project", region="us-central1").set
+    lines = Path(change["BOTO_CONFIG"]).read_text().splitlines()
+    assert f"gs_service_key_file = {change['GOOGLE_APPLICATION_CREDENTIALS']}" in lines
+    assert f"ca_certificates_file = {change['SSL_CERT_FILE']}" in lines
+    assert transparent(here, {}, project="my-project", region="us-central1").set == change

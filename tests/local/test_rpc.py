@@ -195,3 +195,17 @@ def test_the_port_is_shown(here: server.RunningServer) -> None:
     status = server.status(here.root)
     assert status is not None and status["grpc_port"] == here.grpc_port
     assert server.env(here)["VERTEXRIG_GRPC"] == f"127.0.0.1:{here.grpc_port}"
+
+
+def test_lists_without_messages_are_read_as_another_list() -> None:
+    """Where a list that is always empty has no messages here, its request has the fields of the one that is read in its place."""
+    from google.cloud import aiplatform_v1
+
+    read = aiplatform_v1.ListCustomJobsRequest.pb().DESCRIPTOR
+    for kind in (aiplatform_v1.ListDatasetsRequest, aiplatform_v1.ListEndpointsRequest):
+        theirs = kind.pb().DESCRIPTOR
+        for number, field in read.fields_by_number.items():
+            assert (field.name, field.type) == (
+                theirs.fields_by_number[number].name,
+                theirs.fields_by_number[number].type,
+            )

@@ -11,8 +11,8 @@ async function main([image]) {
     args: ["print('ran')"],
   };
   const workerPoolSpecs = [{machineSpec: {machineType: 'n1-standard-4'}, replicaCount: 1, pythonPackageSpec}];
-  for (const [way, library] of [['v1', v1], ['v1beta1', v1beta1]]) {
-    const client = new library.JobServiceClient({apiEndpoint});
+  for (const [way, library, fallback] of [['v1', v1], ['v1beta1', v1beta1], ['rest', v1, true]]) {
+    const client = new library.JobServiceClient({apiEndpoint, fallback});
     const customJob = {displayName: way, jobSpec: {workerPoolSpecs}};
     let [job] = await client.createCustomJob({parent, customJob});
     while (!['JOB_STATE_SUCCEEDED', 'JOB_STATE_FAILED'].includes(job.state)) [job] = await client.getCustomJob({name: job.name});
@@ -22,9 +22,14 @@ async function main([image]) {
     await operation.promise();
     const error = await client.getCustomJob({name: job.name}).then(() => undefined, error => error);
     console.log(way, 'deleted', error.code);
-    const datasets = new library.DatasetServiceClient({apiEndpoint});
+    const datasets = new library.DatasetServiceClient({apiEndpoint, fallback});
     console.log(way, 'datasets', (await datasets.listDatasets({parent}))[0].length);
   }
 }
 
-main(process.argv.slice(2)).catch(error => { console.error(error); process.exitCode = 1; });
+async function others() {
+  const asked = await fetch('https://storage.googleapis.com/storage/v1/b').then(answer => answer.status, error => error.message);
+  console.log('fetch', asked);
+}
+
+main(process.argv.slice(2)).then(others).catch(error => { console.error(error); process.exitCode = 1; });

@@ -25,7 +25,8 @@ _IDENTITY = re.compile(rb"\r\ntransfer-encoding:[ \t]*identity[ \t]*(?=\r\n)", r
 def protocol(note: Callable[[str], None] = lambda what: None) -> type[asyncio.Protocol]:
     """uvicorn's HTTP protocol that also takes `Transfer-Encoding: identity`, and has bounds.
 
-    It waits for a request's head for so long, and closes connections beyond as many as the front has. TensorFlow's GCS file system sends that header, which RFC 2616 had and RFC 9112 dropped; h11 refuses it.
+    It waits for a request's head for so long, and closes connections beyond as many as the front has. TensorFlow's GCS
+    file system sends that header, which RFC 2616 had and RFC 9112 dropped; h11 refuses it.
 
     Args:
         note: Given why a connection was refused.

@@ -54,6 +54,9 @@ TABLE = (
     Variable("NO_PROXY", "{no_proxy}", "all of them"),
     Variable("no_proxy", "{no_proxy}", "all of them"),
     Variable("NODE_USE_ENV_PROXY", "1", "fetch of Node 22.21 and later, which ignores HTTPS_PROXY without it"),
+    Variable(
+        "NODE_OPTIONS", '--require "{node}"', "Node: its https module, which asks no proxy by itself", replica=False
+    ),
     Variable("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "{bundle}", "gRPC in Python, Node, C++"),
     Variable("REQUESTS_CA_BUNDLE", "{bundle}", "requests, pip"),
     Variable("SSL_CERT_FILE", "{bundle}", "OpenSSL: urllib, httpx, aiohttp; Go"),
@@ -91,6 +94,8 @@ TABLE = (
 )
 """What `local run` and `local env --transparent` set."""
 
+_OPTIONS = ("JAVA_TOOL_OPTIONS", "NODE_OPTIONS")
+"""Variables of several options, in which the user's stay."""
 LOGINS = (
     "GOOGLE_APPLICATION_CREDENTIALS", "GOOGLE_CREDENTIALS", "GOOGLE_OAUTH_ACCESS_TOKEN", "GOOGLE_API_KEY",
     "GOOGLE_CLOUD_KEYFILE_JSON", "GCLOUD_KEYFILE_JSON", "GOOGLE_GHA_CREDS_PATH", "GOOGLE_API_CERTIFICATE_CONFIG",
@@ -140,8 +145,7 @@ def transparent(here: RunningServer, user: Mapping[str, str], *, project: str, r
     """
     made = values(here, user, project=project, region=region)
     ours = {row.name: row.value.format(**made) for row in TABLE}
-    if user.get("JAVA_TOOL_OPTIONS"):
-        ours["JAVA_TOOL_OPTIONS"] = _together(user["JAVA_TOOL_OPTIONS"], ours["JAVA_TOOL_OPTIONS"])
+    ours |= {name: _together(user[name], ours[name]) for name in _OPTIONS if user.get(name)}
     unset = [name for name in user if name in (*_DROPPED, *LOGINS) or name.startswith(_DROPPED_PREFIXES)]
     return Environment(ours, tuple(sorted(set(unset) - set(ours))), tuple(_hidden(user, made)))
 
@@ -168,7 +172,8 @@ def values(here: RunningServer, user: Mapping[str, str], *, project: str, region
         "token": token, "no_proxy": no_proxy(user), "bundle": str(bundle(folder, user)),
         "certificate": str(folder / CERTIFICATE), "trust_store": str(folder / TRUST_STORE),
         "credentials": str(folder / CREDENTIALS), "gcloud": str(folder / GCLOUD), "boto": str(boto(folder, user, project)),
-        "project": project, "account": account, "region": region, "url": here.url, "server": f"{HOST}:{here.port}",
+        "node": str(Path(__file__).with_name("node.cjs")).replace("\\", "\\\\"), "project": project, "account": account,
+        "region": region, "url": here.url, "server": f"{HOST}:{here.port}",
     }  # fmt: skip
 
 

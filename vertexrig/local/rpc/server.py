@@ -1,7 +1,8 @@
 """The gRPC server of a local Vertex: unary methods, each answered by the REST handler of the same method.
 
-Methods that stream, and others that are not served, are refused at once with their names. It runs in the event loop of the HTTP server, on a second port of this machine, without TLS. Clients that insist on TLS
-reach it through a proxy that adds it.
+Methods that stream, and others that are not served, are refused at once with their names. It runs in the event loop of
+the HTTP server, on a second port of this machine, without TLS. Clients that insist on TLS reach it through a proxy that
+adds it.
 """
 
 from __future__ import annotations
@@ -28,7 +29,8 @@ _PEER = re.compile(r"ipv4:(127\.[\d.]+):(\d+)")
 _PASSED = ("user-agent", "x-goog-api-client", "x-goog-request-params", "x-goog-user-project")
 """Metadata that goes on to the REST handler as header fields; credentials do not."""
 _EMPTY = ("google.cloud.aiplatform.v1.ListCustomJobsRequest", "google.cloud.aiplatform.v1.ListCustomJobsResponse")
-"""What reads and answers the lists that are always empty: their requests have the same fields 1 to 5, and nothing is in an answer."""
+"""What reads and answers lists that are always empty and whose messages are not shipped: the requests have the same fields
+1 to 5, which a test holds, and an answer has nothing in it."""
 
 
 class RpcServer:
@@ -156,12 +158,10 @@ class RpcServer:
 
 def _messages(service: str, name: str) -> tuple[str, str] | None:
     """Full names of the request and the answer of a method that does not stream; None where they are not shipped."""
-    if (service, name) in empty.METHODS:
-        return _EMPTY
     try:
         method = messages.pool().FindServiceByName(service).methods_by_name[name]
     except KeyError:
-        return None
+        return _EMPTY if (service, name) in empty.METHODS else None
     if method.client_streaming or method.server_streaming:
         return None
     return method.input_type.full_name, method.output_type.full_name
