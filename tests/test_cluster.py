@@ -99,3 +99,14 @@ def test_every_replica_agrees_on_the_cluster(counts: list[int]) -> None:
     clusters = [config["cluster"] for config in seen if config]
     assert all(one == clusters[0] for one in clusters) and all("evaluator" not in one for one in clusters)
     assert len(clusters) in (0, len(everyone))
+
+
+def test_resources_that_replicas_know_by_name() -> None:
+    """A job with a TensorBoard, an experiment and its run has their names in three variables; other jobs have none."""
+    everyone, identity = cluster.replicas(pools(1)), cluster.Identity("5", "6", "r")
+    job = {"tensorboard": "t", "experiment": "projects/p/e", "experimentRun": "projects/p/e-r"}
+    seen = cluster.service_environment(everyone, everyone[0], job, identity)
+    assert seen["AIP_TENSORBOARD_RESOURCE_NAME"] == "t"
+    assert (seen["AIP_EXPERIMENT_NAME"], seen["AIP_EXPERIMENT_RUN_NAME"]) == ("projects/p/e", "projects/p/e-r")
+    plain = cluster.service_environment(everyone, everyone[0], {}, identity)
+    assert not [name for name in plain if name.startswith(("AIP_TENSORBOARD", "AIP_EXPERIMENT"))]

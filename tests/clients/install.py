@@ -94,6 +94,16 @@ STEPS = (
     ),
     Step("gsutil", _environment("gsutil==5.38"), "pypi.org"),
     Step(
+        "pipelines",
+        _environment("google-cloud-pipeline-components==2.22.0", "kfp==2.16.1"),
+        "pypi.org",
+    ),
+    Step(
+        "airflow",
+        _environment("apache-airflow==3.1.3", "apache-airflow-providers-google==22.8.0"),
+        "pypi.org",
+    ),
+    Step(
         "node",
         (("npm", "install", "--silent", "--no-audit", "--no-fund", "--prefix", "{here}", "@google-cloud/aiplatform@7.4.0"),),
         "registry.npmjs.org",

@@ -1,6 +1,6 @@
 """Airflow's operators for Vertex AI, in a DAG that names no endpoint and no credentials.
 
-They need what `REQUIREMENTS` names, in the folder `airflow` of `make test-clients`.
+They run in the environment `airflow` of `make test-clients`.
 """
 
 from __future__ import annotations
@@ -12,7 +12,6 @@ from tests.clients.conftest import Run
 from tests.clients.kit import python
 from tests.local.jobkit import IMAGE
 
-REQUIREMENTS = ("apache-airflow==3.1.3", "apache-airflow-providers-google==22.8.0")
 DAG = """
 import sys
 from datetime import datetime

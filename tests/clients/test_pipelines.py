@@ -1,6 +1,6 @@
 """Pipeline programs that nobody changed: launchers of google_cloud_pipeline_components, and kfp's local runner.
 
-They need what `REQUIREMENTS` names, in the folder `pipelines` of `make test-clients`.
+They run in the environment `pipelines` of `make test-clients`.
 """
 
 from __future__ import annotations
@@ -16,7 +16,6 @@ from tests.clients.kit import python
 from tests.local.jobkit import IMAGE, pool
 from vertexrig.spec.cluster import snake_keys
 
-REQUIREMENTS = ("google-cloud-pipeline-components==2.22.0", "kfp==2.16.1")
 PLACE = ("--project", "my-project", "--location", "us-central1")
 REPORT = """
 import sys

@@ -173,6 +173,15 @@ def rank_variables(all_replicas: Sequence[Replica], one: Replica) -> dict[str, s
     return {"MASTER_ADDR": host, "MASTER_PORT": port, "RANK": str(ranked[one.name]), "WORLD_SIZE": str(len(ranked))}
 
 
+# Fields of a CustomJobSpec whose resource the replicas know by name. The two of experiments are what
+# google-cloud-aiplatform 2.7.0 reads (metadata/constants.py, 2026-11-22), which takes full resource names.
+_RESOURCES = {
+    "tensorboard": "AIP_TENSORBOARD_RESOURCE_NAME",
+    "experiment": "AIP_EXPERIMENT_NAME",
+    "experimentRun": "AIP_EXPERIMENT_RUN_NAME",
+}
+
+
 def service_environment(
     all_replicas: Sequence[Replica], one: Replica, job: Mapping[str, Any], identity: Identity
 ) -> dict[str, str]:
@@ -190,8 +199,7 @@ def service_environment(
     variables |= rank_variables(all_replicas, one)
     if trial:
         variables["CLOUD_ML_TRIAL_ID"] = trial
-    if job.get("tensorboard"):
-        variables["AIP_TENSORBOARD_RESOURCE_NAME"] = str(job["tensorboard"])
+    variables |= {name: str(job[field]) for field, name in _RESOURCES.items() if job.get(field)}
     return variables | output_directories(job, trial)
 
 
