@@ -50,8 +50,9 @@ def main() -> None:
     HyperTune().report_hyperparameter_tuning_metric("accuracy", 1 - told.dropout, 1)
     model = Path(os.environ["AIP_MODEL_DIR"])
     model.mkdir(parents=True, exist_ok=True)
+    (model / "saved_model.pb").touch()  # what `register` looks for
     summary = model / "summary.json"
-    summary.with_suffix(".new").write_text(json.dumps({"metrics": {"accuracy": 1.0}, "epochs": int(told.epochs)}))
+    summary.with_suffix(".new").write_text(json.dumps({"accuracy": 1.0, "epochs": int(told.epochs)}))
     summary.with_suffix(".new").replace(summary)
 
 
@@ -365,8 +366,9 @@ def test_the_demo_trains_and_ends_with_what_to_type(tmp_path: Path) -> None:
     assert "wrote build/report.html" in done.stdout and (copy / "build/report.html").stat().st_size > 100_000
     assert re.search(r"^made: custom job \d+  digits  SUCCEEDED$", done.stdout, re.MULTILINE)
     assert "vertexrig" not in (copy / "examples/unchanged/launch.py").read_text().replace("my-project-vertexrig", "")
-    lines = [line.partition("#")[0].strip() for line in done.stdout.partition("to type next\n")[2].splitlines() if line]
-    assert len(lines) == 3
+    shown, _, last = done.stdout.partition("to type next\n")[2].partition("\n\n")
+    lines = [line.partition("#")[0].strip() for line in shown.splitlines()]
+    assert len(lines) == 3 and last.endswith("build/report.html\n")
     with_small_trainer(copy)
     for line in lines:
         typed = subprocess.run(

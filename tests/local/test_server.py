@@ -176,7 +176,7 @@ def test_other_hosts_and_pages_are_refused(here: server.RunningServer) -> None:
     assert psutil.net_connections is not None and here.url.startswith("http://127.0.0.1:")
 
 
-@pytest.mark.parametrize("path", ["/", "/vertex", "/vertex/v2/projects/p/locations/l/customJobs", "/vertex/v1/shoes",
+@pytest.mark.parametrize("path", ["/vertex", "/vertex/v2/projects/p/locations/l/customJobs", "/vertex/v1/shoes",
                                   "/vertex/v1/projects/P!/locations/l/customJobs", "/vertex/v1/projects/p/locations/%2e%2e/customJobs"])  # fmt: skip
 def test_unknown_paths(api: Api, path: str) -> None:
     """What is no path of an API is a Google-style 404 or 400."""
