@@ -202,8 +202,8 @@ CLOSED = [
     ({"allow": {"labels.vertexrig_claim": {}}}, "can never set"),
     ({"allow": {"project": {}}}, "can never set"),
     ({"allow": {"max_trial_count": {"min": 5, "max": 1}}}, "above max"),
-    ({"allow": {"labels.team": {"pattern": "["}}}, "no regular expression"),
-    ({"allow_args": {"a=b": {}}}, "no name of an argument"),
+    ({"allow": {"labels.team": {"pattern": "["}}}, "does not compile as a regular expression"),
+    ({"allow_args": {"a=b": {}}}, "cannot name an argument"),
 ]
 
 
