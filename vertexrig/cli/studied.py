@@ -5,15 +5,17 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, Protocol, TypeVar
 
 import click
 
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cli import options, steps
-from vertexrig.cloud.vertex import TUNING, RemoteJob
 from vertexrig.errors import UsageError, VertexrigError, did_you_mean
 from vertexrig.project import config
+
+if TYPE_CHECKING:
+    from vertexrig.cloud.vertex import RemoteJob
 
 
 class Found(Protocol):
@@ -72,6 +74,8 @@ def study(
         job = pull.resource(options.text(name), name)
         return Studied(loaded, _sweep_of(loaded, job, sweep, name), job)
     found = finder(file, name, local=local)
+    from vertexrig.cloud.vertex import TUNING
+
     if found.job.collection != TUNING:
         raise UsageError(f"{name} is a custom job; it has no trials")
     job = dict(found.job.data)

@@ -127,10 +127,19 @@ class Caller:
         import requests
 
         service = self._services[api]
-        try:
-            answer = service.session.request(
+
+        def sent() -> requests.Response:
+            return service.session.request(
                 method, service.url + path, json=body, data=data, headers=dict(headers or {}), timeout=WAIT_S
             )
+
+        try:
+            try:
+                answer = sent()
+            except requests.ConnectionError:
+                if method != "GET":
+                    raise
+                answer = sent()  # the connection that was kept had just been closed
         except requests.RequestException as error:
             raise ServiceError(f"{api} at {service.url} does not answer: {_line(error)}") from None
         except Exception as error:

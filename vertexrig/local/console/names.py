@@ -30,7 +30,7 @@ _STORAGE_NAMES = (
     (r"/b/[^/]+/o/[^/]+/copyTo/.*", {"POST": "objects.copy"}),
     (r"/b/[^/]+/o/[^/]+", {"GET": "objects.get", "PATCH": "objects.patch", "PUT": "objects.update", "DELETE": "objects.delete"}),
 )  # fmt: skip
-"""Methods of Cloud Storage by path below its version and by HTTP method, as docs/local-coverage.md names them."""
+"""Methods of Cloud Storage by path below its version and by HTTP method, by the names of the page of coverage."""
 _PLAIN = frozenset({
     "gax", "grpc", "rest", "gl-python", "gl-node", "gl-java", "gl-go", "gapic", "gccl", "auth", "cred-type", "auth-request-type",
     "environment", "invocation-id", "gccl-invocation-id", "interactive", "from-script", "python", "term", "pb", "grpc-python",
