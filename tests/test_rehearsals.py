@@ -55,6 +55,7 @@ with open(os.environ['CLOUD_ML_HP_METRIC_FILE'], 'w') as file:
 PROJECT: dict[str, Any] = {
     "project": "my-project",
     "region": "us-central1",
+    "local": {"discrete": "decimal"},
     "bucket": "gs://my-bucket",
     "trainer": {"path": "none", "image": "sklearn-1.6", "package_uris": ["gs://my-bucket/packages/trainer.tar.gz"]},
     "jobs": {
