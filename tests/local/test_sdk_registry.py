@@ -121,6 +121,20 @@ def test_a_job_with_an_experiment_and_a_tensorboard(sdk: Any) -> None:
     assert second.to_dict()["jobSpec"]["tensorboard"] == board.resource_name
 
 
+def test_a_job_that_names_an_experiment_alone_gets_a_run(sdk: Any) -> None:
+    """The run is in the job's spec and in the experiment, the replica knows both by name, and it ends with the job."""
+    board = sdk.Tensorboard.create(display_name="runs")
+    sdk.init(project="my-project", experiment="automatic", experiment_tensorboard=board)
+    code = "print('seen', os.environ['AIP_EXPERIMENT_NAME'], os.environ['AIP_EXPERIMENT_RUN_NAME'])"
+    pools = snake_keys(job(pool(f"import os; {code}"))["workerPoolSpecs"])
+    made = sdk.CustomJob(display_name="automatic", worker_pool_specs=pools)
+    made.run(experiment="automatic", service_account="trainer@my-project.iam.gserviceaccount.com")
+    spec = made.to_dict()["jobSpec"]
+    assert spec["experimentRun"].startswith(f"{spec['experiment']}-custom-job-")
+    (run,) = sdk.ExperimentRun.list(experiment="automatic")
+    assert run.resource_name == spec["experimentRun"] and run.get_state() == "COMPLETE"
+
+
 def test_training_makes_versions(sdk: Any) -> None:
     """A training pipeline's model gets another version by `parent_model`, and the registry lists, changes and deletes them."""
     training = sdk.CustomPythonPackageTrainingJob(

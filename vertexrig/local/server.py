@@ -162,7 +162,10 @@ class Local:
             self.store, seed=settings.seed, project=project, make_bucket=make_bucket, root=settings.root
         )
         check = _check if settings.checks else None
-        self.jobs = Jobs(settings, self.store, self.extras.sink, check=check, admit=self.registry.machines.require)
+        self.jobs = Jobs(
+            settings, self.store, self.extras.sink, check=check, admit=self.registry.machines.require,
+            begin_run=self.registry.metadata.begin_run,
+        )  # fmt: skip
         self.studies = Studies(self.jobs)
         self.pipelines = Pipelines(self.jobs, self.registry.models, self.registry.datasets)
         self.calls = Calls()

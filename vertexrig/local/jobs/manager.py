@@ -47,6 +47,7 @@ class Jobs:
         on_result: Called with the name of a job that has run to its end and how it went, in the job's thread.
         check: The checks that a new job has to pass; None leaves them out.
         admit: Raises `ApiError` for a job that names, under a parent, what does not exist there.
+        begin_run: Makes a run of an experiment and returns its name, "" where there is no such experiment.
     """
 
     def __init__(
@@ -57,8 +58,9 @@ class Jobs:
         on_result: Callable[[str, JobResult], None] | None = None,
         check: validation.Check | None = None,
         admit: Callable[[str, Mapping[str, Any]], None] = lambda parent, job: None,
+        begin_run: Callable[[str], str] = lambda experiment: "",
     ) -> None:
-        self.check, self.admit = check, admit
+        self.check, self.admit, self.begin_run = check, admit, begin_run
         self.settings, self.store, self.sink, self.on_result = settings, store, sink, on_result
         self.queue = Queue(settings.slots, self._run)
         self._warmth = Warmth() if settings.run.warm else None
@@ -79,6 +81,9 @@ class Jobs:
         outer, job = validation.custom_job(body, region, self.check)
         self.admit(parent, job)
         self.refuse_for_quota(job, region)
+        if job.get("experiment") and not job.get("experimentRun"):
+            run = self.begin_run(str(job["experiment"]))
+            job = {**job, "experimentRun": run} if run else job
         return self.add(parent, outer, job)
 
     def refuse_for_quota(self, job: Mapping[str, Any], region: str) -> None:

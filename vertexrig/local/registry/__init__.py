@@ -40,6 +40,7 @@ class Registry:
         self.store = store
         self.models = models.Models(store)
         self.datasets = datasets.Datasets(store, root)
+        self.metadata = metadata.MetadataStores(store)
         self.machines = persistent.PersistentResources(store)
         self.projects = Projects(project)
         self.tables = {
@@ -48,7 +49,7 @@ class Registry:
             persistent.SERVICE: self.machines.table(),
             vizier.SERVICE: vizier.Vizier(store, seed).table(),
             tensorboards.SERVICE: tensorboards.Tensorboards(store, make_bucket).table(),
-            metadata.SERVICE: metadata.MetadataStores(store).table(),
+            metadata.SERVICE: self.metadata.table(),
         }
 
     def table(self) -> list[Endpoint]:
