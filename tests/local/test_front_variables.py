@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+import shutil
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -11,7 +13,7 @@ from frontkit import Sink, fronted, sinking
 
 from vertexrig.local import state
 from vertexrig.local.front.hosts import Hosts, Way, registries
-from vertexrig.local.front.variables import TABLE, no_proxy, transparent
+from vertexrig.local.front.variables import TABLE, no_proxy, of_replica, transparent
 from vertexrig.local.state import RunningServer
 
 
@@ -86,7 +88,8 @@ def test_credentials_are_hidden(here: RunningServer, tmp_path: Path) -> None:
         "CLOUDSDK_CONFIG",
     }
     assert transparent(here, seen, project="p", region="us-central1").hidden == ()
-    assert len({row.name for row in TABLE}) == len(TABLE)
+    for audience in ([row.name for row in TABLE if row.command], [row.name for row in TABLE if row.replica]):
+        assert len(set(audience)) == len(audience)
 
 
 def test_the_record_has_both_ports(here: RunningServer) -> None:
@@ -113,3 +116,24 @@ def test_gsutil_has_a_configuration_of_its_own(here: RunningServer) -> None:
     assert f"gs_service_key_file = {change['GOOGLE_APPLICATION_CREDENTIALS']}" in lines
     assert f"ca_certificates_file = {change['SSL_CERT_FILE']}" in lines
     assert transparent(here, {}, project="my-project", region="us-central1").set == change
+
+
+def test_tensorflow_in_a_replica_reads_one_authority(here: RunningServer) -> None:
+    """What TensorFlow reads for each call to gs:// is short; other programs, and commands of the user's, trust the rest too."""
+    replica = of_replica(here, {}, project="my-project")
+    command = transparent(here, {}, project="my-project", region="us-central1").set
+    assert Path(replica["CURL_CA_BUNDLE"]).read_text().count("BEGIN CERTIFICATE") == 1
+    assert command["CURL_CA_BUNDLE"] == command["SSL_CERT_FILE"] == replica["SSL_CERT_FILE"]
+    assert Path(replica["SSL_CERT_FILE"]).read_text().count("BEGIN CERTIFICATE") > 50
+    assert "GCS_READ_CACHE_MAX_SIZE_MB" in replica and "GCS_READ_CACHE_MAX_SIZE_MB" not in command
+
+
+@pytest.mark.skipif(shutil.which("curl") is None, reason="curl is not installed")
+def test_curl_in_a_replica_trusts_all_authorities(here: RunningServer) -> None:
+    """curl reads the variable that is cut short for TensorFlow, and its own configuration puts that right."""
+    replica = of_replica(here, {}, project="my-project")
+    url = "https://storage.googleapis.com/storage/v1/b?project=my-project"
+    done = subprocess.run(
+        ["curl", "-sv", url], env={"PATH": "/usr/bin:/bin", **replica}, capture_output=True, text=True
+    )
+    assert '"storage#buckets"' in done.stdout and f"CAfile: {replica['SSL_CERT_FILE']}" in done.stderr, done.stderr

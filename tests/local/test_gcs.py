@@ -11,6 +11,7 @@ import pytest
 from jobkit import IMAGE, TASK, sdist
 
 from vertexrig.local.runner import RunOptions, children, run_job, supervisor
+from vertexrig.project.model import LocalImage
 
 
 @pytest.fixture
@@ -45,6 +46,21 @@ def test_a_folder_below_gcs_is_in_its_bucket(root: Path) -> None:
     assert done.state == "JOB_STATE_SUCCEEDED", done.error
     assert (root / "gs/out/run/model/model").read_text() == f"kept {os.getuid()}"
     assert Path("/gcs").exists() is there
+
+
+@pytest.mark.skipif(not children.shows_buckets(), reason="this system has no mount namespaces for programs")
+def test_a_job_runs_before_there_is_a_bucket(tmp_path: Path) -> None:
+    """A job that reads and writes no bucket sees an empty /gcs."""
+    code = "import os; assert os.listdir('/gcs') == [], os.listdir('/gcs')"
+    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
+            "containerSpec": {"imageUri": "here/image", "command": ["python3", "-c", code]}}  # fmt: skip
+    image = LocalImage(str(tmp_path), ())
+    done = run_job(
+        {"workerPoolSpecs": [pool]},
+        root=tmp_path / "state",
+        options=RunOptions(images={"here/image": image}, grace=0.5),
+    )
+    assert done.state == "JOB_STATE_SUCCEEDED", done.error
 
 
 def test_a_system_without_namespaces_says_so(root: Path, monkeypatch: pytest.MonkeyPatch) -> None:

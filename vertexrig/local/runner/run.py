@@ -260,6 +260,7 @@ class _Run:
         self.ports = ports.take(len(replicas))
         by_place = {(r.pool, r.index): port for r, port in zip(replicas, self.ports, strict=True)}
         replicas = cluster.replicas(self.pools, lambda pool, index: f"127.0.0.1:{by_place[pool, index]}")
+        environment.bucket_folder(self.root).mkdir(exist_ok=True)  # /gcs is there before there is a bucket
         directories = cluster.output_directories(self.job, self.options.trial)
         for uri in directories.values():
             environment.local_path(uri, self.root).mkdir(parents=True, exist_ok=True)
