@@ -16,11 +16,6 @@ from typing import Any
 from vertexrig.errors import PackageError
 from vertexrig.package.indexes import beyond_the_package, is_pypi
 
-if sys.version_info >= (3, 11):
-    import tomllib
-else:
-    import tomli as tomllib
-
 _VERSION = re.compile(r"""^\s*(?:__version__|VERSION|version)\s*(?::\s*[\w.]+\s*)?=\s*["']([^"']+)["']""", re.MULTILINE)
 
 
@@ -95,6 +90,11 @@ def read(folder: Path) -> Metadata | None:
     path = folder / "pyproject.toml"
     if not path.is_file():
         return None
+    if sys.version_info >= (3, 11):  # most trainers have no such file
+        import tomllib
+    else:
+        import tomli as tomllib
+
     try:
         text = path.read_bytes().decode("utf-8-sig")
         data = tomllib.loads(text)

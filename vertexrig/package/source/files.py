@@ -6,12 +6,7 @@ Nothing here imports or runs what it reads.
 from __future__ import annotations
 
 import ast
-import lzma
-import struct
-import tarfile
 import warnings
-import zipfile
-import zlib
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
@@ -19,15 +14,8 @@ from vertexrig.package.source.model import SourceProblem
 
 MAX_FILE_BYTES = 2_000_000
 """Source files above this size are reported and not parsed: hand-written modules are far smaller."""
-MAX_ARCHIVE_BYTES = 100_000_000
-"""Unpacked size at which reading of an archive stops."""
 ROOTS = ("", "src/", "python/", "lib/")
 """Where in a project folder its top-level packages usually are."""
-_UNREADABLE = (
-    OSError, EOFError, ValueError, RuntimeError, NotImplementedError, KeyError, OverflowError, struct.error,
-    tarfile.TarError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
-)  # fmt: skip
-"""What tarfile and zipfile raise on damaged archives: they have no common base."""
 _ARCHIVES = (".tar.gz", ".tgz", ".tar", ".whl", ".zip")
 
 
@@ -122,49 +110,14 @@ def open_tree(source: Path) -> tuple[Tree, str | None, list[SourceProblem]]:
     if source.is_dir():
         return Tree(folder=source), None, []
     if source.is_file() and source.name.endswith(_ARCHIVES):
-        files, problems = _read_archive(source)
-        return Tree(files=files), None, problems
+        from vertexrig.package.source.archives import read_archive
+
+        files, problem = read_archive(source, MAX_FILE_BYTES)
+        return Tree(files=files), None, [SourceProblem(problem)] if problem else []
     if source.is_file():
         # `python task.py` puts the script's own folder on sys.path, so its siblings are its modules.
         return Tree(folder=source.parent, roots=("",)), source.name, []
     return Tree(files={}), None, [SourceProblem(f"there is no folder, file or archive {str(source)!r}")]
-
-
-def _read_archive(source: Path) -> tuple[dict[str, bytes], list[SourceProblem]]:
-    files: dict[str, bytes] = {}
-    problems: list[SourceProblem] = []
-    total = 0
-    is_sdist = not source.name.endswith((".whl", ".zip"))
-    try:
-        for name, data in _tar_members(source) if is_sdist else _zip_members(source):
-            total += len(data)
-            if total > MAX_ARCHIVE_BYTES:
-                problems.append(
-                    SourceProblem(f"more than {MAX_ARCHIVE_BYTES} bytes of Python in {source.name}; the rest is unread")
-                )
-                break
-            parts = PurePosixPath(name).parts
-            files["/".join(parts[1:] if is_sdist else parts)] = data
-    except _UNREADABLE as error:
-        problems.append(SourceProblem(f"{source.name} is not a readable archive: {type(error).__name__}: {error}"))
-    return files, problems
-
-
-def _tar_members(source: Path) -> Iterator[tuple[str, bytes]]:
-    with tarfile.open(source) as archive:
-        for member in archive:
-            if member.isfile() and member.name.endswith(".py"):
-                stream = archive.extractfile(member)
-                if stream is not None:
-                    yield member.name, stream.read(MAX_FILE_BYTES + 1)
-
-
-def _zip_members(source: Path) -> Iterator[tuple[str, bytes]]:
-    with zipfile.ZipFile(source) as archive:
-        for name in archive.namelist():
-            if name.endswith(".py"):
-                with archive.open(name) as stream:
-                    yield name, stream.read(MAX_FILE_BYTES + 1)
 
 
 def parse_module(data: bytes, file: str) -> ast.Module | SourceProblem:
