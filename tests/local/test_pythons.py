@@ -91,3 +91,20 @@ def test_a_project_names_the_image_and_the_rehearsal_runs_in_its_environment(tmp
     lock.write_text(lock.read_text() + "# more\n")
     with pytest.raises(ConfigError, match="was not made yet: vertexrig local python --image build"):
         of_project(wired)
+
+
+def test_a_path_is_seen_from_the_project_file(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A relative interpreter is found wherever the command is typed; a link is kept, and a bare name is left to PATH."""
+    (tmp_path / "venv/bin").mkdir(parents=True)
+    (tmp_path / "venv/bin/python").symlink_to(sys.executable)
+    (tmp_path / "vertexrig.yaml").write_text(
+        "project: p\nlocal:\n  interpreters: {a*: venv/bin/python, b*: ../python, c*: python3, d*: ~/python}\n"
+    )
+    monkeypatch.chdir("/")
+    monkeypatch.setenv("HOME", "/home/one")
+    assert of_project(config.load(tmp_path / "vertexrig.yaml")).interpreters == {
+        "a*": str(tmp_path / "venv/bin/python"),
+        "b*": str(tmp_path.parent / "python"),
+        "c*": "python3",
+        "d*": "/home/one/python",
+    }

@@ -379,7 +379,7 @@ class LocalSettings(Value):
     slots: int | None = option("Replicas that may run at one time; a guess from the processors if not given.", None)
     images: Mapping[str, LocalImage] = option("Stand-ins by image pattern (* matches anything).", factory=dict)
     interpreters: Mapping[str, str] = option(
-        "Python interpreter by image pattern: a path, or an image that `vertexrig local python --image` made one for.",
+        "Python interpreter by image pattern: a program's name, a path seen from the project file, or an image that `vertexrig local python --image` made one for.",
         factory=dict,
     )
     gs_paths: Literal["mapped", "kept"] | None = option(

@@ -212,7 +212,7 @@ def _differences(what: WantedPython) -> list[str]:
 
 
 def interpreters(loaded: Loaded, catalog: Callable[[], Catalog]) -> dict[str, str]:
-    """`local.interpreters` with the names of images in it as the interpreters of their environments.
+    """`local.interpreters` with the names of images in it as the interpreters of their environments, and paths made absolute.
 
     Raises:
         ConfigError: The environment of an image was not made yet.
@@ -227,5 +227,7 @@ def interpreters(loaded: Loaded, catalog: Callable[[], Catalog]) -> dict[str, st
                     f"the environment of {value} was not made yet: {line}", "local", "interpreters", pattern
                 )
             value = str(what.program)
+        elif os.sep in value:  # not resolved: the link in an environment is what makes it one
+            value = os.path.abspath(loaded.path(os.path.expanduser(value)))
         found[pattern] = value
     return found
