@@ -10,7 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vertexrig.catalog import Catalog, load, tables
-from vertexrig.catalog.overlay import lay_over
+from vertexrig.catalog.overlay import catalog_with, lay_over
 from vertexrig.catalog.schema import SCHEMA
 from vertexrig.errors import ConfigError
 
@@ -19,7 +19,7 @@ def overlaid(folder: Path, text: str) -> Catalog:
     """The catalog under an overlay of this text."""
     file = folder / "mine.yaml"
     file.write_text(text, encoding="utf-8")
-    return load(file)
+    return catalog_with(file)
 
 
 def test_shipped_rows_pass_the_overlay_schema(tmp_path: Path) -> None:
@@ -185,7 +185,7 @@ def test_overlay_that_cannot_be_read(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
     for file in (tmp_path / "none.yaml", tmp_path, binary):
         with pytest.raises(ConfigError) as caught:
-            load(file)
+            catalog_with(file)
         assert caught.value.file == str(file)
 
 

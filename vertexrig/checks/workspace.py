@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vertexrig import checks, spec
-from vertexrig.catalog import Catalog, load
+from vertexrig.catalog import Catalog
 from vertexrig.checks import built, naming
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
@@ -94,8 +94,10 @@ class Workspace:
     @cached_property
     def catalog(self) -> Catalog:
         """The catalog with the project's overlay."""
+        from vertexrig.catalog.overlay import catalog_with  # needs PyYAML, which the shipped tables do without
+
         overlay = self.loaded.project.catalog
-        return load(self.loaded.path(overlay) if overlay else None)
+        return catalog_with(self.loaded.path(overlay) if overlay else None)
 
     @cached_property
     def renderer(self) -> Renderer:

@@ -11,7 +11,7 @@ from dataclasses import asdict, dataclass, field
 from typing import Any
 
 from vertexrig import times
-from vertexrig.catalog.typed import Scalar
+from vertexrig.catalog.option import Scalar
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
