@@ -10,6 +10,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vertexrig.catalog import Catalog, load, tables
+from vertexrig.catalog.costs import hourly
 from vertexrig.catalog.overlay import catalog_with, lay_over
 from vertexrig.catalog.schema import SCHEMA
 from vertexrig.errors import ConfigError
@@ -100,7 +101,7 @@ def test_overlay_adds(tmp_path: Path) -> None:
     assert found.regions_with("NVIDIA_X9") == ("moon-east1",)
     assert found.quota_metric("NVIDIA_X9") == "aiplatform.googleapis.com/custom_model_training_nvidia_x9_gpus"
     assert found.default_quota("moon-east1", "NVIDIA_X9") == 3
-    assert found.hourly("x9-gpu-2", "NVIDIA_X9", 2)[1].usd_per_hour == 18
+    assert hourly(found, "x9-gpu-2", "NVIDIA_X9", 2)[1].usd_per_hour == 18
     assert found.prices["n4-vcpu"].usd_per_hour == 0.04
     assert found.find_short("tf-2.99", "gpu") is not None
     assert found.why_not("n1-standard-2") is None

@@ -11,10 +11,20 @@ from dataclasses import fields, is_dataclass
 from functools import cache, cached_property
 from typing import Any
 
-from vertexrig.catalog import costs, tables
-from vertexrig.catalog.costs import total
-from vertexrig.catalog.limits import Limits
-from vertexrig.catalog.rows import Accelerator, Image, Limit, LineItem, Machine, Price, Quota, Region, Source, TpuSlice
+from vertexrig.catalog import rows, tables
+from vertexrig.catalog.rows import (
+    Accelerator,
+    Image,
+    Limit,
+    Limits,
+    LineItem,
+    Machine,
+    Price,
+    Quota,
+    Region,
+    Source,
+    TpuSlice,
+)
 from vertexrig.errors import UsageError, did_you_mean
 
 __all__ = [
@@ -30,7 +40,6 @@ __all__ = [
     "Source",
     "TpuSlice",
     "load",
-    "total",
 ]
 
 _FRAMEWORKS = {"tensorflow": "tf", "torch": "pytorch", "scikit-learn": "sklearn"}
@@ -54,7 +63,7 @@ class Catalog:
     @cached_property
     def machines(self) -> Mapping[str, Machine]:
         """Machine types for training, by name."""
-        return {name: tables.machine(row, self._cite) for name, row in self._raw("machines").items()}
+        return {name: rows.machine(row, self._cite) for name, row in self._raw("machines").items()}
 
     @cached_property
     def _others(self) -> list[tables.Raw]:
@@ -78,40 +87,40 @@ class Catalog:
             for name in (machine.tpu,) if machine.tpu else machine.accelerators:
                 carriers.setdefault(name, []).append(machine.name)
         return {
-            name: tables.accelerator(row, self._cite, tuple(carriers.get(name, ())), self.quota(name))
+            name: rows.accelerator(row, self._cite, tuple(carriers.get(name, ())), self.quota(name))
             for name, row in self._raw("accelerators").items()
         }
 
     @cached_property
     def regions(self) -> Mapping[str, Region]:
         """Regions, by name."""
-        return {name: tables.region(row, self._cite) for name, row in self._raw("regions").items()}
+        return {name: rows.region(row, self._cite) for name, row in self._raw("regions").items()}
 
     @cached_property
     def images(self) -> tuple[Image, ...]:
         """Prebuilt images, newest first within a framework."""
-        return tuple(tables.image(row, self._cite) for row in self._raw("images").values())
+        return tuple(rows.image(row, self._cite) for row in self._raw("images").values())
 
     @cached_property
     def prices(self) -> Mapping[str, Price]:
         """Prices, by item."""
         factor = self.limits.number("price.factor")
-        return {item: tables.price(row, self._cite, factor) for item, row in self._raw("prices").items()}
+        return {item: rows.price(row, self._cite, factor) for item, row in self._raw("prices").items()}
 
     @cached_property
     def quotas(self) -> Mapping[str, Quota]:
         """Quotas, by key."""
-        return {key: tables.quota(row, self._cite) for key, row in self._raw("quotas").items()}
+        return {key: rows.quota(row, self._cite) for key, row in self._raw("quotas").items()}
 
     @cached_property
     def limits(self) -> Limits:
         """Limits and defaults, by key."""
-        return Limits({key: tables.limit(row, self._cite) for key, row in self._raw("limits").items()})
+        return Limits({key: rows.limit(row, self._cite) for key, row in self._raw("limits").items()})
 
     @cached_property
     def sources(self) -> Mapping[str, Source]:
         """The documents behind the rows, by key."""
-        return {key: tables.source(row) for key, row in self._raw("sources").items()}
+        return {key: rows.source(row) for key, row in self._raw("sources").items()}
 
     # ---- machines and accelerators
 
@@ -265,39 +274,6 @@ class Catalog:
     def price(self, item: str) -> Price | None:
         """The price of a machine type, an accelerator, a GB of a boot disk type, or a rate; None if not sourced."""
         return self.prices.get(item)
-
-    def hourly(
-        self,
-        machine_type: str,
-        accelerator: str | None = None,
-        count: int = 0,
-        disk_gb: int | None = None,
-        *,
-        disk_type: str | None = None,
-        replicas: int = 1,
-        strategy: str = "STANDARD",
-    ) -> tuple[LineItem, ...]:
-        """What a worker pool costs per hour: an estimate, line by line (see `costs.total`).
-
-        Args:
-            machine_type: The machine type.
-            accelerator: The accelerator, if any.
-            count: Accelerators per VM.
-            disk_gb: Boot disk size in GB per VM; the service's default if None.
-            disk_type: Boot disk type; the machine's default if None.
-            replicas: How many VMs.
-            strategy: Scheduling strategy; only on-demand prices are known.
-        """
-        gigabytes = self.limits.integer("boot_disk.default_gb") if disk_gb is None else disk_gb
-        lines = [costs.machine_line(machine_type, self.machines.get(machine_type), self.prices, replicas)]
-        if accelerator and count:
-            lines.append(costs.accelerator_line(accelerator, count * replicas, self.prices, machine_type))
-        disk = disk_type or self.default_boot_disk(machine_type)
-        lines.append(costs.disk_line(disk, gigabytes * replicas, self.prices))
-        if strategy in self.limits.names("scheduling.preemptible_strategies"):
-            why = f"no sourced price: {strategy} is billed at other rates"
-            lines = [costs.unpriced(line, why) for line in lines]
-        return tuple(lines)
 
     # ---- tables
 

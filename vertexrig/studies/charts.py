@@ -10,8 +10,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
-from vertexrig.spec.domain import LOG
 from vertexrig.spec.objective import Metric
+from vertexrig.spec.parameters import LOG
 from vertexrig.spec.space import Dimension
 from vertexrig.studies import chart_data
 from vertexrig.studies.importance import Importance

@@ -14,9 +14,9 @@ from typing import Any
 
 from vertexrig import spec as specs
 from vertexrig.errors import UsageError
-from vertexrig.spec.domain import Value
 from vertexrig.spec.names import camel_keys
 from vertexrig.spec.objective import Objective
+from vertexrig.spec.parameters import Value
 from vertexrig.spec.space import Space
 from vertexrig.spec.trial import Measurement, TrialState
 from vertexrig.times import seconds_since_1970
