@@ -19,7 +19,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
 from tests import clouds, functions
 from vertexrig.local import server
-from vertexrig.submit.submission import Request
+from vertexrig.submit.request import Request
 from vertexrig.trigger import stage
 
 ROUNDS, WARM_UP = 100, 10

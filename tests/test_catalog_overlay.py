@@ -10,7 +10,8 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from vertexrig.catalog import Catalog, load, tables
-from vertexrig.catalog.overlay import lay_over
+from vertexrig.catalog.costs import hourly
+from vertexrig.catalog.overlay import catalog_with, lay_over
 from vertexrig.catalog.schema import SCHEMA
 from vertexrig.errors import ConfigError
 
@@ -19,7 +20,7 @@ def overlaid(folder: Path, text: str) -> Catalog:
     """The catalog under an overlay of this text."""
     file = folder / "mine.yaml"
     file.write_text(text, encoding="utf-8")
-    return load(file)
+    return catalog_with(file)
 
 
 def test_shipped_rows_pass_the_overlay_schema(tmp_path: Path) -> None:
@@ -100,7 +101,7 @@ def test_overlay_adds(tmp_path: Path) -> None:
     assert found.regions_with("NVIDIA_X9") == ("moon-east1",)
     assert found.quota_metric("NVIDIA_X9") == "aiplatform.googleapis.com/custom_model_training_nvidia_x9_gpus"
     assert found.default_quota("moon-east1", "NVIDIA_X9") == 3
-    assert found.hourly("x9-gpu-2", "NVIDIA_X9", 2)[1].usd_per_hour == 18
+    assert hourly(found, "x9-gpu-2", "NVIDIA_X9", 2)[1].usd_per_hour == 18
     assert found.prices["n4-vcpu"].usd_per_hour == 0.04
     assert found.find_short("tf-2.99", "gpu") is not None
     assert found.why_not("n1-standard-2") is None
@@ -185,7 +186,7 @@ def test_overlay_that_cannot_be_read(tmp_path: Path) -> None:
     binary.write_bytes(b"\xff\xfe\x00")
     for file in (tmp_path / "none.yaml", tmp_path, binary):
         with pytest.raises(ConfigError) as caught:
-            load(file)
+            catalog_with(file)
         assert caught.value.file == str(file)
 
 

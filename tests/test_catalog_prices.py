@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from vertexrig.catalog import load, total
+from vertexrig.catalog import load
+from vertexrig.catalog.costs import hourly, total
 
 CATALOG = load()
 PREFIX = "aiplatform.googleapis.com/custom_model_training_"
@@ -80,7 +81,7 @@ def test_derived_rule_meets_the_listed_price() -> None:
 
 def test_hourly_of_a_billed_machine() -> None:
     """The estimate of an a3-highgpu-8g with 2,000 GB of disk is the sum on its bill."""
-    lines = CATALOG.hourly("a3-highgpu-8g", "NVIDIA_H100_80GB", 8, 2000)
+    lines = hourly(CATALOG, "a3-highgpu-8g", "NVIDIA_H100_80GB", 8, 2000)
     usd, complete = total(lines)
     assert complete
     assert usd == pytest.approx(CATALOG.prices["a3-highgpu-8g on demand, all in"].usd_per_hour, rel=1e-6)
@@ -89,23 +90,23 @@ def test_hourly_of_a_billed_machine() -> None:
 
 def test_hourly_lines() -> None:
     """Replicas multiply every line; prices that hold their GPUs are not charged twice; unknown prices stay unknown."""
-    machine, gpu, disk = CATALOG.hourly("n1-standard-8", "NVIDIA_TESLA_T4", 2, replicas=3)
+    machine, gpu, disk = hourly(CATALOG, "n1-standard-8", "NVIDIA_TESLA_T4", 2, replicas=3)
     assert (machine.quantity, gpu.quantity, disk.quantity, disk.item) == (3, 6, 300, "pd-ssd")
     assert gpu.usd_per_hour == pytest.approx(6 * 0.4025)
     assert machine.basis == "derived" and machine.date and machine.source
-    bundled = CATALOG.hourly("a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)[1]
+    bundled = hourly(CATALOG, "a2-highgpu-1g", "NVIDIA_TESLA_A100", 1)[1]
     assert (bundled.usd_per_hour, bundled.basis) == (0.0, "included")
-    by_rate = CATALOG.hourly("n1-highmem-16")[0]
+    by_rate = hourly(CATALOG, "n1-highmem-16")[0]
     assert by_rate.usd_per_hour == pytest.approx((16 * 0.031611 + 104 * 0.004237) * 1.15, rel=1e-6)
-    tpu = CATALOG.hourly("cloud-tpu", "TPU_V3", 8)
+    tpu = hourly(CATALOG, "cloud-tpu", "TPU_V3", 8)
     assert [line.usd_per_hour for line in tpu[:2]] == [None, None]
     assert total(tpu)[1] is False
-    assert CATALOG.hourly("no-such-machine")[0].usd_per_hour is None
-    assert CATALOG.hourly("a4-highgpu-8g", "NVIDIA_B200", 8)[2].item == "hyperdisk-balanced"
+    assert hourly(CATALOG, "no-such-machine")[0].usd_per_hour is None
+    assert hourly(CATALOG, "a4-highgpu-8g", "NVIDIA_B200", 8)[2].item == "hyperdisk-balanced"
 
 
 def test_hourly_knows_on_demand_prices_only() -> None:
     """SPOT and FLEX_START have no sourced prices, and each line says why it has none."""
     for strategy in ("SPOT", "FLEX_START"):
-        lines = CATALOG.hourly("n1-standard-4", "NVIDIA_TESLA_T4", 1, strategy=strategy)
+        lines = hourly(CATALOG, "n1-standard-4", "NVIDIA_TESLA_T4", 1, strategy=strategy)
         assert all(line.usd_per_hour is None and strategy in line.note for line in lines)

@@ -20,7 +20,8 @@ from vertexrig.local import server
 from vertexrig.local.runner import RunOptions
 from vertexrig.submit.claims import LABEL, Claims, Existing, Taken
 from vertexrig.submit.fence import ATTEMPT_VARIABLE, CLAIM_VARIABLE, attempt_of, fenced
-from vertexrig.submit.submission import Request, Submitter, request_key, uploaded
+from vertexrig.submit.request import Request
+from vertexrig.submit.submission import Submitter, request_key, uploaded
 from vertexrig.trigger.app import Call, Trigger
 
 ID, TOKEN = "a" * 32 + "-" + "b" * 12, "1" * 32

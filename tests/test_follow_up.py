@@ -23,7 +23,7 @@ from vertexrig.spec.space import Space
 from vertexrig.studies import edit, follow_up, promote
 from vertexrig.studies.chain import joined
 from vertexrig.studies.decide import decide
-from vertexrig.studies.outcome import outcome
+from vertexrig.studies.outcome import chosen, outcome
 
 S5 = REPOSITORY / "examples/s5-practical-vision/vertexrig.yaml"
 
@@ -342,7 +342,7 @@ def test_the_best_trial_becomes_a_job(project: Path) -> None:
     text = edit.read(project)
     ended = outcome("tune", study([LR], rows(0.2, 0.9, None)), least=1)
     entry = promote.promoted(
-        ended, promote.chosen(ended, None), edit.data_of(text, "f"), "tune", "best", args={"epochs": 30},
+        ended, chosen(ended, None), edit.data_of(text, "f"), "tune", "best", args={"epochs": 30},
         topology="gpu", machine_type="n1-standard-8", changes=["accelerator_type=NVIDIA_TESLA_T4", "accelerator_count=1", "args.seed=7"],
     )  # fmt: skip
     job = config.loads(edit.added(text, entry, "f"), file=project).project.jobs["best"]
@@ -351,7 +351,7 @@ def test_the_best_trial_becomes_a_job(project: Path) -> None:
     assert job.labels == {"promoted_from": "tune", "trial": "2"}
     assert "# trial 2 of tune, the best of 2 that count: accuracy 0.9" in edit.added(text, entry, "f")
     with pytest.raises(UsageError, match="tune has no trial '3' that counts"):
-        promote.chosen(ended, "3")
+        chosen(ended, "3")
     for change, message in {
         "nonsense": "write KEY=VALUE",
         "machine_type.x=1": "is not a mapping",

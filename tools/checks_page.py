@@ -11,7 +11,7 @@ from itertools import groupby
 
 from vertexrig.checks.model import Rule
 from vertexrig.checks.output import Described
-from vertexrig.spec.document import READING_RULES
+from vertexrig.spec.strict import READING_RULES
 
 _HEAD = """\
 # Checks

@@ -8,8 +8,10 @@ key gcloud keeps the first value and PyYAML the last. This module takes gcloud's
 from __future__ import annotations
 
 import gc
+import json
+import math
 import re
-from collections.abc import Hashable
+from collections.abc import Hashable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -253,3 +255,40 @@ class _Builder:
             raise YamlError(f"not valid YAML: {error.problem}", line) from error
         except (ValueError, OverflowError, AttributeError, KeyError) as error:
             raise YamlError(f"not valid YAML: {text[:60]!r} is not a value of its kind: {error}", line) from error
+
+
+# YAML refuses these, or reads them as a line break, where JSON accepts them (YAML 1.1, section 5.1 and 5.4).
+_UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_SURROGATE = re.compile("[\ud800-\udfff]")
+
+
+def scalar(value: Any) -> str:
+    """`value` as JSON that is also YAML 1.1, whoever reads it; TypeError or ValueError for what has no such form."""
+    if value is None:
+        return "null"
+    if value is True:
+        return "true"
+    if value is False:
+        return "false"
+    if isinstance(value, str):
+        if _SURROGATE.search(value):
+            raise ValueError(f"{value!r} is not valid Unicode text")
+        return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(str(value), ensure_ascii=False))
+    if isinstance(value, int):
+        return repr(int(value))
+    if isinstance(value, float):
+        if not math.isfinite(value):
+            raise ValueError(f"{value} is not a finite number")
+        text = repr(float(value))
+        if "e" in text:  # 1e-05 is a number only to some readers, 1.0e-05 to all
+            mantissa, _, exponent = text.partition("e")
+            sign = "" if exponent.startswith("-") else "+"
+            text = f"{mantissa if '.' in mantissa else mantissa + '.0'}e{sign}{exponent.lstrip('+')}"
+        return text
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{scalar(str(key))}: {scalar(item)}" for key, item in value.items()) + "}"
+    if isinstance(value, (list, tuple)):
+        return "[" + ", ".join(scalar(item) for item in value) + "]"
+    raise TypeError(
+        f"{type(value).__name__} cannot be written to YAML; only text, numbers, booleans, lists and mappings can"
+    )

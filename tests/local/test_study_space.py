@@ -14,7 +14,7 @@ from vertexrig.catalog import load
 from vertexrig.checks.model import Context
 from vertexrig.checks.parameters import RULES
 from vertexrig.errors import ConfigError
-from vertexrig.spec.domain import Domain
+from vertexrig.spec.parameters import Domain
 from vertexrig.spec.space import Space
 
 

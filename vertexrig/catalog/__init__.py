@@ -1,13 +1,31 @@
-"""What Vertex AI training offers, as dated, sourced data: machines, accelerators, regions, images, prices, limits."""
+"""What Vertex AI training offers, as dated, sourced data: machines, accelerators, regions, images, prices, limits.
+
+In: a name, such as that of a machine type. Out: its row (`rows`), and answers to questions asked of the tables (`Catalog`);
+`overlay` lays a user's own rows over them."""
 
 from __future__ import annotations
 
-from functools import cache
-from pathlib import Path
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import fields, is_dataclass
+from functools import cache, cached_property
+from typing import Any
 
-from vertexrig.catalog.catalog import Catalog
-from vertexrig.catalog.costs import total
-from vertexrig.catalog.rows import Accelerator, Image, Limit, LineItem, Machine, Price, Quota, Region, Source, TpuSlice
+from vertexrig.catalog import rows, tables
+from vertexrig.catalog.rows import (
+    Accelerator,
+    Image,
+    Limit,
+    Limits,
+    LineItem,
+    Machine,
+    Price,
+    Quota,
+    Region,
+    Source,
+    TpuSlice,
+)
+from vertexrig.errors import UsageError, did_you_mean
 
 __all__ = [
     "Accelerator",
@@ -22,27 +40,269 @@ __all__ = [
     "Source",
     "TpuSlice",
     "load",
-    "total",
 ]
+
+_FRAMEWORKS = {"tensorflow": "tf", "torch": "pytorch", "scikit-learn": "sklearn"}
+_SHORT_NAME = re.compile(r"([A-Za-z-]+)-([0-9]+(?:\.[0-9]+)*)")
+
+
+class Catalog:
+    """Every table, each read and typed when it is first asked for.
+
+    Args:
+        raw: A function from a table's name to its raw rows by name; the shipped tables if left out.
+    """
+
+    def __init__(self, raw: Callable[[str], dict[str, tables.Raw]] = tables.by_name) -> None:
+        self._raw = raw
+
+    @cached_property
+    def _cite(self) -> Callable[[str], str]:
+        return tables.citer(self._raw("sources").values())
+
+    @cached_property
+    def machines(self) -> Mapping[str, Machine]:
+        """Machine types for training, by name."""
+        return {name: rows.machine(row, self._cite) for name, row in self._raw("machines").items()}
+
+    @cached_property
+    def _others(self) -> list[tables.Raw]:
+        return tables.read("other_machines")
+
+    @cached_property
+    def other_machines(self) -> Mapping[str, str]:
+        """Known Compute Engine types that are not for training, and why."""
+        return {name: row["reason"] for row in self._others for name in row["names"] if name not in self.machines}
+
+    @cached_property
+    def other_families(self) -> Mapping[str, str]:
+        """Whole families of machines that are not for training, and why."""
+        return {row["family"]: row["reason"] for row in self._others if row.get("whole_family")}
+
+    @cached_property
+    def accelerators(self) -> Mapping[str, Accelerator]:
+        """GPUs and TPUs, by name."""
+        carriers: dict[str, list[str]] = {}
+        for machine in self.machines.values():
+            for name in (machine.tpu,) if machine.tpu else machine.accelerators:
+                carriers.setdefault(name, []).append(machine.name)
+        return {
+            name: rows.accelerator(row, self._cite, tuple(carriers.get(name, ())), self.quota(name))
+            for name, row in self._raw("accelerators").items()
+        }
+
+    @cached_property
+    def regions(self) -> Mapping[str, Region]:
+        """Regions, by name."""
+        return {name: rows.region(row, self._cite) for name, row in self._raw("regions").items()}
+
+    @cached_property
+    def images(self) -> tuple[Image, ...]:
+        """Prebuilt images, newest first within a framework."""
+        return tuple(rows.image(row, self._cite) for row in self._raw("images").values())
+
+    @cached_property
+    def prices(self) -> Mapping[str, Price]:
+        """Prices, by item."""
+        factor = self.limits.number("price.factor")
+        return {item: rows.price(row, self._cite, factor) for item, row in self._raw("prices").items()}
+
+    @cached_property
+    def quotas(self) -> Mapping[str, Quota]:
+        """Quotas, by key."""
+        return {key: rows.quota(row, self._cite) for key, row in self._raw("quotas").items()}
+
+    @cached_property
+    def limits(self) -> Limits:
+        """Limits and defaults, by key."""
+        return Limits({key: rows.limit(row, self._cite) for key, row in self._raw("limits").items()})
+
+    @cached_property
+    def sources(self) -> Mapping[str, Source]:
+        """The documents behind the rows, by key."""
+        return {key: rows.source(row) for key, row in self._raw("sources").items()}
+
+    # ---- machines and accelerators
+
+    def count_allowed(self, machine_type: str, accelerator: str, count: int) -> bool:
+        """Whether one VM of this type takes that many; a v2 or v3 TPU pod may have any multiple of its step."""
+        machine = self.machines.get(machine_type)
+        counts = machine.accelerators.get(accelerator, ()) if machine else ()
+        if count in counts:
+            return True
+        step = self.accelerators[accelerator].pod_step if accelerator in self.accelerators else None
+        return bool(counts and step and count >= step and count % step == 0)
+
+    def why_not(self, machine_type: str) -> str | None:
+        """Why a known Compute Engine machine type is not for training; None if it is, or is not known."""
+        if machine_type in self.machines:
+            return None
+        return self.other_machines.get(machine_type) or self.other_families.get(machine_type.partition("-")[0])
+
+    def refuses(self, machine_type: str) -> bool:
+        """Whether the service was seen to refuse the machine type, or its family."""
+        family = machine_type.partition("-")[0]
+        return any(
+            row.get("refused")
+            and (machine_type in row["names"] or (row.get("whole_family") and row["family"] == family))
+            for row in self._others
+        )
+
+    def regional_name(self, machine_type: str, accelerator: str | None = None, count: int = 0) -> str | None:
+        """The name regions list a machine's accelerator under: `TPU_V2_POD` for 32 cores, `TPU_V5E` for ct5lp.
+
+        Returns:
+            None if there is no accelerator.
+        """
+        machine = self.machines.get(machine_type)
+        if machine is not None and machine.tpu:
+            return machine.tpu
+        row = self.accelerators.get(accelerator or "")
+        if row is not None and row.pod_step and count >= row.pod_step:
+            return row.pod_name
+        return accelerator or None
+
+    def regions_with(self, regional_name: str) -> tuple[str, ...]:
+        """The regions that offer an accelerator for training, by the name `regional_name` gives, sorted."""
+        return tuple(sorted(name for name, row in self.regions.items() if regional_name in row.training))
+
+    @cached_property
+    def _compute_engine(self) -> Mapping[str, frozenset[str]]:
+        groups = tables.read("machine_regions")
+        return {name: frozenset(group["regions"]) for group in groups for name in group["machines"]}
+
+    def compute_engine_regions(self, machine_type: str) -> frozenset[str] | None:
+        """Where Compute Engine has a machine type (2026-08-20): a hint only, since training may offer it in fewer.
+
+        Returns:
+            None if that is not known.
+        """
+        return self._compute_engine.get(machine_type)
+
+    def default_boot_disk(self, machine_type: str) -> str:
+        """The boot disk type a machine gets when none is written."""
+        special = self.limits.table("boot_disk.default_type_of_machine")
+        return special.get(machine_type, self.limits.text("boot_disk.default_type"))
+
+    # ---- quotas
+
+    def quota(self, item: str) -> Quota | None:
+        """The quota an accelerator, a machine family (`n1`) or a boot disk type draws; None if there is none."""
+        return self._quota_of.get(item)
+
+    @cached_property
+    def _quota_of(self) -> Mapping[str, Quota]:
+        return {item: row for row in self.quotas.values() for item in row.applies_to}
+
+    def quota_metric(self, item: str, strategy: str = "STANDARD") -> str | None:
+        """The full name of the quota metric `item` draws.
+
+        Args:
+            item: An accelerator, a machine family or a boot disk type.
+            strategy: The scheduling strategy: SPOT and FLEX_START draw the preemptible metric.
+
+        Returns:
+            Such as `aiplatform.googleapis.com/custom_model_training_nvidia_t4_gpus`; None if no source names it.
+        """
+        row = self.quota(item)
+        if row is None:
+            return None
+        preemptible = strategy in self.limits.names("scheduling.preemptible_strategies")
+        name = row.preemptible_metric if preemptible else row.metric
+        return None if name is None else self.limits.text("quota.prefix") + name
+
+    def default_quota(self, region: str, item: str) -> int | None:
+        """The quota a new project has in a region for `item` (as in `quota`); None if not available or not known."""
+        row, place = self.quota(item), self.regions.get(region)
+        return None if row is None or place is None else place.quotas.get(row.key)
+
+    def default_preemptible_quota(self, region: str, item: str) -> int | None:
+        """What a new project has of the quota of SPOT and FLEX_START in a region; None where it is not known."""
+        row = self.quota(item)
+        known = row is not None and row.preemptible_metric == "preemptible_cpus" and region in self.regions
+        return self.limits.integer("quota.preemptible_cpus_default") if known else None
+
+    # ---- images
+
+    @cached_property
+    def _image_of(self) -> Mapping[str, Image]:
+        return {row.repository_path: row for row in self.images}
+
+    def image(self, uri: str) -> Image | None:
+        """The prebuilt image of a URI on any of the three hosts, compared exactly."""
+        host, _, path = uri.partition("/")
+        return self._image_of.get(path) if host in self.limits.names("images.hosts") else None
+
+    def is_reduction_server(self, uri: str) -> bool:
+        """Whether a URI is Google's Reduction Server image on any of the three hosts."""
+        host, _, path = uri.partition("/")
+        return host in self.limits.names("images.hosts") and path in self.limits.names("reduction_server.images")
+
+    def find_image(self, framework: str, version: str, kind: str, python: str | None = None) -> Image | None:
+        """The prebuilt image of a framework.
+
+        Args:
+            framework: `tf` or `tensorflow`, `pytorch`, `sklearn`, `xgboost`, `ray`.
+            version: `2.17`; a longer version must fit exactly.
+            kind: "cpu", "gpu" or "tpu".
+            python: Its Python version, if it matters; otherwise the newest is taken.
+        """
+        wanted = _FRAMEWORKS.get(framework.lower(), framework.lower())
+        for row in self.images:
+            if row.framework != wanted or kind not in row.kind.split("_or_"):
+                continue
+            if version in (row.version, ".".join(row.version.split(".")[:2])) and python in (None, row.python):
+                return row
+        return None
+
+    def find_short(self, short_name: str, kind: str) -> Image | None:
+        """The prebuilt image of a short name as the project file has it, `tf-2.17`, for one kind."""
+        found = _SHORT_NAME.fullmatch(short_name)
+        return self.find_image(found[1], found[2], kind) if found else None
+
+    def short_names(self) -> tuple[str, ...]:
+        """Every short name `find_short` knows, in the order of the table."""
+        return tuple(dict.fromkeys(row.short_name for row in self.images))
+
+    def host_for_region(self, region: str) -> str:
+        """The image host nearest to a region; the first host for a region of an unknown area."""
+        areas = self.limits.table("images.host_of_area")
+        return areas.get(region.partition("-")[0], self.limits.names("images.hosts")[0])
+
+    # ---- prices
+
+    def price(self, item: str) -> Price | None:
+        """The price of a machine type, an accelerator, a GB of a boot disk type, or a rate; None if not sourced."""
+        return self.prices.get(item)
+
+    # ---- tables
+
+    def rows(self, table: str) -> list[dict[str, Any]]:
+        """A table as plain values, ready for JSON.
+
+        Args:
+            table: machines, accelerators, regions, images, prices, quotas, limits or sources.
+
+        Raises:
+            UsageError: There is no such table.
+        """
+        if table not in tables.KEYS:
+            raise UsageError(f"{table!r} is not a table of the catalog. {did_you_mean(table, tables.KEYS)}")
+        found = getattr(self, table)
+        return [_plain(row) for row in (found.values() if isinstance(found, Mapping) else found)]
+
+
+def _plain(value: Any) -> Any:
+    if is_dataclass(value):
+        return {field.name: _plain(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, Mapping):
+        return {key: _plain(item) for key, item in value.items()}
+    if isinstance(value, frozenset):
+        return sorted(value)
+    return [_plain(item) for item in value] if isinstance(value, (list, tuple)) else value
 
 
 @cache
-def _shipped() -> Catalog:
+def load() -> Catalog:
+    """The shipped catalog; `vertexrig.catalog.overlay` has the same with a user's rows over it."""
     return Catalog()
-
-
-def load(overlay: Path | None = None) -> Catalog:
-    """The catalog, with a user's overlay laid over the shipped tables.
-
-    Args:
-        overlay: A YAML file that adds or corrects rows (its tables and keys are those of `catalog/data`). Without one, the result is cached.
-
-    Raises:
-        ConfigError: The overlay cannot be read, or holds an unknown table, row, key or type.
-    """
-    if overlay is None:
-        return _shipped()
-    # Imported here: it needs PyYAML, which the shipped tables do without.
-    from vertexrig.catalog.overlay import lay_over
-
-    return Catalog(lay_over(overlay).__getitem__)

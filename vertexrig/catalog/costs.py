@@ -5,9 +5,44 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
 
-from vertexrig.catalog.rows import LineItem, Machine, Price
+from vertexrig.catalog import Catalog, LineItem, Machine, Price
 
 NO_PRICE = "no sourced price"
+
+
+def hourly(
+    catalog: Catalog,
+    machine_type: str,
+    accelerator: str | None = None,
+    count: int = 0,
+    disk_gb: int | None = None,
+    *,
+    disk_type: str | None = None,
+    replicas: int = 1,
+    strategy: str = "STANDARD",
+) -> tuple[LineItem, ...]:
+    """What a worker pool costs per hour: an estimate, line by line (see `total`).
+
+    Args:
+        catalog: The catalog.
+        machine_type: The machine type.
+        accelerator: The accelerator, if any.
+        count: Accelerators per VM.
+        disk_gb: Boot disk size in GB per VM; the service's default if None.
+        disk_type: Boot disk type; the machine's default if None.
+        replicas: How many VMs.
+        strategy: Scheduling strategy; only on-demand prices are known.
+    """
+    gigabytes = catalog.limits.integer("boot_disk.default_gb") if disk_gb is None else disk_gb
+    lines = [machine_line(machine_type, catalog.machines.get(machine_type), catalog.prices, replicas)]
+    if accelerator and count:
+        lines.append(accelerator_line(accelerator, count * replicas, catalog.prices, machine_type))
+    disk = disk_type or catalog.default_boot_disk(machine_type)
+    lines.append(disk_line(disk, gigabytes * replicas, catalog.prices))
+    if strategy in catalog.limits.names("scheduling.preemptible_strategies"):
+        why = f"no sourced price: {strategy} is billed at other rates"
+        lines = [unpriced(line, why) for line in lines]
+    return tuple(lines)
 
 
 def machine_line(name: str, machine: Machine | None, prices: Mapping[str, Price], vms: int) -> LineItem:

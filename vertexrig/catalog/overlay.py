@@ -20,7 +20,7 @@ from pathlib import Path
 from typing import Any
 
 from vertexrig import files
-from vertexrig.catalog import tables, typed
+from vertexrig.catalog import Catalog, load, tables, typed
 from vertexrig.catalog.schema import SCHEMA, OverlayRow
 from vertexrig.errors import ConfigError, did_you_mean
 from vertexrig.text import kind_of, quoted
@@ -29,6 +29,18 @@ UNDATED = "undated"
 _PRICES = {"usd_per_hour", "compute_engine_usd"}
 Names = Mapping[str, frozenset[str]]
 """The names that rows may refer to, by table: those shipped and those of the overlay."""
+
+
+def catalog_with(overlay: Path | None) -> Catalog:
+    """The shipped catalog, with a user's overlay laid over it if there is one.
+
+    Args:
+        overlay: A YAML file that adds or corrects rows; its tables and keys are those of `catalog/data`.
+
+    Raises:
+        ConfigError: The overlay cannot be read, or holds an unknown table, row, key or type.
+    """
+    return load() if overlay is None else Catalog(lay_over(overlay).__getitem__)
 
 
 def lay_over(file: Path) -> tables.Tables:

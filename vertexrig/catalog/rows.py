@@ -8,8 +8,9 @@ Rows are compared by identity, and share one `__repr__`: leaving both out of the
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Any
 
 
@@ -254,3 +255,183 @@ class LineItem(_Row):
     source: str = ""
     date: str = ""
     note: str = ""
+
+
+class Limits(Mapping[str, Limit]):
+    """Limits by key; `limits.json` in `vertexrig/catalog/data` lists them.
+
+    The typed readers raise KeyError for an unknown key and TypeError for a value of another type: both are mistakes in
+    our code, since an overlay can neither add a limit nor change its type.
+    """
+
+    def __init__(self, rows: Mapping[str, Limit]) -> None:
+        self._rows = rows
+
+    def __getitem__(self, key: str) -> Limit:
+        return self._rows[key]
+
+    def __iter__(self) -> Iterator[str]:
+        return iter(self._rows)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def integer(self, key: str) -> int:
+        """A whole number."""
+        value = self[key].value
+        if not isinstance(value, int) or isinstance(value, bool):
+            raise TypeError(f"limit {key} is not a whole number")
+        return value
+
+    def number(self, key: str) -> float:
+        """A number."""
+        value = self[key].value
+        if not isinstance(value, (int, float)) or isinstance(value, bool):
+            raise TypeError(f"limit {key} is not a number")
+        return float(value)
+
+    def numbers(self, key: str) -> tuple[float, ...]:
+        """A list of numbers."""
+        value = self[key].value
+        if not isinstance(value, list) or not all(isinstance(one, (int, float)) for one in value):
+            raise TypeError(f"limit {key} is not a list of numbers")
+        return tuple(map(float, value))
+
+    def text(self, key: str) -> str:
+        """A string; keys that end in `pattern` hold a regular expression for `re.fullmatch`."""
+        value = self[key].value
+        if not isinstance(value, str):
+            raise TypeError(f"limit {key} is not a string")
+        return value
+
+    def names(self, key: str) -> tuple[str, ...]:
+        """A list of strings."""
+        value = self[key].value
+        if not isinstance(value, list):
+            raise TypeError(f"limit {key} is not a list")
+        return tuple(value)
+
+    def table(self, key: str) -> Mapping[str, str]:
+        """A mapping of strings."""
+        value = self[key].value
+        if not isinstance(value, dict):
+            raise TypeError(f"limit {key} is not a mapping")
+        return dict(value)
+
+
+# a typed row of each raw one
+
+
+def source(row: Mapping[str, Any]) -> Source:
+    """A row of `sources`."""
+    return Source(row["key"], row["title"], tuple(row["urls"]), row["date"])
+
+
+def machine(row: Mapping[str, Any], cite: Callable[[str], str]) -> Machine:
+    """A row of `machines`."""
+    return Machine(
+        row["name"],
+        row["family"],
+        row["vcpus"],
+        row["memory_gb"],
+        MappingProxyType({name: tuple(counts) for name, counts in row.get("accelerators", {}).items()}),
+        row.get("accelerator_required", False),
+        row.get("tpu", ""),
+        MappingProxyType({name: TpuSlice(*size) for name, size in row.get("tpu_topologies", {}).items()}),
+        cite(row["source"]),
+        row["date"],
+        row.get("note", ""),
+    )
+
+
+def accelerator(
+    row: Mapping[str, Any], cite: Callable[[str], str], machines: tuple[str, ...], quota: Quota | None
+) -> Accelerator:
+    """A row of `accelerators`, with the machines that carry it and the quota it draws."""
+    return Accelerator(
+        name=row["name"],
+        kind=row["kind"],
+        machines=machines,
+        max_per_vm=row["max_per_vm"],
+        retired=row["retired"],
+        api_enum=row["api_enum"],
+        gcloud_enum=row["gcloud_enum"],
+        flex_start=row["flex_start"],
+        quota=quota.metric if quota else None,
+        quota_key=quota.key if quota else None,
+        pod_step=row.get("pod_step"),
+        pod_name=row.get("pod_name", ""),
+        source=cite(row["source"]),
+        date=row["date"],
+        note=row.get("note", ""),
+    )
+
+
+def region(row: Mapping[str, Any], cite: Callable[[str], str]) -> Region:
+    """A row of `regions`."""
+    return Region(
+        row["name"],
+        row["location"],
+        row["gcloud"],
+        frozenset(row["training"]),
+        frozenset(row["not_for_training"]),
+        MappingProxyType(row["quotas"]),
+        cite(row["source"]),
+        row["date"],
+        row.get("note", ""),
+    )
+
+
+def image(row: Mapping[str, Any], cite: Callable[[str], str]) -> Image:
+    """A row of `images`."""
+    return Image(
+        row["name"],
+        row["framework"],
+        row["version"],
+        row["python"],
+        row["kind"],
+        row["cuda"],
+        row["repository_path"],
+        row["end_of_support"],
+        row["end_of_availability"],
+        row["hypertune"],
+        cite(row["source"]),
+        row["date"],
+        row.get("note", ""),
+    )
+
+
+def price(row: Mapping[str, Any], cite: Callable[[str], str], factor: float) -> Price:
+    """A row of `prices`; a Compute Engine price becomes an estimate by `factor`."""
+    listed: float | None = row.get("usd_per_hour")
+    compute_engine: float | None = None if listed is not None else row["compute_engine_usd"]
+    return Price(
+        row["item"],
+        row["kind"],
+        listed if listed is not None else round(row["compute_engine_usd"] * factor, 9),
+        "listed" if listed is not None else "derived",
+        compute_engine,
+        row.get("includes_accelerators", False),
+        cite(row["source"]),
+        row["date"],
+        row.get("note", ""),
+    )
+
+
+def quota(row: Mapping[str, Any], cite: Callable[[str], str]) -> Quota:
+    """A row of `quotas`."""
+    return Quota(
+        row["key"],
+        row["unit"],
+        tuple(row["applies_to"]),
+        row["metric"],
+        row["preemptible_metric"],
+        cite(row["source"]),
+        row["date"],
+        row.get("note", ""),
+    )
+
+
+def limit(row: Mapping[str, Any], cite: Callable[[str], str]) -> Limit:
+    """A row of `limits`."""
+    return Limit(row["key"], row["value"], cite(row["source"]), row["date"], row.get("note", ""))

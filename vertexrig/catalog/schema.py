@@ -9,7 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vertexrig.catalog.typed import option
+from vertexrig.catalog.option import option
 
 _DAY = r"\d{4}(-(0[1-9]|1[0-2])(-(0[1-9]|[12]\d|3[01]))?)?"
 _TEXT: dict[str, Any] = {"pattern": (r"(?s)\s*\S.*", "a text that says something")}

@@ -21,22 +21,15 @@ from functools import cache
 from typing import Any, Literal, TypeVar, Union
 
 from vertexrig import yamltext
+from vertexrig.catalog.option import Scalar
 from vertexrig.errors import ConfigError, did_you_mean
 from vertexrig.text import kind_of, quoted
 
-Scalar = Union[str, int, float, bool]
 T = TypeVar("T")
 
 
 class Untyped(str):
     """Text from the environment or the command line: it takes the type of the field it lands in."""
-
-
-def option(doc: str, default: Any = dataclasses.MISSING, *, factory: Any = dataclasses.MISSING, **metadata: Any) -> Any:
-    """A dataclass field with its line of documentation."""
-    if factory is not dataclasses.MISSING:
-        return dataclasses.field(default_factory=factory, metadata={"doc": doc, **metadata})
-    return dataclasses.field(default=default, metadata={"doc": doc, **metadata})
 
 
 def read(text: str, file: str) -> yamltext.Reading:

@@ -39,8 +39,9 @@ from vertexrig.checks import (
 from vertexrig.checks._arguments import with_command
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.finding import Finding, limited
-from vertexrig.spec.document import READING_RULES, Document, ReadingRule
+from vertexrig.spec.document import Document
 from vertexrig.spec.masking import masked
+from vertexrig.spec.strict import READING_RULES, ReadingRule
 
 __all__ = ["RULES", "Context", "Problem", "Rule", "all_rules", "check", "findings", "rule_ids"]
 
@@ -63,7 +64,7 @@ def check(document: Document, context: Context, ignored: Mapping[str, str] = {})
     """All findings of a job spec: those of its strict reading, and those of the rules.
 
     Args:
-        document: The job spec as read by `vertexrig.spec.document`.
+        document: The job spec as read by `vertexrig.spec.reading`.
         context: What is known beside it.
         ignored: Ids of rules to leave out, each with the reason.
 

@@ -12,7 +12,6 @@ from vertexrig.package.source import program
 from vertexrig.package.source.choose import chosen
 from vertexrig.package.source.model import Flag, SourceProblem, TrainerSource
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import named_reduction_server
 
 _NEGATIVE = re.compile(r"-[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 _SHELL = re.compile(r"(^|/)(ba|da|z)?sh$")
@@ -44,7 +43,7 @@ def trainer_pools(document: Document, trainer: TrainerSource) -> list[Pool]:
 
 
 def _runs(pool: Pool, trainer: TrainerSource) -> bool:
-    if named_reduction_server(pool):
+    if pool.named_reduction_server:
         return False
     if pool.python is not None:
         return not pool.module or not trainer.module or pool.module == trainer.module

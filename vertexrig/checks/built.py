@@ -1,44 +1,14 @@
-"""The project's own images: which pools of a document run one, what is in it, and whether it goes with the trainer."""
+"""The project's own images: which pools of a document run one, and whether it goes with the trainer."""
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
-from fnmatch import fnmatchcase
+from collections.abc import Iterator
 
-from vertexrig.catalog import Image
 from vertexrig.checks.model import BuiltImage, Context, Problem, Rule
 from vertexrig.checks.sources import BUILT
 from vertexrig.finding import Severity
-from vertexrig.project.config import Loaded
-from vertexrig.project.model import BUILD
 from vertexrig.spec.document import Document, Pool
-
-
-def in_document(loaded: Loaded, document: Document) -> Mapping[str, BuiltImage]:
-    """The images of the project's own trainer that a document names, by URI."""
-    trainer, jobs = loaded.project.trainer, loaded.project.jobs.values()
-    machines = [machine for job in jobs for machine in (job, job.worker, job.ps, job.evaluator) if machine is not None]
-    if BUILD not in {trainer.image, *(machine.image for machine in machines)}:
-        return {}
-    # imported here: a project with prebuilt images only does without
-    from vertexrig.package.image import describe_image, patterns
-    from vertexrig.package.sources import requires_python
-
-    found = {}
-    for pool in document.pools:
-        for kind, pattern in patterns(loaded).items() if pool.container is not None else ():
-            if not fnmatchcase(pool.image, pattern) or pool.image in found:
-                continue
-            image = describe_image(loaded, kind)
-            row = Image(
-                image.name.partition(":")[0], image.framework, image.version, image.python, kind, None,
-                pool.image.partition("/")[2], "", "", True, "", "",
-            )  # fmt: skip
-            lock, folder = f"{trainer.build.lock}/{image.lock.name}", loaded.path(trainer.path)
-            here = folder.exists()  # the trigger has neither the trainer nor the lock file
-            found[pool.image] = BuiltImage(row, lock, image.locked or not here, requires_python(folder) if here else "")
-    return found
 
 
 def module(pool: Pool, default: str) -> str:

@@ -9,7 +9,7 @@ from vertexrig.checks.places import already_reported
 from vertexrig.checks.sources import DISTRIBUTED, GCLOUD, REST, SERVER, join
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import has_gpu, named_reduction_server, placeholder, running
+from vertexrig.spec.pools import has_gpu, placeholder, running
 
 
 def pools_missing(document: Document, context: Context) -> Iterator[Problem]:
@@ -108,7 +108,7 @@ def _is_reducer(pool: Pool, context: Context) -> bool:
 def reduction_image(document: Document, context: Context) -> Iterator[Problem]:
     limits = context.catalog.limits
     for pool in running(document):
-        if named_reduction_server(pool) and not _is_reducer(pool, context):
+        if pool.named_reduction_server and not _is_reducer(pool, context):
             name = f"{limits.names('images.hosts')[0]}/{limits.names('reduction_server.images')[0]}"
             text = f"{pool.image!r} is not the image of the Reduction Server"
             yield Problem(f"{pool.program_path}.imageUri", text, f"write {name}")

@@ -6,14 +6,13 @@ from collections.abc import Iterator
 from itertools import pairwise
 from typing import Any
 
-from vertexrig.checks._space import OVERVIEW_DOC, REST_STUDY, refused
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import WALKTHROUGH, join
+from vertexrig.checks.places import refused
+from vertexrig.checks.sources import OVERVIEW_DOC, REST_STUDY, WALKTHROUGH, join
 from vertexrig.errors import ConfigError
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
-from vertexrig.spec.domain import CONDITION_OF, EPSILON, LOG, REVERSE_LOG
-from vertexrig.spec.parameters import Parameter, clashes
+from vertexrig.spec.parameters import CONDITION_OF, EPSILON, LOG, REVERSE_LOG, Parameter, clashes
 from vertexrig.spec.space import Space
 
 _WIDE = 1000  # a range over three powers of ten is nearly always meant logarithmically

@@ -30,6 +30,15 @@ def already_reported(document: Document, path: str) -> bool:
     return False
 
 
+def refused(document: Document, path: str) -> bool:
+    """Whether the strict reading refused `path`, what is around it, or something in it: no rule reports it again then."""
+    if already_reported(document, path):
+        return True
+    inside = (f"{path}.", f"{path}[")
+    errors = (found.path for found in document.findings if found.severity is Severity.ERROR)
+    return any(found.startswith(inside) for found in errors)
+
+
 def _same(written: str, key: str) -> bool:
     return stem(written) == stem(key) or meant(written, [key]) is not None
 

@@ -32,6 +32,9 @@ SECRETS = "keys in plain text found in public job specs (read 2026-11-21)"
 GKE = "TPU names of GKE, seen in public job specs (read 2026-11-21)"
 PRACTICE = "practitioners' reports (read 2026-11-20)"
 WALKTHROUGH = "mistake found in a published walk-through, reproduced with gcloud 528.0.0 on 2026-11-20"
+REST_STUDY = "REST reference v1 of StudySpec and its types (copy of 2026-08-22)"
+REST_JOB = "REST reference v1 of HyperparameterTuningJob (copy of 2026-08-22)"
+OVERVIEW_DOC = "hyperparameter-tuning-overview page (copy of 2026-08-22)"
 
 
 def join(*sources: str) -> str:

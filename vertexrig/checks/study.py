@@ -7,9 +7,9 @@ from datetime import date
 from typing import Any
 
 from vertexrig.checks import parameters
-from vertexrig.checks._space import OVERVIEW_DOC, REST_JOB, REST_STUDY, refused
 from vertexrig.checks.model import Context, Problem, Rule
-from vertexrig.checks.sources import GCLOUD, REST, SDK, TUNING_DOC, join
+from vertexrig.checks.places import refused
+from vertexrig.checks.sources import GCLOUD, OVERVIEW_DOC, REST, REST_JOB, REST_STUDY, SDK, TUNING_DOC, join
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document

@@ -13,8 +13,9 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vertexrig import checks, spec
-from vertexrig.catalog import Catalog, load
+from vertexrig.catalog import Catalog, Image
 from vertexrig.checks import built, naming
+from vertexrig.checks.model import BuiltImage
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
 from vertexrig.package import folders
@@ -22,7 +23,7 @@ from vertexrig.package.cache import read_cached
 from vertexrig.package.source.model import TrainerSource
 from vertexrig.package.source.reader import read
 from vertexrig.project.config import Loaded
-from vertexrig.project.model import Sweep
+from vertexrig.project.model import BUILD, Sweep
 from vertexrig.project.origins import origin
 from vertexrig.project.resolve import Uploaded
 from vertexrig.render.renderer import Rendered, Renderer
@@ -94,8 +95,10 @@ class Workspace:
     @cached_property
     def catalog(self) -> Catalog:
         """The catalog with the project's overlay."""
+        from vertexrig.catalog.overlay import catalog_with  # needs PyYAML, which the shipped tables do without
+
         overlay = self.loaded.project.catalog
-        return load(self.loaded.path(overlay) if overlay else None)
+        return catalog_with(self.loaded.path(overlay) if overlay else None)
 
     @cached_property
     def renderer(self) -> Renderer:
@@ -124,7 +127,7 @@ class Workspace:
         """What the checks may know: the project's region, and its trainer if the document runs it."""
         project = self.loaded.project
         context = checks.Context(
-            self.catalog, region=self._region or project.region, built=built.in_document(self.loaded, document)
+            self.catalog, region=self._region or project.region, built=_built_images(self.loaded, document)
         )
         modules = {pool.module for pool in document.pools if pool.module}
         pool = next((pool for pool in document.pools if pool.container is not None and pool.image), None)
@@ -256,6 +259,32 @@ class Workspace:
                 if rule not in known:
                     raise self.loaded.error(f"there is no rule {rule!r}. {did_you_mean(rule, known)}", *path, rule)
         return {rule: reason for _, silence in groups for rule, reason in silence.items()}
+
+
+def _built_images(loaded: Loaded, document: spec.Document) -> Mapping[str, BuiltImage]:
+    """The images of the project's own trainer that a document names, by URI."""
+    trainer, jobs = loaded.project.trainer, loaded.project.jobs.values()
+    machines = [machine for job in jobs for machine in (job, job.worker, job.ps, job.evaluator) if machine is not None]
+    if BUILD not in {trainer.image, *(machine.image for machine in machines)}:
+        return {}
+    # imported here: a project with prebuilt images only does without
+    from vertexrig.package.image import describe_image, patterns
+    from vertexrig.package.sources import requires_python
+
+    found = {}
+    for pool in document.pools:
+        for kind, pattern in patterns(loaded).items() if pool.container is not None else ():
+            if not fnmatchcase(pool.image, pattern) or pool.image in found:
+                continue
+            image = describe_image(loaded, kind)
+            row = Image(
+                image.name.partition(":")[0], image.framework, image.version, image.python, kind, None,
+                pool.image.partition("/")[2], "", "", True, "", "",
+            )  # fmt: skip
+            lock, folder = f"{trainer.build.lock}/{image.lock.name}", loaded.path(trainer.path)
+            here = folder.exists()  # the trigger has neither the trainer nor the lock file
+            found[pool.image] = BuiltImage(row, lock, image.locked or not here, requires_python(folder) if here else "")
+    return found
 
 
 def _through_the_api(finding: Finding, submit: str) -> Finding:

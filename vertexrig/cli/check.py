@@ -12,7 +12,7 @@ from vertexrig.cli import options, output, show, steps, targets
 from vertexrig.cli.tables import table
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.finding import Finding, Severity
-from vertexrig.spec.document import unreadable
+from vertexrig.spec.reading import unreadable
 
 
 @click.command("check")

@@ -29,12 +29,12 @@ def command(file: Path | None, image: str, wire: bool, format_: str) -> None:
     uv makes it, with a Python that it finds or downloads; it is kept in the user's cache folder by what is in it, so a second
     call is quick. The lines it proposes for the project file name the image, not the path, so they hold on every machine.
     """
-    from vertexrig.catalog import load
+    from vertexrig.catalog.overlay import catalog_with
     from vertexrig.local.runner import pythons
 
     loaded = _project(file, needed=image == BUILD or wire)
     overlay = loaded.project.catalog if loaded is not None else None
-    catalog = load(loaded.path(overlay) if loaded is not None and overlay else None)
+    catalog = catalog_with(loaded.path(overlay) if loaded is not None and overlay else None)
     made = pythons.make_python(pythons.wanted(image, catalog, loaded), options.note)
     options.note("made" if made.fresh else "made before, and nothing has changed")
     for one in made.differs:

@@ -54,8 +54,7 @@ def command(
     SWEEP is a study that has ended: a sweep's name, number, display name, or a file from `gcloud ai hp-tuning-jobs describe`. The
     job is the sweep's own, with what the flags change.
     """
-    from vertexrig.studies import edit, promote
-    from vertexrig.studies.outcome import outcome
+    from vertexrig.studies import edit, outcome, promote
 
     if dry_run and where:
         raise click.UsageError("--dry-run writes nothing, so there is nothing to --run")
@@ -63,8 +62,8 @@ def command(
     loaded = found.loaded
     text = edit.read(loaded.file)
     name = options.entry_name(name) or promote.free_name(loaded, found.sweep)
-    ended = outcome(sweep, found.job, least=1)
-    chosen = promote.chosen(ended, trial)
+    ended = outcome.outcome(sweep, found.job, least=1)
+    chosen = outcome.chosen(ended, trial)
     args: dict[str, Any] = {} if epochs is None else {"epochs": epochs}
     if warm_start or warm_start_flag:
         args |= _warm_start(found, chosen, warm_start_flag)
@@ -97,9 +96,9 @@ def _report(
 def _warm_start(found: studied.Studied, chosen: TrialResult, given: str | None) -> dict[str, str]:
     """The trainer's flag and the model of a trial."""
     from vertexrig.checks.workspace import Workspace
-    from vertexrig.studies import promote
+    from vertexrig.studies import outcome, promote
 
-    folder = promote.trial_folder(found.job, chosen.id)
+    folder = outcome.trial_folder(found.job, chosen.id)
     uri = f"{folder}/model"
     if not folder or not studied.has_files(found, uri):
         where = f"nothing is in {uri}" if folder else "the study has no output folder"

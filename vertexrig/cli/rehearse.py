@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, steps
+from vertexrig.cli import creation, options, steps
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 from vertexrig.errors import JobFailedError
@@ -120,7 +120,7 @@ def _on_vertex(workspace: Workspace, name: str, file: Path | None) -> None:
         options.note(f"its best trial:\n{steps.line('best', name, *given)}")
     options.note(f"through the API, on this machine:\n{steps.line('local', 'up', '--detach', *given)}")
     options.note(f"wrote {path}; on Vertex AI:")
-    for line in steps.on_vertex(workspace, [(prepared, path)]):
+    for line in creation.on_vertex(workspace, [(prepared, path)]):
         options.note(line)
 
 

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, show, steps
+from vertexrig.cli import creation, options, show
 from vertexrig.cli.output import result, say
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import write_text
@@ -72,7 +72,7 @@ def command(
     else:
         options.note("not checked")
     written = [(one, Path(row["path"])) for one, row in zip(prepared, rows, strict=True) if row["command"]]
-    lines = steps.on_vertex(workspace, written)
+    lines = creation.on_vertex(workspace, written)
     data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
     result(format_, data, "\n".join(lines))
     failed = [one.rendered.view.name for one in prepared if not one.ok]
@@ -90,7 +90,7 @@ def _write(workspace: Workspace, one: Prepared, output: Path | None) -> dict[str
     write_text(path, one.rendered.text)
     options.note(f"wrote {path}")
     options.note(f"output: {_output(one)}")
-    return row | {"path": str(path), "command": steps.on_vertex(workspace, [(one, path)])[-1] if one.ok else None}
+    return row | {"path": str(path), "command": creation.on_vertex(workspace, [(one, path)])[-1] if one.ok else None}
 
 
 def _output(prepared: Prepared) -> str:

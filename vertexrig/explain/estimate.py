@@ -10,7 +10,8 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 
-from vertexrig.catalog import Catalog, LineItem, total
+from vertexrig.catalog import Catalog, LineItem
+from vertexrig.catalog.costs import hourly, total
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import job_part, parallel_trials, running, scheduling_strategy
 from vertexrig.times import duration_seconds
@@ -117,7 +118,8 @@ def _pool_lines(pool: Pool, how: str, catalog: Catalog) -> tuple[LineItem, ...]:
     vms = pool.replica_count * (topology.vms if topology is not None else 1)
     if vms < 1:
         return ()
-    return catalog.hourly(
+    return hourly(
+        catalog,
         pool.machine_type,
         pool.accelerator_type or None,
         pool.accelerator_count,

@@ -109,7 +109,7 @@ def build(
     _outside(folder, out_dir, sources)
     if sources.refusals:
         raise PackageError("the trainer's requirements cannot go with the image: " + "; ".join(sources.refusals))
-    notebook.refuse_cells(sources)
+    notebook.refuse_cells(sources.files, sources.rewritten)
     known = _known(out_dir, identity)
     if known is not None and (module in known.verified or not verify) and (known.wheel is not None or not wheel):
         return known

@@ -21,9 +21,9 @@ from vertexrig.package import builder, folders
 from vertexrig.package.builder import Built
 from vertexrig.package.image import ImageId, framework_requirements
 from vertexrig.package.indexes import indexes_of, named_secretly
-from vertexrig.package.requirements import REQUIREMENTS, Requirement, left_out, lines_of, normalise
+from vertexrig.package.requirements import REQUIREMENTS, left_out, lines_of
 from vertexrig.package.source.reader import read
-from vertexrig.package.supplied import declared_modules, distribution_of, is_supplied
+from vertexrig.package.supplied import declared_modules, distribution_of, is_supplied, normalise
 from vertexrig.package.uv import uv
 from vertexrig.project.config import Loaded
 
@@ -97,7 +97,7 @@ def _left_out(folder: Path) -> list[str]:
 
 def _imported(folder: Path, module: str, named: set[str]) -> set[str]:
     """Distributions of the modules that the trainer imports, does not require, and a prebuilt image would bring."""
-    declared = declared_modules(Requirement(name, "", "", 0) for name in named)
+    declared = declared_modules(named)
     found = set()
     for item in read(folders.module_root(folder), module).imports:
         parts = item.module.split(".")

@@ -4,24 +4,29 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Container, Iterable
+from pathlib import Path
 
 from vertexrig.errors import PackageError
 from vertexrig.package.folders import read_bytes
-from vertexrig.package.sources import Sources
 
 _INSTALLS = re.compile(r"pip3? install\s+(?P<what>[^'\"]+)")
 
 
-def refuse_cells(sources: Sources) -> None:
+def refuse_cells(files: Iterable[tuple[str, Path]], made: Container[str]) -> None:
     """Refuse a trainer that calls get_ipython() where nothing asks first whether it is there.
 
     `jupyter nbconvert --to script` writes `!command` and `%magic` so.
 
+    Args:
+        files: Those of the package: the path in it, and the file.
+        made: The paths of those that staging itself writes.
+
     Raises:
         PackageError: It does; the message names the lines, and what belongs into requirements.txt.
     """
-    for relative, path in sources.files:
-        data = read_bytes(path, relative) if relative.endswith(".py") and relative not in sources.rewritten else b""
+    for relative, path in files:
+        data = read_bytes(path, relative) if relative.endswith(".py") and relative not in made else b""
         if b"get_ipython()" not in data:
             continue
         try:

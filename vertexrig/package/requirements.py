@@ -10,6 +10,7 @@ from dataclasses import dataclass, field
 from vertexrig.errors import PackageError
 from vertexrig.package.source.files import parse_module
 from vertexrig.package.source.model import SourceProblem
+from vertexrig.package.supplied import normalise
 
 REQUIREMENTS = "requirements.txt"
 REQUIREMENT_FILE = re.compile(r"requirements[^/]*\.txt")
@@ -66,11 +67,6 @@ def image_minor(tf_version: str | None) -> tuple[int, int] | None:
     if match is None:
         raise PackageError(f"TensorFlow version {tf_version!r} is not of the form 2.17 or 2.17.1")
     return int(match[1]), int(match[2])
-
-
-def normalise(name: str) -> str:
-    """A distribution's name as PyPI compares it."""
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: Notes) -> bytes:

@@ -32,9 +32,9 @@ from vertexrig.package.requirements import (
     rewrite,
 )
 from vertexrig.package.source.files import ROOTS, Tree, parse_module
-from vertexrig.package.source.model import Import, SourceProblem, TrainerSource
+from vertexrig.package.source.follow import Followed, follow
+from vertexrig.package.source.model import Import, SourceProblem
 from vertexrig.package.source.names import Code, walk
-from vertexrig.package.source.reader import read
 from vertexrig.package.supplied import distribution_of, is_supplied
 
 _FORMAT = b"vertexrig-package-2\n"
@@ -248,8 +248,8 @@ def _generated(
 # What nobody described: a script's neighbours and its requirements
 
 
-def _readable(root: Path, name: str) -> TrainerSource:
-    source = read(root, name)
+def _readable(root: Path, name: str) -> Followed:
+    source = follow(root, name)
     for problem in source.problems:
         place = f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: " if problem.file else ""
         raise PackageError(place + problem.message)
@@ -288,7 +288,7 @@ def _imported(root: Path, files: Mapping[str, Path], tf_version: str | None) -> 
     seen: set[str] = set()
     for file, path in files.items():
         if file.endswith(".py") and path.relative_to(root).as_posix() not in seen:
-            source = read(root, ".".join(PurePosixPath(file).with_suffix("").parts).removesuffix(".__init__"))
+            source = follow(root, ".".join(PurePosixPath(file).with_suffix("").parts).removesuffix(".__init__"))
             seen.update(source.files)
             imports += source.imports
     for item in imports:

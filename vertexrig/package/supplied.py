@@ -2,9 +2,8 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Mapping
-
-from vertexrig.package.requirements import Requirement, normalise
 
 SUPPLIED: Mapping[str, str] = {
     **dict.fromkeys(("tensorflow", "hypertune", "sympy", "pandas", "xgboost", "pythonjsonlogger", "webob", "paste", "mock"),
@@ -71,11 +70,16 @@ def distribution_of(top: str) -> str:
     return next((name for name, modules in IMPORT_NAMES.items() if top in modules), top.replace("_", "-"))
 
 
-def declared_modules(requirements: Iterable[Requirement]) -> frozenset[str]:
-    """Top-level modules, in small letters, that requirements may bring."""
+def normalise(name: str) -> str:
+    """A distribution's name as PyPI compares it."""
+    return re.sub(r"[-_.]+", "-", name).lower()
+
+
+def declared_modules(distributions: Iterable[str]) -> frozenset[str]:
+    """Top-level modules, in small letters, that distributions of these names may bring."""
     names: set[str] = set()
-    for requirement in requirements:
-        plain = normalise(requirement.name).replace("-", "_")
+    for distribution in map(normalise, distributions):
+        plain = distribution.replace("-", "_")
         names |= {plain, plain.split("_")[0] if plain.startswith("google_") else plain, plain.removeprefix("python_")}
-        names |= {name.lower() for name in IMPORT_NAMES.get(normalise(requirement.name), ())}
+        names |= {name.lower() for name in IMPORT_NAMES.get(distribution, ())}
     return frozenset(names)

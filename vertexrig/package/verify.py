@@ -13,8 +13,8 @@ from pathlib import Path
 from vertexrig.errors import PackageError
 from vertexrig.package.folders import why_absent
 from vertexrig.package.requirements import Requirement
-from vertexrig.package.source.model import Import, TrainerSource
-from vertexrig.package.source.reader import read
+from vertexrig.package.source.follow import Followed, follow
+from vertexrig.package.source.model import Import
 from vertexrig.package.supplied import declared_modules, distribution_of, is_supplied
 
 INSTALL_TIMEOUT_S = 180
@@ -118,7 +118,7 @@ def verify(
     Raises:
         PackageError: What the module imports is not there, or does not parse, with the trainer's own line.
     """
-    source = read(target, module)
+    source = follow(target, module)
     for problem in source.problems:
         place = f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: " if problem.file else ""
         raise PackageError(f"{place}{problem.message}{_hint(folder, module)}")
@@ -136,10 +136,10 @@ def _hint(folder: Path, module: str) -> str:
 
 
 def _third_party(
-    source: TrainerSource, folder: Path, requirements: Sequence[Requirement], tf_version: str | None
+    source: Followed, folder: Path, requirements: Sequence[Requirement], tf_version: str | None
 ) -> Verified:
     """Top-level modules the image brings and those the requirements bring; PackageError for one named nowhere."""
-    known = declared_modules(requirements)
+    known = declared_modules(item.name for item in requirements)
     unsure = [item for item in requirements if not item.sure]
     warnings: list[str] = []
     supplied: set[str] = set()

@@ -11,10 +11,11 @@ from collections.abc import Iterator, Mapping
 from typing import Any, Literal, Union
 
 from vertexrig.catalog import typed as schema
+from vertexrig.catalog.option import Scalar
 from vertexrig.project.model import Project
 
 _NAMES = {str: "text", int: "whole number", float: "number", bool: "boolean", Any: "anything", type(None): "null"}
-_SCALAR = typing.get_args(schema.Scalar)
+_SCALAR = typing.get_args(Scalar)
 
 
 def rows() -> list[tuple[str, str, str, str]]:

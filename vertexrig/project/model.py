@@ -9,10 +9,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vertexrig.catalog.typed import Scalar, option
-from vertexrig.project.study import (
-    NAME as NAME,
-)
+from vertexrig.catalog.option import Scalar, option
 from vertexrig.project.study import (
     ConditionalParameter as ConditionalParameter,
 )
@@ -24,9 +21,6 @@ from vertexrig.project.study import (
 )
 from vertexrig.project.study import (
     ElapsedDuration as ElapsedDuration,
-)
-from vertexrig.project.study import (
-    Goal as Goal,
 )
 from vertexrig.project.study import (
     IntegerRange as IntegerRange,
@@ -61,10 +55,10 @@ from vertexrig.project.study import (
 from vertexrig.project.study import (
     TimeConstraint as TimeConstraint,
 )
-from vertexrig.project.study import (
-    Value,
-)
 from vertexrig.project.then import NextStep, Then, steps
+from vertexrig.project.value import NAME as NAME
+from vertexrig.project.value import Goal as Goal
+from vertexrig.project.value import Value
 from vertexrig.spec.names import PROJECT, REGION
 
 BUILD = "build"

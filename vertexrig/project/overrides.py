@@ -16,7 +16,7 @@ from types import UnionType
 from typing import Any, Union
 
 from vertexrig.catalog import typed as schema
-from vertexrig.catalog.typed import Scalar
+from vertexrig.catalog.option import Scalar
 from vertexrig.errors import ConfigError, did_you_mean
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Bound, Job, Sweep

@@ -14,7 +14,7 @@ from typing import Any, Protocol
 
 from vertexrig import spec
 from vertexrig.catalog import Catalog
-from vertexrig.catalog.typed import Scalar
+from vertexrig.catalog.option import Scalar
 from vertexrig.errors import did_you_mean
 from vertexrig.project import model, runs
 from vertexrig.project.config import Loaded

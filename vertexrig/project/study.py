@@ -6,21 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from vertexrig.catalog.typed import option
-
-NAME = (r"[a-z0-9][a-z0-9_-]{0,62}", "a name: lowercase letters, digits, - and _, at most 63, a letter or digit first")
-
-
-class Value:
-    """Equality and repr for all the values below: generating them for each class would cost 10 ms at every start."""
-
-    def __eq__(self, other: object) -> bool:
-        return type(self) is type(other) and vars(self) == vars(other)
-
-    __hash__ = None  # type: ignore[assignment]
-
-    def __repr__(self) -> str:
-        return f"{type(self).__name__}({', '.join(f'{name}={value!r}' for name, value in vars(self).items())})"
+from vertexrig.catalog.option import option
+from vertexrig.project.value import Goal, Value
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -31,7 +18,6 @@ class SafetyConfig(Value):
     desired_min_safe_trials_fraction: float | None = option("Share of trials that should be safe, 0 to 1.", None)
 
 
-Goal = Literal["MAXIMIZE", "MINIMIZE"]
 ScaleType = Literal["UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"]
 
 

@@ -6,8 +6,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Literal, Union
 
-from vertexrig.catalog.typed import Scalar, option
-from vertexrig.project.study import NAME, Goal, Value
+from vertexrig.catalog.option import Scalar, option
+from vertexrig.project.value import NAME, Goal, Value
 
 ALIAS = (
     r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]",

@@ -13,7 +13,7 @@ from vertexrig.catalog import Catalog
 from vertexrig.package.discover import FoundTrainer
 from vertexrig.package.recipes import DISTRIBUTIONS
 from vertexrig.package.source.model import Flag
-from vertexrig.render.renderer import scalar
+from vertexrig.yamltext import scalar
 
 DEFAULT_FRAMEWORK = "tf"
 MOST_PARAMETERS = 3

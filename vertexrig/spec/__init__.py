@@ -3,6 +3,8 @@
 In: YAML or JSON text, or plain data. Out: a `Document`, its worker pools, cluster, quota, and findings on what cannot be read.
 """
 
-from vertexrig.spec.document import KINDS, READING_RULES, Document, Kind, Pool, ReadingRule, from_data, parse
+from vertexrig.spec.document import KINDS, Document, Kind, Pool
+from vertexrig.spec.reading import from_data, parse
+from vertexrig.spec.strict import READING_RULES, ReadingRule
 
 __all__ = ["KINDS", "READING_RULES", "Document", "Kind", "Pool", "ReadingRule", "from_data", "parse"]

@@ -6,7 +6,7 @@ import re
 from collections.abc import Iterator, Mapping
 from typing import NamedTuple
 
-from vertexrig.catalog.limits import Limits
+from vertexrig.catalog.rows import Limits
 
 _PATTERN_OF = {"key": "labels.key_pattern", "value": "labels.value_pattern"}
 

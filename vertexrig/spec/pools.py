@@ -48,11 +48,6 @@ def has_gpu(pool: Pool, catalog: Catalog) -> bool:
     return machine is not None and machine.accelerator_required and not tpu_name(pool, catalog)
 
 
-def named_reduction_server(pool: Pool) -> bool:
-    """Whether the pool's image is called a Reduction Server, Google's own (`Catalog.is_reduction_server`) or another."""
-    return "reductionserver" in pool.image.replace("_", "").replace("-", "").casefold()
-
-
 def scheduling_strategy(document: Document) -> str:
     """The scheduling strategy as the service takes it: the deprecated names under their new ones."""
     written = str(job_part(document, "scheduling").get("strategy", ""))

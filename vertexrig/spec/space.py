@@ -12,7 +12,7 @@ from typing import Any
 
 from vertexrig.errors import ConfigError
 from vertexrig.spec import parameters as written
-from vertexrig.spec.domain import CONDITION_OF, LOG, REVERSE_LOG, VALUE_SPECS, Domain, Value, typed
+from vertexrig.spec.parameters import CONDITION_OF, LOG, REVERSE_LOG, VALUE_SPECS, Domain, Value, typed
 
 ParameterValue = dict[str, Any]
 """`{"parameterId": …, "value": …}`, as Vertex lists a trial's parameters."""

@@ -1,6 +1,6 @@
 """The strict reading: plain data beside the descriptors of Google's messages, one pass, nothing unknown let through.
 
-`Walk.message` returns canonical data and collects what it refuses or warns about. `vertexrig.spec.document` is the door to it.
+`Walk.message` returns canonical data and collects what it refuses or warns about. `vertexrig.spec.reading` is the door to it.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from vertexrig.spec.states import short
 from vertexrig.studies import cost, report, trials
 from vertexrig.studies.chart_data import length
 from vertexrig.studies.cost import Spent
-from vertexrig.studies.follow_up import LABEL
+from vertexrig.studies.outcome import FOLLOWS
 from vertexrig.studies.study import StudyRecord, read
 from vertexrig.studies.timeline import Timeline, timeline
 
@@ -148,7 +148,7 @@ def names(loaded: Loaded, sweep: str) -> list[str]:
     """The sweeps that a sweep follows, the first one first, and itself: by the label that `follow-up` writes."""
     found = [sweep]
     while True:
-        before = loaded.project.sweeps[found[0]].labels.get(LABEL, "") if found[0] in loaded.project.sweeps else ""
+        before = loaded.project.sweeps[found[0]].labels.get(FOLLOWS, "") if found[0] in loaded.project.sweeps else ""
         if not before or before in found or before not in loaded.project.sweeps:
             return found
         found.insert(0, before)

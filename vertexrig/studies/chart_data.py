@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from typing import Any
 
-from vertexrig.spec.domain import LOG, REVERSE_LOG, Domain, Value
+from vertexrig.spec.parameters import LOG, REVERSE_LOG, Domain, Value
 from vertexrig.studies.importance import Importance
 from vertexrig.studies.study import StudyRecord
 from vertexrig.studies.timeline import Timeline

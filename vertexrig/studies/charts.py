@@ -7,13 +7,13 @@ anything. A chart names its data set; `Charts.data` holds each set once for all 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Any
 
-from vertexrig.spec.domain import LOG
 from vertexrig.spec.objective import Metric
+from vertexrig.spec.parameters import LOG
 from vertexrig.spec.space import Dimension
 from vertexrig.studies import chart_data
+from vertexrig.studies.drawing import Chart, Charts, Spec
 from vertexrig.studies.importance import Importance
 from vertexrig.studies.study import StudyRecord
 from vertexrig.studies.timeline import Timeline
@@ -27,49 +27,6 @@ PAIRED = 3
 """The parameters, the most important first, that are shown in pairs."""
 CROWD = 200
 """From so many trials on, the charts with a line per trial begin with the best quarter."""
-
-Spec = dict[str, Any]
-
-
-@dataclass(frozen=True)
-class Chart:
-    """One chart.
-
-    Args:
-        id: Unique in the page, and the PNG's name: letters, digits and dashes.
-        title: What it shows, for its heading or its alternative text.
-        spec: In Vega-Lite, without its data.
-        note: What a reader should know, "" if nothing.
-        least_width: Pixels below which it scrolls sideways.
-    """
-
-    id: str
-    title: str
-    spec: Spec
-    note: str = ""
-    least_width: int = 0
-
-    @property
-    def data(self) -> list[str]:
-        """The data sets that it names."""
-        parts = (self.spec, *self.spec.get("layer", ()))
-        return sorted({part["data"]["name"] for part in parts if "name" in part.get("data", {})})
-
-
-@dataclass(frozen=True)
-class Charts:
-    """The charts of a study by section, and their data.
-
-    Args:
-        sections: Section id to its charts.
-        data: Data sets by the names that the charts use.
-    """
-
-    sections: Mapping[str, Sequence[Chart]]
-    data: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
-
-    def all(self) -> list[Chart]:
-        return [chart for charts in self.sections.values() for chart in charts]
 
 
 def charts(

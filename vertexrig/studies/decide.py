@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any, Literal
 
-from vertexrig.spec.domain import LOG, VALUE_SPECS, Value
+from vertexrig.spec.parameters import LOG, VALUE_SPECS, Value
 from vertexrig.spec.space import Dimension
 
 Action = Literal["freeze", "narrow", "widen", "keep"]

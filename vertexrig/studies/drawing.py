@@ -1,11 +1,11 @@
-"""Vega-Lite through vl-convert: its JavaScript for a page, and charts as PNG without a browser. Loaded only where drawn."""
+"""Charts in Vega-Lite, and vl-convert: its JavaScript for a page, and charts as PNG without a browser. Loaded only where drawn."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from functools import cache
-
-from vertexrig.studies.charts import Charts
+from typing import Any
 
 VEGA_LITE = "6.4"
 WIDTH, SCALE = 820, 2.0
@@ -17,6 +17,50 @@ _LIGHT = {
     "range": {"ramp": ["#d3dded", "#5b8bdb", "#0b2a66"]},
     "axis": {"gridColor": "#e1e5ea", "domainColor": "#c4cad2", "tickColor": "#c4cad2"},
 }
+
+
+Spec = dict[str, Any]
+
+
+@dataclass(frozen=True)
+class Chart:
+    """One chart.
+
+    Args:
+        id: Unique in the page, and the PNG's name: letters, digits and dashes.
+        title: What it shows, for its heading or its alternative text.
+        spec: In Vega-Lite, without its data.
+        note: What a reader should know, "" if nothing.
+        least_width: Pixels below which it scrolls sideways.
+    """
+
+    id: str
+    title: str
+    spec: Spec
+    note: str = ""
+    least_width: int = 0
+
+    @property
+    def data(self) -> list[str]:
+        """The data sets that it names."""
+        parts = (self.spec, *self.spec.get("layer", ()))
+        return sorted({part["data"]["name"] for part in parts if "name" in part.get("data", {})})
+
+
+@dataclass(frozen=True)
+class Charts:
+    """The charts of a study by section, and their data.
+
+    Args:
+        sections: Section id to its charts.
+        data: Data sets by the names that the charts use.
+    """
+
+    sections: Mapping[str, Sequence[Chart]]
+    data: Mapping[str, list[dict[str, Any]]] = field(default_factory=dict)
+
+    def all(self) -> list[Chart]:
+        return [chart for charts in self.sections.values() for chart in charts]
 
 
 @cache

@@ -20,8 +20,8 @@ import yaml
 
 from vertexrig import files, yamltext
 from vertexrig.errors import UsageError
-from vertexrig.render.renderer import scalar
 from vertexrig.text import clean
+from vertexrig.yamltext import scalar
 
 Path_ = tuple[str, ...]
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")

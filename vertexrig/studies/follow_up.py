@@ -17,10 +17,8 @@ from vertexrig.spec.names import camel, snake_keys
 from vertexrig.spec.space import Dimension
 from vertexrig.studies.decide import Decision, decide, frozen, gridded, shown, tidy
 from vertexrig.studies.edit import Entry, Path_, literal
-from vertexrig.studies.outcome import Outcome
+from vertexrig.studies.outcome import FOLLOWS, Outcome
 
-LABEL = "follows"
-"""Label of a sweep that follows another: that one's name, by which `chain` finds it."""
 _SETTINGS = (
     "measurement_selection_type", "median_automated_stopping_spec", "decay_curve_stopping_spec",
     "convex_automated_stopping_spec", "study_stopping_config",
@@ -113,7 +111,7 @@ def follow_up(
 
 def _inherited(former: Mapping[str, Any], after: str, name: str) -> dict[str, Any]:
     """What the new sweep has of the former beside job, study and arguments; the former's output folder would be overwritten."""
-    found: dict[str, Any] = {"labels": {**(former.get("labels") or {}), LABEL: after}}
+    found: dict[str, Any] = {"labels": {**(former.get("labels") or {}), FOLLOWS: after}}
     found |= {key: former[key] for key in ("kms_key_name", "silence") if former.get(key)}
     spec = {camel(str(key)): value for key, value in (former.get("spec") or {}).items()}
     if isinstance(spec.get("studySpec"), Mapping):  # the former's parameters would be laid over the new ones

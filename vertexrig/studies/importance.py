@@ -14,7 +14,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
-from vertexrig.spec.domain import LOG, Value
+from vertexrig.spec.parameters import LOG, Value
 from vertexrig.spec.space import Dimension
 from vertexrig.studies.study import StudyRecord
 

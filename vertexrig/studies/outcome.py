@@ -9,7 +9,7 @@ from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
 
-from vertexrig.errors import UsageError
+from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.spec import states
 from vertexrig.spec.objective import Metric, Objective
 from vertexrig.spec.space import Dimension, Space
@@ -20,6 +20,10 @@ from vertexrig.studies.trials import TrialResult
 SHARE = 0.2
 FEWEST = 3
 """The best trials are this part of those that count, and at least so many."""
+PROMOTED_FROM, TRIAL = "promoted_from", "trial"
+"""Labels of a promoted job: the sweep and the trial."""
+FOLLOWS = "follows"
+"""Label of a sweep that follows another: that one's name, by which `vertexrig.studies.chain` finds it."""
 
 
 @dataclass(frozen=True)
@@ -157,3 +161,21 @@ def _ranks(values: Sequence[float]) -> list[float]:
     """Ranks from 0; equal values share the mean of theirs."""
     order = sorted(values)
     return [(bisect_left(order, value) + bisect_right(order, value) - 1) / 2 for value in values]
+
+
+def chosen(outcome: Outcome, trial: str | None) -> TrialResult:
+    """The trial to promote: the best one, or the one named; UsageError if it does not count."""
+    if trial is None:
+        return outcome.best
+    found = next((one for one in outcome.counted if one.id == trial), None)
+    if found is None:
+        ids = [one.id for one in outcome.counted]
+        raise UsageError(f"{outcome.name} has no trial {trial!r} that counts. {did_you_mean(trial, ids)}")
+    return found
+
+
+def trial_folder(job: Mapping[str, Any], trial: str) -> str:
+    """gs:// URI of a trial's output folder, "" if the study has none."""
+    spec = job.get("trialJobSpec") or {}
+    base = str((spec.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
+    return f"{base}/{trial}" if base else ""

@@ -14,26 +14,13 @@ from vertexrig.project.config import Loaded
 from vertexrig.project.resolve import scalar_text
 from vertexrig.studies.decide import tidy
 from vertexrig.studies.edit import Entry, literal
-from vertexrig.studies.outcome import Outcome
+from vertexrig.studies.outcome import PROMOTED_FROM, TRIAL, Outcome
 from vertexrig.studies.trials import TrialResult
 
-LABEL, TRIAL = "promoted_from", "trial"
-"""Labels of a promoted job: the sweep and the trial."""
 _ACCELERATED = ("accelerator_type", "accelerator_count", "gpu_partition_size", "tpu_topology")
 _WARM_START = re.compile(
     r"(warm_?start|init(ial)?_?(model|weights|checkpoint)|pretrained|load_?model|start)(_?(model|weights))?(_?(from|dir|path|uri))?"
 )
-
-
-def chosen(outcome: Outcome, trial: str | None) -> TrialResult:
-    """The trial to promote: the best one, or the one named; UsageError if it does not count."""
-    if trial is None:
-        return outcome.best
-    found = next((one for one in outcome.counted if one.id == trial), None)
-    if found is None:
-        ids = [one.id for one in outcome.counted]
-        raise UsageError(f"{outcome.name} has no trial {trial!r} that counts. {did_you_mean(trial, ids)}")
-    return found
 
 
 def promoted(
@@ -77,7 +64,7 @@ def promoted(
         data["machine_type"] = machine_type
     for change in changes:
         _set(data, change)
-    data["labels"] = {**(data.get("labels") or {}), LABEL: after, TRIAL: _label(trial.id)}
+    data["labels"] = {**(data.get("labels") or {}), PROMOTED_FROM: after, TRIAL: _label(trial.id)}
     place = "the best" if trial.id == outcome.best.id else "one"
     about = f"trial {trial.id} of {after}, {place} of {len(outcome.counted)} that count: {outcome.reached(trial)}"
     return Entry("jobs", name, data, {(): [about]})
@@ -100,13 +87,6 @@ def warm_start_flag(found: Sequence[Flag], given: str | None, program: str) -> s
     if match is None:
         raise UsageError(f"{program} has no flag that names a model to start from; name it: --warm-start-flag NAME")
     return match
-
-
-def trial_folder(job: Mapping[str, Any], trial: str) -> str:
-    """gs:// URI of a trial's output folder, "" if the study has none."""
-    spec = job.get("trialJobSpec") or {}
-    base = str((spec.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")
-    return f"{base}/{trial}" if base else ""
 
 
 def free_name(loaded: Loaded, after: str) -> str:

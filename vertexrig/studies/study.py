@@ -11,9 +11,9 @@ from functools import cached_property
 from typing import Any
 
 from vertexrig.cloud.vertex import RemoteJob
-from vertexrig.spec.domain import Value
 from vertexrig.spec.names import camel_keys
 from vertexrig.spec.objective import Metric, Objective
+from vertexrig.spec.parameters import Value
 from vertexrig.spec.space import Dimension, Space
 from vertexrig.spec.trial import Measurement
 from vertexrig.studies import trials

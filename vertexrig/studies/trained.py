@@ -11,8 +11,7 @@ from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError
 from vertexrig.project.config import Loaded
 from vertexrig.studies import register
-from vertexrig.studies.outcome import outcome
-from vertexrig.studies.promote import LABEL, chosen, trial_folder
+from vertexrig.studies.outcome import PROMOTED_FROM, chosen, outcome, trial_folder
 from vertexrig.studies.register import Trained
 
 
@@ -106,13 +105,13 @@ def _trained(job: RemoteJob, key: str, uri: str, metric: str, value: float, goal
 
 def model_name(job: RemoteJob, own: str) -> str:
     """What the model is called: the sweep that the job comes from, so that each promotion is a version of one model."""
-    return job.labels.get(LABEL) or own
+    return job.labels.get(PROMOTED_FROM) or own
 
 
 def goals_of(loaded: Loaded, labels: Mapping[str, str]) -> dict[str, str]:
     """Goals by metric: of the sweep that the job was promoted from, otherwise of every sweep of the project."""
     sweeps = loaded.project.sweeps
-    own = sweeps.get(str(labels.get(LABEL, "")))
+    own = sweeps.get(str(labels.get(PROMOTED_FROM, "")))
     found: dict[str, str] = {}
     for one in [own] if own is not None else sweeps.values():
         metrics = one.study.metrics if one.study is not None else one.metrics

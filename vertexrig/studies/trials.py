@@ -12,11 +12,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from vertexrig import spec as specs
 from vertexrig.errors import UsageError
-from vertexrig.spec.domain import Value
+from vertexrig.spec import reading
 from vertexrig.spec.names import camel_keys
 from vertexrig.spec.objective import Objective
+from vertexrig.spec.parameters import Value
 from vertexrig.spec.space import Space
 from vertexrig.spec.trial import Measurement, TrialState
 from vertexrig.times import seconds_since_1970
@@ -53,7 +53,7 @@ def study_spec(job: Mapping[str, Any]) -> dict[str, Any]:
     raw = job.get("studySpec") or job.get("study_spec")
     if not isinstance(raw, dict):
         raise UsageError("the job has no studySpec; it is not a HyperparameterTuningJob")
-    return specs.from_data({"studySpec": raw}, kind="HyperparameterTuningJob").study or {}
+    return reading.from_data({"studySpec": raw}, kind="HyperparameterTuningJob").study or {}
 
 
 def results(job: Mapping[str, Any]) -> tuple[TrialResult, ...]:

@@ -7,11 +7,10 @@ import json
 import re
 import uuid
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass
 from typing import Any
 
 from vertexrig import times
-from vertexrig.catalog.typed import Scalar
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
@@ -22,9 +21,10 @@ from vertexrig.project import overrides, runs
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Budget
 from vertexrig.submit import budget, images
-from vertexrig.submit.claims import LABEL, Claim, Claims, Existing, Key, Taken, digest
+from vertexrig.submit.claims import LABEL, Claim, Claims, Existing, Key, Taken
 from vertexrig.submit.fence import attempt_of, fenced
 from vertexrig.submit.reconcile import RUN_LABEL, Reconciler
+from vertexrig.submit.request import Request
 
 PACKAGES, LATEST = "packages/", "packages/latest"
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,200}")
@@ -36,29 +36,6 @@ class NoPackageError(UsageError):
 
 class UnsureError(RestError):
     """A create call failed in a way that leaves open whether there is a job; the next delivery finds out."""
-
-
-@dataclass(frozen=True)
-class Request:
-    """What a caller asks for.
-
-    Args:
-        run: A job or sweep of the project file.
-        set: Overrides of its keys.
-        args: Overrides of its trainer's arguments.
-        then: The schedule whose steps follow, "" for none.
-    """
-
-    run: str
-    set: Mapping[str, Scalar] = field(default_factory=dict)
-    args: Mapping[str, Scalar] = field(default_factory=dict)
-    then: str = ""
-
-    @property
-    def digest(self) -> str:
-        """The same for requests that ask for the same."""
-        then = {"then": self.then} if self.then else {}
-        return digest({"run": self.run, "set": dict(self.set), "args": dict(self.args), **then})
 
 
 @dataclass(frozen=True)

@@ -16,7 +16,7 @@ from vertexrig.project import config
 from vertexrig.project.config import Loaded
 from vertexrig.project.then import CHAIN_LABEL, PromoteStep
 from vertexrig.studies import edit, promote
-from vertexrig.studies.outcome import outcome
+from vertexrig.studies.outcome import chosen, outcome, trial_folder
 from vertexrig.submit.chains import Chain
 
 
@@ -40,7 +40,7 @@ def with_job(
     file = str(loaded.file)
     written = edit.data_of(edit.read(loaded.file), file)
     ended = outcome(chain.run, sweep.data, least=1)
-    best = promote.chosen(ended, None)
+    best = chosen(ended, None)
     name = step.name or promote.free_name(loaded, chain.run)
     args: dict[str, Any] = {**chain.args, **step.args}
     if step.epochs is not None:
@@ -119,7 +119,7 @@ def _changes(loaded: Loaded, chain: Chain, step: PromoteStep) -> Iterator[str]:
 
 
 def _saved_model(sweep: RemoteJob, trial: str, folder: Callable[[str], Storage]) -> str:
-    base = promote.trial_folder(sweep.data, trial)
+    base = trial_folder(sweep.data, trial)
     uri = f"{base}/model"
     if not base or not any(True for _ in folder(uri).list("")):
         raise UsageError(f"trial {trial} saved no model to start from{f': nothing is in {uri}' if base else ''}")

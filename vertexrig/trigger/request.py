@@ -18,7 +18,7 @@ from vertexrig.errors import did_you_mean
 from vertexrig.project import overrides
 from vertexrig.project.config import Loaded
 from vertexrig.submit.claims import WINDOW_S, Key
-from vertexrig.submit.submission import Request
+from vertexrig.submit.request import Request
 from vertexrig.text import kind_of
 
 LIMIT = 64 * 1024

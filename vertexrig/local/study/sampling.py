@@ -16,7 +16,7 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
-from vertexrig.spec.domain import LOG, REVERSE_LOG, Domain, Value
+from vertexrig.spec.parameters import LOG, REVERSE_LOG, Domain, Value
 from vertexrig.spec.space import Dimension, ParameterValue, Space
 
 if TYPE_CHECKING:

@@ -9,18 +9,17 @@ trainer's dependencies, and it runs nothing. Where the source does not say somet
 from __future__ import annotations
 
 import ast
-import os
 from collections.abc import Callable
 from pathlib import Path
 
-from vertexrig.errors import did_you_mean, nearest
 from vertexrig.package.source import absl_flags, argparses, clicks, records, traits, typers
 from vertexrig.package.source.astray import astray
 from vertexrig.package.source.declared import Collector
-from vertexrig.package.source.files import Tree, open_tree, parse_module
+from vertexrig.package.source.files import Tree, open_tree
+from vertexrig.package.source.follow import imports, load
 from vertexrig.package.source.listening import listeners
 from vertexrig.package.source.model import SourceProblem, TrainerSource
-from vertexrig.package.source.names import Code, Module, full_name, last_name, walk
+from vertexrig.package.source.names import Code, Module, full_name, last_name
 from vertexrig.package.source.reading import names_gcsfs, reads
 from vertexrig.package.source.runs import Runs
 from vertexrig.package.source.saving import remote, saves, tells_chief
@@ -56,7 +55,6 @@ _UNREAD = {
     "configargparse.get_argument_parser": "configargparse",
 }
 """A call's full name, and the library it belongs to."""
-MAX_MODULES = 500
 
 
 def read(source: Path | str, module: str | None = None) -> TrainerSource:
@@ -82,13 +80,7 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         module: The entry module, None if a file is run.
         problems: What went wrong so far.
     """
-    try:
-        modules = _load(tree, entry_file, module, problems)
-    except OSError as error:
-        problems.append(
-            SourceProblem(f"cannot be read: {error.strerror or error}", os.path.basename(error.filename or ""))
-        )
-        modules = []
+    modules = load(tree, entry_file, module, problems)
     name = module or (Path(entry_file).stem if entry_file else "")
     if not modules:
         return TrainerSource(module=name, problems=tuple(problems))
@@ -122,87 +114,10 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         watches_memory=watches_memory(code),
         tells_chief=tells_chief(code),
         names_bucket=remote(code),
-        imports=tuple(traits.imports(code, tree)),
+        imports=tuple(imports(code, tree)),
         undefined=tuple(undefined(code)),
         problems=tuple(problems),
     )
-
-
-def _load(tree: Tree, entry_file: str | None, name: str | None, problems: list[SourceProblem]) -> list[Module]:
-    """Parses the entry module, then every module of the trainer that is imported from there on."""
-    queue = _entry(tree, entry_file, name, problems)
-    seen: set[str] = set()
-    modules: list[Module] = []
-    while queue:
-        dotted_name, file = queue.pop(0)
-        if file in seen:
-            continue
-        seen.add(file)
-        if len(seen) > MAX_MODULES:
-            problems.append(SourceProblem(f"more than {MAX_MODULES} modules: the rest is unread"))
-            break
-        data = tree.read(file)
-        if data is None:
-            problems.append(SourceProblem("cannot be found", file))
-            continue
-        parsed = parse_module(data, file)
-        if isinstance(parsed, SourceProblem):
-            problems.append(parsed)
-            continue
-        is_package = file.rsplit("/", 1)[-1] == "__init__.py"
-        found = walk(dotted_name, file, parsed, is_package=is_package, is_entry=not modules)
-        modules.append(found)
-        for target in _targets(found):
-            path = tree.find(target)
-            if path is not None:
-                queue.append((target, path))
-    return modules
-
-
-def _entry(
-    tree: Tree, entry_file: str | None, name: str | None, problems: list[SourceProblem]
-) -> list[tuple[str, str]]:
-    """The modules that `python -m NAME` runs or imports first, with their files."""
-    if entry_file is not None:
-        return [(Path(entry_file).stem, entry_file)]
-    if problems:
-        return []
-    if not name:
-        message = "no module was named: give the one Vertex AI runs, such as 'trainer.task'"
-        problems.append(SourceProblem(message, code="unnamed"))
-        return []
-    file = tree.find(name)
-    if file is None or file.endswith(
-        "/__init__.py"
-    ):  # `python -m package` runs package/__main__.py, __init__.py or not
-        main = tree.find(f"{name}.__main__")
-        queue = [(f"{name}.__main__", main)] if main else []
-    else:
-        queue = []
-    queue += [(name, file)] if file is not None else []
-    if not queue:
-        known = tree.modules()
-        message = f"there is no module {name!r} in the trainer. {did_you_mean(name, known)}"
-        problems.append(SourceProblem(message, code="module", nearest=nearest(name, known) or ""))
-        return []
-    parents = [name.rsplit(".", depth)[0] for depth in range(1, name.count(".") + 1)]
-    return queue + [(parent, path) for parent in parents if (path := tree.find(parent)) is not None]
-
-
-def _targets(module: Module) -> list[str]:
-    """Modules an imported module may bring with it, parents first."""
-    targets: list[str] = []
-    for item in module.imports:
-        full = [item.module, *([f"{item.module}.{item.name}"] if item.name and item.name != "*" else [])]
-        for name in full:
-            parts = name.split(".")
-            targets += [".".join(parts[: index + 1]) for index in range(len(parts))]
-    for call in module.calls:
-        if last_name(call.node.func) in {"import_module", "run_module"} and call.node.args:
-            argument = call.node.args[0]
-            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
-                targets.append(argument.value)
-    return list(dict.fromkeys(targets))
 
 
 def _collect(code: Code) -> Collector:

@@ -1,14 +1,12 @@
-"""What a trainer does beside reading flags: metrics, strategies, Keras, environment variables, imports."""
+"""What a trainer does beside reading flags: metrics, strategies, Keras, environment variables."""
 
 from __future__ import annotations
 
 import ast
 import re
-import sys
 
-from vertexrig.package.source.files import Tree
-from vertexrig.package.source.model import DEFAULT_METRIC, DYNAMIC, Import, ReportedMetric, SourcePlace, Strategy
-from vertexrig.package.source.names import Code, Imported, Module, dotted, last_name
+from vertexrig.package.source.model import DEFAULT_METRIC, DYNAMIC, ReportedMetric, SourcePlace, Strategy
+from vertexrig.package.source.names import Code, Module, dotted, last_name
 from vertexrig.package.source.runs import Runs
 
 STRATEGIES = {
@@ -129,43 +127,3 @@ def environment(code: Code) -> tuple[dict[str, SourcePlace], bool]:
                 elif node.value.startswith("AIP_"):
                     complete = False
     return dict(sorted(names.items())), complete
-
-
-def imports(code: Code, tree: Tree) -> list[Import]:
-    found: dict[Import, None] = {}
-    owned: dict[str, bool] = {}
-    moved = any(dotted(call.node.func).endswith((".path.insert", ".path.append", ".addsitedir")) for call in code.calls)
-    for module in code.modules:
-        for item in module.imports:
-            top = item.module.split(".")[0]
-            if not top or item.module == "__future__":
-                continue
-            if top not in owned:
-                owned[top] = tree.owns(top)
-            kind = "own" if owned[top] else "stdlib" if top in sys.stdlib_module_names else "other"
-            name = item.module
-            if kind == "own" and (absent := _absent(code, tree, item)):
-                # A folder without __init__.py, such as examples/tensorflow, gives way to an installed package of its name.
-                kind, name = ("missing", absent) if tree.find(top) else ("other", name)
-            caught = item.caught or (moved and kind == "missing")  # it may be on a path that the trainer adds
-            found[Import(name, module.file, item.line, kind, caught, item.at_import)] = None
-    return list(found)
-
-
-def _absent(code: Code, tree: Tree, item: Imported) -> str:
-    """The dotted name an import of an own module asks for and does not find; empty if it is there."""
-    owner = code.by_name.get(item.module)
-    if owner is None and tree.find(item.module) is not None:
-        return ""  # there, but unreadable or not followed
-    if item.name in {"", "*"}:
-        return "" if owner is not None or tree.holds(item.module) else item.module
-    full = f"{item.module}.{item.name}"
-    if tree.find(full) or tree.holds(full):
-        return ""
-    if owner is None:
-        return full if tree.holds(item.module) else item.module
-    # A star import, __getattr__ or globals() may bring names that are not written here.
-    open_ended = any(other.name == "*" for other in owner.imports) or "__getattr__" in owner.definitions
-    open_ended = open_ended or any(last_name(call.node.func) in {"globals", "vars", "exec"} for call in owner.calls)
-    known = item.name in owner.scope.names or item.name.startswith("__")
-    return "" if known or open_ended else full

@@ -1,0 +1,38 @@
+"""The commands that create rendered jobs on Vertex AI, which can be pasted into the shell that started this program."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from pathlib import Path
+
+from vertexrig.checks.workspace import GCLOUD_REFUSES, Prepared, Workspace
+
+
+def on_vertex(workspace: Workspace, prepared: Sequence[tuple[Prepared, Path]]) -> list[str]:
+    """The commands that bring rendered jobs to Vertex AI: the trainer's package or image, then creation.
+
+    Args:
+        workspace: The project.
+        prepared: Each job or sweep, and the file its YAML was written to.
+
+    Returns:
+        Lines for a shell. Jobs that share a package or an image share the line that makes it.
+    """
+    lines: list[str] = []
+    uploaded: set[str] = set()
+    for one, path in prepared:
+        name = one.rendered.view.name
+        if any(finding.id == GCLOUD_REFUSES for finding in one.findings):
+            lines.append(workspace.verb("submit", name))  # it also uploads the package
+            continue
+        own = {uri for pool in one.document.pools for uri in pool.package_uris}
+        own &= set(workspace.renderer.packages.values())
+        images = {pool.image for pool in one.document.pools} & set(workspace.renderer.images.values())
+        if images - uploaded:
+            lines.append(workspace.verb("image", name, "--push"))
+            uploaded |= images
+        if own - uploaded:
+            lines.append(workspace.verb("package", name, "--upload"))
+            uploaded |= own
+        lines.append(one.rendered.shell_command(path))
+    return lines

@@ -1,0 +1,188 @@
+"""The modules of a trainer, found by following its imports from the one that is run, and what they import."""
+
+from __future__ import annotations
+
+import ast
+import os
+import sys
+from dataclasses import dataclass
+from pathlib import Path
+
+from vertexrig.errors import did_you_mean, nearest
+from vertexrig.package.source.files import Tree, open_tree, parse_module
+from vertexrig.package.source.model import Import, SourcePlace, SourceProblem
+from vertexrig.package.source.names import Code, Imported, Module, dotted, last_name, walk
+from vertexrig.package.source.unbound import undefined
+
+MAX_MODULES = 500
+
+
+@dataclass(frozen=True)
+class Followed:
+    """What packaging asks of a trainer; `vertexrig.package.source.reader` also reads its flags, metrics and the like.
+
+    Args:
+        files: The files of its modules, the entry first.
+        imports: What they import.
+        undefined: Names that are used and never defined.
+        problems: What could not be read.
+    """
+
+    files: tuple[str, ...] = ()
+    imports: tuple[Import, ...] = ()
+    undefined: tuple[SourcePlace, ...] = ()
+    problems: tuple[SourceProblem, ...] = ()
+
+
+def follow(source: Path | str, module: str) -> Followed:
+    """Follows a trainer's imports without running any of it. Never raises for what it reads.
+
+    Args:
+        source: As for `vertexrig.package.source.reader.read`.
+        module: The entry module.
+    """
+    tree, entry_file, problems = open_tree(Path(source))
+    modules = load(tree, entry_file, module, problems)
+    if not modules:
+        return Followed(problems=tuple(problems))
+    code = Code(modules)
+    return Followed(
+        tuple(item.file for item in modules),
+        tuple(imports(code, tree)),
+        tuple(undefined(code)),
+        tuple(problems),
+    )
+
+
+def load(tree: Tree, entry_file: str | None, name: str | None, problems: list[SourceProblem]) -> list[Module]:
+    """Parses the entry module, then every module of the trainer that is imported from there on.
+
+    Args:
+        tree: Where modules are looked up.
+        entry_file: The file that is run, None if a module is.
+        name: The entry module, None if a file is run.
+        problems: What went wrong so far; what cannot be read is added.
+    """
+    try:
+        return _load(tree, entry_file, name, problems)
+    except OSError as error:
+        problems.append(
+            SourceProblem(f"cannot be read: {error.strerror or error}", os.path.basename(error.filename or ""))
+        )
+        return []
+
+
+def _load(tree: Tree, entry_file: str | None, name: str | None, problems: list[SourceProblem]) -> list[Module]:
+    queue = _entry(tree, entry_file, name, problems)
+    seen: set[str] = set()
+    modules: list[Module] = []
+    while queue:
+        dotted_name, file = queue.pop(0)
+        if file in seen:
+            continue
+        seen.add(file)
+        if len(seen) > MAX_MODULES:
+            problems.append(SourceProblem(f"more than {MAX_MODULES} modules: the rest is unread"))
+            break
+        data = tree.read(file)
+        if data is None:
+            problems.append(SourceProblem("cannot be found", file))
+            continue
+        parsed = parse_module(data, file)
+        if isinstance(parsed, SourceProblem):
+            problems.append(parsed)
+            continue
+        is_package = file.rsplit("/", 1)[-1] == "__init__.py"
+        found = walk(dotted_name, file, parsed, is_package=is_package, is_entry=not modules)
+        modules.append(found)
+        for target in _targets(found):
+            path = tree.find(target)
+            if path is not None:
+                queue.append((target, path))
+    return modules
+
+
+def _entry(
+    tree: Tree, entry_file: str | None, name: str | None, problems: list[SourceProblem]
+) -> list[tuple[str, str]]:
+    """The modules that `python -m NAME` runs or imports first, with their files."""
+    if entry_file is not None:
+        return [(Path(entry_file).stem, entry_file)]
+    if problems:
+        return []
+    if not name:
+        message = "no module was named: give the one Vertex AI runs, such as 'trainer.task'"
+        problems.append(SourceProblem(message, code="unnamed"))
+        return []
+    file = tree.find(name)
+    if file is None or file.endswith(
+        "/__init__.py"
+    ):  # `python -m package` runs package/__main__.py, __init__.py or not
+        main = tree.find(f"{name}.__main__")
+        queue = [(f"{name}.__main__", main)] if main else []
+    else:
+        queue = []
+    queue += [(name, file)] if file is not None else []
+    if not queue:
+        known = tree.modules()
+        message = f"there is no module {name!r} in the trainer. {did_you_mean(name, known)}"
+        problems.append(SourceProblem(message, code="module", nearest=nearest(name, known) or ""))
+        return []
+    parents = [name.rsplit(".", depth)[0] for depth in range(1, name.count(".") + 1)]
+    return queue + [(parent, path) for parent in parents if (path := tree.find(parent)) is not None]
+
+
+def _targets(module: Module) -> list[str]:
+    """Modules an imported module may bring with it, parents first."""
+    targets: list[str] = []
+    for item in module.imports:
+        full = [item.module, *([f"{item.module}.{item.name}"] if item.name and item.name != "*" else [])]
+        for name in full:
+            parts = name.split(".")
+            targets += [".".join(parts[: index + 1]) for index in range(len(parts))]
+    for call in module.calls:
+        if last_name(call.node.func) in {"import_module", "run_module"} and call.node.args:
+            argument = call.node.args[0]
+            if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
+                targets.append(argument.value)
+    return list(dict.fromkeys(targets))
+
+
+def imports(code: Code, tree: Tree) -> list[Import]:
+    found: dict[Import, None] = {}
+    owned: dict[str, bool] = {}
+    moved = any(dotted(call.node.func).endswith((".path.insert", ".path.append", ".addsitedir")) for call in code.calls)
+    for module in code.modules:
+        for item in module.imports:
+            top = item.module.split(".")[0]
+            if not top or item.module == "__future__":
+                continue
+            if top not in owned:
+                owned[top] = tree.owns(top)
+            kind = "own" if owned[top] else "stdlib" if top in sys.stdlib_module_names else "other"
+            name = item.module
+            if kind == "own" and (absent := _absent(code, tree, item)):
+                # A folder without __init__.py, such as examples/tensorflow, gives way to an installed package of its name.
+                kind, name = ("missing", absent) if tree.find(top) else ("other", name)
+            caught = item.caught or (moved and kind == "missing")  # it may be on a path that the trainer adds
+            found[Import(name, module.file, item.line, kind, caught, item.at_import)] = None
+    return list(found)
+
+
+def _absent(code: Code, tree: Tree, item: Imported) -> str:
+    """The dotted name an import of an own module asks for and does not find; empty if it is there."""
+    owner = code.by_name.get(item.module)
+    if owner is None and tree.find(item.module) is not None:
+        return ""  # there, but unreadable or not followed
+    if item.name in {"", "*"}:
+        return "" if owner is not None or tree.holds(item.module) else item.module
+    full = f"{item.module}.{item.name}"
+    if tree.find(full) or tree.holds(full):
+        return ""
+    if owner is None:
+        return full if tree.holds(item.module) else item.module
+    # A star import, __getattr__ or globals() may bring names that are not written here.
+    open_ended = any(other.name == "*" for other in owner.imports) or "__getattr__" in owner.definitions
+    open_ended = open_ended or any(last_name(call.node.func) in {"globals", "vars", "exec"} for call in owner.calls)
+    known = item.name in owner.scope.names or item.name.startswith("__")
+    return "" if known or open_ended else full

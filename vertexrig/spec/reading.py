@@ -1,0 +1,183 @@
+"""Job specs, read strictly: YAML or JSON to canonical data in the shape of Google's own messages.
+
+The schema is google-cloud-aiplatform's (`vertexrig.spec.descriptors`). `gcloud ai custom-jobs create --config` sends unknown
+keys and enum values to the service unchanged, so this is the first reader that refuses them. What gcloud accepts
+and the service or SDK does not (a mapping where a list belongs) is accepted with a warning.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Any
+
+from vertexrig import yamltext
+from vertexrig.errors import nearest
+from vertexrig.finding import Finding, Severity
+from vertexrig.spec import descriptors, placeholders, strict
+from vertexrig.spec.document import KINDS, Document, Kind
+from vertexrig.spec.foreign import looks_like
+from vertexrig.text import kind_of
+
+_LEGACY_KEYS = {"trainingInput", "training_input", "scaleTier", "masterType", "hyperparameters"}
+
+
+def parse(text: str, *, file: str = "", kind: Kind | None = None, template: bool = True) -> Document:
+    """Read YAML or JSON text strictly; whatever is wrong with it comes back as findings.
+
+    Args:
+        text: One YAML document, as `gcloud ai custom-jobs|hp-tuning-jobs create --config` takes it.
+        file: Its name, for the findings.
+        kind: What to take it for; by default its keys decide.
+        template: Whether the text may be a template: False for what has been rendered, whose `${X}` is meant.
+    """
+    try:
+        return _from_reading(yamltext.read(text), file, kind, template=template)
+    except yamltext.YamlError as error:
+        broken = error
+    hidden_text, hidden = placeholders.hide(text) if template else (text, [])
+    if hidden_text != text:
+        try:
+            reading = yamltext.read(hidden_text)
+        except yamltext.YamlError:
+            line = next((n for n, row in enumerate(text.splitlines(), 1) if re.search(r"\{[{%]", row)), 1)
+            message = "the file is a template, and not YAML before it is rendered"
+            finding = strict.finding("placeholder", "", message, _RENDER_FIRST, file=file, line=line)
+            return Document(kind or "CustomJobSpec", {}, (finding,), file)
+        lines = {tuple(placeholders.shown(step, hidden) for step in path): n for path, n in reading.lines.items()}
+        reading = yamltext.Reading(placeholders.shown(reading.data, hidden), lines, [])
+        return _from_reading(reading, file, kind, template=True)
+    finding = strict.finding("yaml-syntax", "", broken.message, broken.fix, file=file, line=broken.line)
+    return Document(kind or "CustomJobSpec", {}, (finding,), file)
+
+
+def unreadable(file: str, reason: str) -> Finding:
+    """The finding on a file that cannot be read, beside others that can."""
+    return strict.finding("file-unreadable", "", reason, "name a file of YAML or JSON text", file=file)
+
+
+def from_data(data: Any, *, kind: Kind | None = None, file: str = "") -> Document:
+    """Like `parse`, for data that is already plain values (a REST body, a rendered job)."""
+    return _from_reading(yamltext.Reading(data), file, kind, template=False)
+
+
+def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, template: bool) -> Document:
+    data = reading.data
+    if not isinstance(data, dict):
+        return _not_a_mapping(data, file, kind)
+    taken = kind or _sniff(data)
+    root = descriptors.message(taken)
+    walk = strict.Walk(reading, file, root, template=template)
+    prefix: yamltext.RawPath = ()
+    if template and data and not _concerns(data, kind):
+        walk.report("not-vertex", (next(iter(data)),), "", *_not_vertex(data))
+        return Document(taken, {}, tuple(walk.findings), file, walk.lines)
+    legacy = sorted(key for key in data if key in _LEGACY_KEYS)
+    if legacy:
+        walk.report(
+            "legacy-ai-platform",
+            (legacy[0],),
+            legacy[0],
+            f"{legacy[0]!r} belongs to AI Platform Training, which is retired; gcloud sends it to Vertex AI unchanged",
+            "write workerPoolSpecs (custom job) or studySpec and trialJobSpec (tuning job)",
+        )
+        return Document(taken, {}, tuple(walk.findings), file, walk.lines)
+    inner = next((key for key in _WRAPPERS if isinstance(data.get(key), dict)), None)
+    if taken == "CustomJobSpec" and inner:
+        walk.report(
+            "custom-job-wrapper",
+            (inner,),
+            inner,
+            f"the file is a CustomJob; gcloud --config takes a CustomJobSpec and would send it as {inner}.{inner}",
+            f"move what is under {inner} to the top; give displayName and labels to gcloud as flags",
+        )
+        data, prefix = data[inner], (inner,)
+    canonical = walk.message(data, root, prefix, "")
+    walk.notes()
+    document = Document(taken, canonical, tuple(walk.findings), file, walk.lines, walk.placeholders)
+    return _with_placeholders(document)
+
+
+_RENDER_FIRST = "render this first: fill the values in, then check the result"
+_SHELL = re.compile(r"(?:^|/)(?:ba|da|z|k)?sh$")
+
+
+def _with_placeholders(document: Document) -> Document:
+    """The document with one finding for all that is still to be filled in; a shell's own `$NAME` is left alone."""
+    scripts = {
+        f"{pool.program_path}.{key}["
+        for pool in document.pools
+        for key in ("command", "args")
+        if any(_SHELL.search(str(word)) for word in [*(pool.container or {}).get("command", ())[:1], *pool.args[:1]])
+    }
+    found = {
+        path: names
+        for path, names in document.placeholders.items()
+        if not path.startswith(tuple(scripts)) or not all(name.startswith("$") for name in names)
+    }
+    if not found:
+        return replace(document, placeholders={})
+    first: dict[str, str] = {}
+    for path, names in sorted(found.items(), key=lambda item: document.lines.get(item[0], 0)):
+        for name in names:
+            first.setdefault(name, path)
+    places = [f"{name} (line {document.line(path)})" if document.line(path) else name for name, path in first.items()]
+    more = f", and {len(places) - 6} more" if len(places) > 6 else ""
+    certain = any(placeholders.certain(name, path) for path, names in found.items() for name in names)
+    noted = strict.finding(
+        "placeholder", next(iter(first.values())), f"still to be filled in: {', '.join(places[:6])}{more}", _RENDER_FIRST,
+        file=document.file, line=document.line(next(iter(first.values()))),
+        severity=None if certain else Severity.WARNING,
+    )  # fmt: skip
+    return replace(document, placeholders=found, findings=(*document.findings, noted))
+
+
+def _not_a_mapping(data: Any, file: str, kind: Kind | None) -> Document:
+    what = "empty" if data is None else kind_of(data)
+    pools = isinstance(data, list) and data and isinstance(data[0], dict) and _POOL_KEYS & data[0].keys()
+    fix = "write workerPoolSpecs: above the list, and give it two spaces" if pools else ""
+    message = f"the file is {what}; a job spec is a mapping"
+    finding = strict.finding("yaml-syntax", "", message, fix, file=file, line=1)
+    return Document(kind or "CustomJobSpec", {}, (finding,), file)
+
+
+_WRAPPERS = ("jobSpec", "job_spec")
+_POOL_KEYS = {"machineSpec", "machine_spec", "containerSpec", "container_spec", "pythonPackageSpec"}
+
+
+def _concerns(data: Mapping[str, Any], kind: Kind | None) -> bool:
+    """Whether any key of a file is one of a job spec or of the retired service's, or near one where nothing else fits."""
+    common = (
+        set() if kind and not looks_like(data)[0] else {"name", "state", "error", "models", "network", "labels"}
+    )  # other files have these, too
+    stems = {strict.stem(name) for name in _LEGACY_KEYS}
+    for each in KINDS:
+        stems |= {strict.stem(name) for name in descriptors.message(each).json_names if name not in common}
+    keys = [str(key) for key in data if key not in common]
+    if any(key in _WRAPPERS or strict.stem(key) in stems for key in keys):
+        return True
+    root = descriptors.message("HyperparameterTuningJob")
+    return not looks_like(data)[0] and any(strict.belongs(key, root, root)[0] for key in keys)
+
+
+def _not_vertex(data: Mapping[str, Any]) -> tuple[str, str]:
+    """The message for a file that is not a job spec, and what to do with it."""
+    what, fix = looks_like(data)
+    keys = ", ".join(str(key) for key in list(data)[:5]) + (", …" if len(data) > 5 else "")
+    seen = f"it looks like {what}" if what else f"none of its keys belongs to one: {keys}"
+    return (
+        f"this is not a Vertex AI config: {seen}",
+        fix or "a custom job has workerPoolSpecs at the top, a tuning job studySpec and trialJobSpec",
+    )
+
+
+def _sniff(data: Mapping[str, Any]) -> Kind:
+    study = {"studySpec", "study_spec", "trialJobSpec", "trial_job_spec", "maxTrialCount", "max_trial_count"}
+    if study & data.keys():
+        return "HyperparameterTuningJob"
+    if "workerPoolSpecs" in data or "jobSpec" in data:
+        return "CustomJobSpec"
+    # A file with a typo in its first key is still known by its other keys.
+    near = [nearest(str(key), study) for key in data]
+    return "HyperparameterTuningJob" if any(near) else "CustomJobSpec"
