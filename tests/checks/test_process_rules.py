@@ -5,10 +5,11 @@ from __future__ import annotations
 from pathlib import Path
 
 import pytest
-from cases import context, document, trainer_of
+from cases import context, document
 from job_bases import TRAINER_JOB as JOB
 from process_cases import CSV
 
+from tests.packages import trainer_of
 from vertexrig.checks import reading
 
 

@@ -6,10 +6,11 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import context, document, found, trainer_of
+from cases import context, document, found
 from job_bases import TRAINER_JOB as JOB
 from pytorch_cases import ALL_SAVE, CUDA, GOOD, GPU, LONE, MULTI, NCCL, UNSHARED
 
+from tests.packages import trainer_of
 from vertexrig.checks import pytorch as rules
 
 

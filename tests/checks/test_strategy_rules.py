@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import context, document, found, trainer_of
+from cases import context, document, found
 from job_bases import TRAINER_IMAGE as IMAGE
 from job_bases import TRAINER_JOB as JOB
 from job_bases import TRAINER_POOL as POOL
@@ -29,6 +29,7 @@ from strategy_cases import (
     TWO_GPUS,
 )
 
+from tests.packages import trainer_of
 from vertexrig import spec
 from vertexrig.checks import strategy as rules
 

@@ -6,13 +6,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import Case, context, document, found, names, trainer_of
+from cases import Case, context, document, found, names
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from job_bases import TRAINER_JOB as JOB
 from job_bases import TRAINER_STUDY as STUDY
 from trainer_cases import ARGS, CASES, PARAMETER, PLAIN, PYTHON, flags, swapped
 
+from tests.packages import trainer_of
 from vertexrig import spec
 from vertexrig.checks import trainer as rules
 from vertexrig.package.source.model import TrainerSource
