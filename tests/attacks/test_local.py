@@ -202,7 +202,6 @@ LARGE_STUDY = """
 import sys, time
 from pathlib import Path
 from tests.attacks.test_files import limited, peak_mib
-from tests.attacks.wire import FOREIGN, NOBODY, as_user, exchange, needs_root, on_linux, request, status_of
 from tests.local.jobkit import Api, job, pool
 from vertexrig import spec
 from vertexrig.catalog import load
