@@ -86,7 +86,7 @@ test-clients: $(READY) ## Run programs that nobody changed (Node, Java, gsutil, 
 	@TEST_CLIENTS=$(CURDIR)/build/clients $(VENV)/bin/python -m pytest $(RERUN) $(or $(TESTS),tests/clients)
 
 # What `make test` attacks briefly, at length. TESTS names other tests.
-ATTACKS := tests/attacks tests/test_protocol.py tests/test_budget.py tests/test_chains.py tests/test_trigger_generated.py
+ATTACKS := tests/attacks tests/test_protocol.py tests/test_budget.py tests/test_chains_explored.py tests/test_trigger_generated.py
 attack: $(READY) ## The attacks at length: ten times the schedules and rushes, more requests and kills
 	@ATTACK=long $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(or $(TESTS),$(ATTACKS))
 

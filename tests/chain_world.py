@@ -11,19 +11,30 @@ from dataclasses import replace
 from typing import Any
 
 from tests.clouds_in_memory import Clock, Delivery, Gate, MemoryStorage, MemoryVertex, straight
-from tests.protocol import LAGS, LIVING, REQUEST, STOPS, TICKS, VERDICTS, Broken, World, prepared
+from tests.protocol import (
+    LAGS,
+    LIVING,
+    REQUEST,
+    STOPS,
+    Broken,
+    Move,
+    World,
+    begun,
+    lagging,
+    passing,
+    prepared,
+    wander,
+)
 from vertexrig import times
 from vertexrig.checks.workspace import Workspace
 from vertexrig.cloud.models import ModelsClient, plain
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Item, Storage, StoredObject
-from vertexrig.explain.estimate import Estimate
-from vertexrig.project.model import Budget, Schedule
+from vertexrig.project.model import Schedule
 from vertexrig.spec.states import QUEUED, RUNNING, SUCCEEDED
 from vertexrig.studies.register import Trained
 from vertexrig.submit.chains import ENDED, OPEN, Chain, Chains
 from vertexrig.submit.claims import LABEL, LEASE_S, Claim
-from vertexrig.submit.submission import Submitter
 from vertexrig.trigger.registration import Registrar
 from vertexrig.trigger.ticks import Ticker
 
@@ -189,13 +200,8 @@ class ChainWorld(World):
         self.storage.objects["model/saved_model.pb"] = (b"", 1, 0.0)
         self.surprises: list[Exception] = []
 
-    def _submitter(self, delivery: Delivery | None) -> Submitter:
-        claims, reconciler = self._parts(delivery)
-        limits = Budget(trials_per_day=1_000_000)
-        submitter = Submitter(chained(), self.vertex, self.storage, claims=claims, limits=limits, fence=True)
-        submitter.reconciler, submitter.ledger.now = reconciler, self.clock.now
-        submitter.estimate = lambda _: _price()  # type: ignore[method-assign]  # the same each time
-        return submitter
+    def workspace(self) -> Workspace:
+        return chained()
 
     def _submit(self, key: Any, delivery: Delivery | None) -> Any:
         begun = times.rfc3339(self.clock.now())
@@ -209,13 +215,7 @@ class ChainWorld(World):
 
     def tick(self) -> Delivery:
         """Start a tick."""
-
-        def work(delivery: Delivery) -> None:
-            self._local.delivery = delivery
-            self._tick(delivery)
-
-        self.deliveries.append(Delivery(work))
-        return self.deliveries[-1]
+        return self._begun(self._tick)
 
     def _tick(self, delivery: Delivery | None) -> list[Any]:
         submitter = self._submitter(delivery)
@@ -296,14 +296,6 @@ class ChainWorld(World):
             raise Broken(f"the end names {end.jobs}, and {alive} survive")
 
 
-@functools.cache
-def _price() -> Estimate:
-    from vertexrig.explain.estimate import estimate
-
-    workspace, job = prepared()
-    return estimate(job.document, workspace.catalog)
-
-
 def explore(seed: int, steps: int = 30, there: bool = False, **parts: Any) -> ChainWorld:
     """One schedule at random.
 
@@ -319,33 +311,20 @@ def explore(seed: int, steps: int = 30, there: bool = False, **parts: Any) -> Ch
     chance, world = random.Random(seed), ChainWorld(**parts)
     if there:
         world.models.begin_upload({"displayName": "cpu", "versionDescription": "accuracy 0.5, from cpu 1"}, "", "first")
-    try:
-        world.deliver(REQUEST)
-        world.step(0, until=chance.choice(STOPS))
-        for _ in range(steps):
-            move = chance.random()
-            if move < 0.30 and len(world.deliveries) < LIVING:
-                world.tick()
-                world.step(len(world.deliveries) - 1, until=chance.choice(MORE_STOPS))
-            elif move < 0.34 and len(world.deliveries) < LIVING:
-                world.deliver(REQUEST)
-                world.step(len(world.deliveries) - 1, until=chance.choice(STOPS))
-            elif move < 0.48:
-                world.clock.at += chance.choice(TICKS)
-            elif move < 0.52:
-                world.kill(chance.randrange(LIVING))
-            elif move < 0.56:
-                world.vertex.lag = chance.choice(LAGS)
-            elif move < 0.59:
-                world.models.slow = chance.choice(LAGS)
-            elif move < 0.62:
-                world.start(chance.randrange(LIVING))
-            elif move < 0.76:
-                world.end(chance.randrange(LIVING))
-            else:
-                verdicts = chance.choices(VERDICTS, k=chance.choice((1, 1, 1, 3, 8)))
-                world.step(chance.randrange(LIVING), *verdicts, until=chance.choice(("", *MORE_STOPS)))
-        world.finish(chance.random() < 0.5)
-    finally:
-        world.close()
+
+    def slowing() -> None:
+        world.models.slow = chance.choice(LAGS)
+
+    moves = (
+        Move(0.30, lambda: begun(world, chance, world.tick, MORE_STOPS), begins=True),
+        Move(0.34, lambda: begun(world, chance, lambda: world.deliver(REQUEST)), begins=True),
+        Move(0.48, lambda: passing(world, chance)),
+        Move(0.52, lambda: world.kill(chance.randrange(LIVING))),
+        Move(0.56, lambda: lagging(world, chance)),
+        Move(0.59, slowing),
+        Move(0.62, lambda: world.start(chance.randrange(LIVING))),
+        Move(0.76, lambda: world.end(chance.randrange(LIVING))),
+    )
+    begun(world, chance, lambda: world.deliver(REQUEST))
+    wander(world, chance, steps, moves, MORE_STOPS)
     return world

@@ -11,12 +11,15 @@ from vertexrig.errors import PackageError
 from vertexrig.package import locking
 from vertexrig.package.builder import build
 from vertexrig.package.image import identify_image
+from vertexrig.package.source.model import TrainerSource
+from vertexrig.package.source.reader import read
 from vertexrig.package.sources import gather
 from vertexrig.package.verify import Verified, verify
 from vertexrig.project.config import Loaded
 
 TRAINERS = Path(__file__).parent / "trainers"
 SETUP = "from setuptools import find_packages, setup\nsetup(name='trainer', version='0.1.0', packages=find_packages(){more})\n"
+PARSER = "import argparse\nparser = argparse.ArgumentParser()\n"
 PLAIN = SETUP.format(more="")
 
 
@@ -28,6 +31,15 @@ def small(folder: Path, task: str = "x = 1\n", *, setup: str = PLAIN, files: Map
         path.parent.mkdir(parents=True, exist_ok=True)
         path.write_text(content)
     return folder
+
+
+def trainer_of(folder: Path, source: str, **others: str) -> TrainerSource:
+    """A trainer folder written out and read: `source` as trainer/task.py, others as trainer/NAME.py."""
+    package = folder / "trainer"
+    package.mkdir(parents=True, exist_ok=True)
+    for name, text in {"__init__": "", "task": source, **others}.items():
+        (package / f"{name}.py").write_text(text, encoding="utf-8")
+    return read(folder, "trainer.task")
 
 
 def verified(folder: Path) -> Verified:

@@ -9,7 +9,8 @@ import random
 import sys
 import tempfile
 import threading
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -65,7 +66,7 @@ def prepared() -> tuple[Workspace, Prepared]:
 
 
 @functools.cache
-def _price() -> Estimate:
+def price() -> Estimate:
     workspace, job = prepared()
     return estimate(job.document, workspace.catalog)
 
@@ -107,33 +108,36 @@ class World:
     def deliver(self, key: Key) -> Delivery:
         """Start a delivery of a request; it stops before its first call."""
 
-        def work(delivery: Delivery) -> None:
-            self._local.delivery = delivery
-            self._submit(key, delivery)
+        return self._begun(lambda delivery: self._submit(key, delivery))
 
-        self.deliveries.append(Delivery(work))
+    def _begun(self, work: Callable[[Delivery], object]) -> Delivery:
+        def gated(delivery: Delivery) -> None:
+            self._local.delivery = delivery
+            work(delivery)
+
+        self.deliveries.append(Delivery(gated))
         return self.deliveries[-1]
 
-    def _submit(self, key: Key, delivery: Delivery | None) -> Submitted:
-        workspace, job = prepared()
+    def _submitter(self, delivery: Delivery | None) -> Submitter:
         claims, reconciler = self._parts(delivery)
         limits = Budget(trials_per_day=1_000_000)
-        submitter = Submitter(workspace, self.vertex, self.storage, claims=claims, limits=limits, fence=True)
+        submitter = Submitter(self.workspace(), self.vertex, self.storage, claims=claims, limits=limits, fence=True)
         submitter.reconciler, submitter.ledger.now = reconciler, self.clock.now
-        submitter.estimate = lambda _: _price()  # type: ignore[method-assign]  # the same each time
-        made = submitter.submit(job, key, "the body")
+        submitter.estimate = lambda _: price()  # type: ignore[method-assign]  # the same each time
+        return submitter
+
+    def workspace(self) -> Workspace:
+        """The project that the deliveries are of."""
+        return prepared()[0]
+
+    def _submit(self, key: Key, delivery: Delivery | None) -> Submitted:
+        made = self._submitter(delivery).submit(prepared()[1], key, "the body")
         self.answers.append((key, made))
         return made
 
     def look(self) -> Delivery:
         """Start what `jobs` and `doctor` do about second jobs."""
-
-        def work(delivery: Delivery) -> None:
-            self._local.delivery = delivery
-            self._look(self._parts(delivery)[1])
-
-        self.deliveries.append(Delivery(work))
-        return self.deliveries[-1]
+        return self._begun(lambda delivery: self._look(self._parts(delivery)[1]))
 
     def _look(self, reconciler: Reconciler) -> None:
         for claim, collection in seen_twice([job for kind in KINDS for job in self.vertex.list(kind)]):
@@ -225,6 +229,57 @@ class World:
                 raise Broken(f"{known} is recorded, and {name} survives")
 
 
+@dataclass(frozen=True)
+class Move:
+    """One thing that can happen in a world.
+
+    Args:
+        below: It happens where a number from 0 to 1 is below this, and not below that of a move before it.
+        act: Does it.
+        begins: It begins a delivery, so it needs room for one; without room the next move happens.
+    """
+
+    below: float
+    act: Callable[[], object]
+    begins: bool = False
+
+
+def wander(world: World, chance: random.Random, steps: int, moves: Sequence[Move], stops: Sequence[str]) -> None:
+    """Make moves at random, and where none is drawn let a delivery go on, maybe up to a stop; then all must hold.
+
+    Raises:
+        Broken: A promise does not hold.
+    """
+    try:
+        for _ in range(steps):
+            drawn, room = chance.random(), len(world.deliveries) < LIVING
+            move = next((one for one in moves if drawn < one.below and (room or not one.begins)), None)
+            if move is not None:
+                move.act()
+            else:
+                verdicts = chance.choices(VERDICTS, k=chance.choice((1, 1, 1, 3, 8)))
+                world.step(chance.randrange(LIVING), *verdicts, until=chance.choice(("", *stops)))
+        world.finish(chance.random() < 0.5)
+    finally:
+        world.close()
+
+
+def begun(world: World, chance: random.Random, delivery: Callable[[], Delivery], stops: Sequence[str] = STOPS) -> None:
+    """Begin a delivery and let it go to a stop."""
+    delivery()
+    world.step(len(world.deliveries) - 1, until=chance.choice(stops))
+
+
+def passing(world: World, chance: random.Random) -> None:
+    """Let time pass."""
+    world.clock.at += chance.choice(TICKS)
+
+
+def lagging(world: World, chance: random.Random) -> None:
+    """Let lists of jobs be late from here on, or no longer."""
+    world.vertex.lag = chance.choice(LAGS)
+
+
 def explore(seed: int, steps: int = 24, **parts: Any) -> World:
     """One schedule at random.
 
@@ -233,26 +288,17 @@ def explore(seed: int, steps: int = 24, **parts: Any) -> World:
     """
     chance, world = random.Random(seed), World(**parts)
     share = chance.choice((0.0, 0.5, 1.0))  # of the deliveries that are of the request with an id
-    try:
-        for _ in range(steps):
-            move = chance.random()
-            if move < 0.25 and len(world.deliveries) < LIVING:
-                world.deliver(REQUEST if chance.random() < share else BODY)
-                world.step(len(world.deliveries) - 1, until=chance.choice(STOPS))
-            elif move < 0.28 and len(world.deliveries) < LIVING:
-                world.look()
-            elif move < 0.45:
-                world.clock.at += chance.choice(TICKS)
-            elif move < 0.49:
-                world.kill(chance.randrange(LIVING))
-            elif move < 0.55:
-                world.vertex.lag = chance.choice(LAGS)
-            elif move < 0.60:
-                world.start(chance.randrange(LIVING))
-            else:
-                verdicts = chance.choices(VERDICTS, k=chance.choice((1, 1, 1, 3, 8)))
-                world.step(chance.randrange(LIVING), *verdicts, until=chance.choice(("", *STOPS)))
-        world.finish(chance.random() < 0.5)
-    finally:
-        world.close()
+
+    def deliver() -> Delivery:
+        return world.deliver(REQUEST if chance.random() < share else BODY)
+
+    moves = (
+        Move(0.25, lambda: begun(world, chance, deliver), begins=True),
+        Move(0.28, world.look, begins=True),
+        Move(0.45, lambda: passing(world, chance)),
+        Move(0.49, lambda: world.kill(chance.randrange(LIVING))),
+        Move(0.55, lambda: lagging(world, chance)),
+        Move(0.60, lambda: world.start(chance.randrange(LIVING))),
+    )
+    wander(world, chance, steps, moves, STOPS)
     return world

@@ -2,14 +2,11 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 import subprocess
 import sys
 import time
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
@@ -18,8 +15,7 @@ import yaml
 
 from tests import clouds
 from tests.refusals import Way, way
-from tests.tools import REPOSITORY
-from vertexrig import cli
+from tests.tools import REPOSITORY, typed
 from vertexrig.cloud import models
 from vertexrig.cloud.models import ModelsClient
 from vertexrig.local import server
@@ -105,15 +101,8 @@ class Place:
 
     def run(self, *words: str) -> tuple[int, dict[str, Any], str]:
         """A verb with --format json, in the project's folder: its exit code, its document, and what it says on stderr."""
-        out, err, before = io.StringIO(), io.StringIO(), Path.cwd()
-        os.chdir(self.folder)
-        try:
-            with redirect_stdout(out), redirect_stderr(err):
-                code = cli.run([*words, "--format=json"])
-        finally:
-            os.chdir(before)
-        assert "Traceback" not in err.getvalue()
-        return code, json.loads(out.getvalue() or "{}"), err.getvalue()
+        done = typed(*words, "--format=json", cwd=self.folder)
+        return done.exit_code, done.document, done.stderr
 
     def ended(self, name: str, within: float = 120) -> None:
         vertex = clouds.vertex(self.here)

@@ -2,18 +2,16 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests import made_studies
-from vertexrig import cli
+from tests.tools import typed
 from vertexrig.studies.history import History, Record
 
 PROJECT = """\
@@ -137,13 +135,11 @@ def test_each_verb_gives_a_result_or_one_sentence(place: tuple[Path, str], verb:
         monkeypatch.setenv(name, "http://127.0.0.1:9")  # nothing is there
     monkeypatch.chdir(folder)
     expected = STUDIES[study][1].get(verb)
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = cli.run([verb, "tune", "--local", *VERBS[verb], "--format=json"])
+    done = typed(verb, "tune", "--local", *VERBS[verb], "--format=json")
+    code, said = done.exit_code, done.stderr
     text = (folder / "vertexrig.yaml").read_text()
     (folder / "vertexrig.yaml").write_text(PROJECT)
-    said = err.getvalue()
-    assert "Traceback" not in said and sorted(os.listdir(folder)) == [".vertexrig", "vertexrig.yaml"]
+    assert sorted(os.listdir(folder)) == [".vertexrig", "vertexrig.yaml"]
     if expected is not None:
         assert code == 2 and expected in said and said.count("error:") == 1 and text == PROJECT
         return
@@ -151,7 +147,7 @@ def test_each_verb_gives_a_result_or_one_sentence(place: tuple[Path, str], verb:
         assert code == 3 and said.count("error:") == 1 and text == PROJECT
         return
     assert code == 0, said
-    assert json.loads(out.getvalue())
+    assert done.document
     if verb in ("follow-up", "promote"):
         rest = iter(text.splitlines())
         assert text != PROJECT and all(line in rest for line in PROJECT.splitlines())

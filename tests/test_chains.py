@@ -1,12 +1,10 @@
-"""What follows a run: `then` of a schedule, each step exactly once whatever happens to the ticks, and every way a chain ends."""
+"""What follows a run: `then` of a schedule, step by step, and every way a chain ends."""
 
 from __future__ import annotations
 
 import copy
 import json
-import os
 import re
-from collections.abc import Mapping
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -15,178 +13,16 @@ from urllib.parse import urlsplit
 import pytest
 
 from tests import clouds
-from tests.chain_world import MODEL, MemoryFolder, MemoryModels, WorldRegistrar, explore
-from tests.clouds_in_memory import Clock, MemoryStorage, MemoryVertex
-from tests.protocol import Broken
+from tests.chain_place import DATA, Place, then
 from vertexrig import times
-from vertexrig.checks.workspace import Workspace
 from vertexrig.cloud.models import ModelsClient
 from vertexrig.cloud.rest import RestError
-from vertexrig.errors import ConfigError
 from vertexrig.local import server
-from vertexrig.spec.states import FAILED, SUCCEEDED
-from vertexrig.studies import register
-from vertexrig.submit.chains import OPEN, Chain, ChainEnd
-from vertexrig.submit.claims import LABEL, Claim, Claims
-from vertexrig.submit.submission import Submitter, uploaded
+from vertexrig.spec.states import FAILED
+from vertexrig.submit.chains import OPEN, ChainEnd
+from vertexrig.submit.claims import LABEL
 from vertexrig.trigger import deploy
-from vertexrig.trigger.app import Call, Reply, Trigger
 from vertexrig.trigger.ticks import PATIENCE_S, Looked, Ticker
-
-LONG = os.environ.get("ATTACK") == "long"
-PARTS = 4
-SCHEDULES = 1_600 * (10 if LONG else 1)
-
-
-@pytest.mark.parametrize("there", [False, True], ids=["first", "next"])
-@pytest.mark.parametrize("part", range(PARTS))
-def test_each_step_is_taken_once_in_every_schedule(part: int, there: bool) -> None:
-    """Ticks that are frozen, woken, killed, cut and repeated at any call, beside deliveries of the run, over lists that lag and
-    uploads that take their time: one run, one promoted job and one version survive, and the version has the aliases."""
-    for seed in range(part, SCHEDULES // 2, PARTS):
-        try:
-            explore(seed, there=there)
-        except Broken as broken:
-            raise AssertionError(f"schedule {seed}: {broken}") from broken
-
-
-class NobodyCleans(WorldRegistrar):
-    """Second versions stay."""
-
-    def clean(self, display: str) -> list[str]:
-        return []
-
-
-class ModelsOfTheirOwn(WorldRegistrar):
-    """The service chooses the id of a new model."""
-
-    def _begin(self, taken: Any, body: Mapping[str, Any], parent: str, chain: Chain) -> dict[str, Any]:
-        return self.models.begin_upload(body, parent, "" if parent else taken.claim.token)
-
-
-class NobodyClaims(WorldRegistrar):
-    """Every tick uploads."""
-
-    def register(self, chain: Chain, key: Any, step: Any, job: Any) -> Any:
-        there = register.present(self.models, "cpu", "champion")
-        body = self._body(chain, step, MODEL, "cpu")
-        made = self.models.begin_upload(body, str(there["name"]) if there else "", "" if there else "one")
-        return self._finish(chain, Claim("", "", "", "", "", state="created", job=made), step, "cpu", "")
-
-
-@pytest.mark.parametrize(
-    ("broken", "there"), [(NobodyCleans, True), (ModelsOfTheirOwn, False), (NobodyClaims, True)], ids=lambda one: getattr(one, "__name__", "")
-)  # fmt: skip
-def test_each_part_of_it_is_needed(broken: type[WorldRegistrar], there: bool) -> None:
-    """Without one of them a schedule is found that leaves two versions."""
-    with pytest.raises((Broken, RestError)):
-        for seed in range(2_000):
-            explore(seed, there=there, registrar=broken)
-
-
-# --- one chain, step by step ---
-
-SWEEP: dict[str, Any] = {**clouds.PROJECT["sweeps"]["sweep"], "max_trial_count": 2}
-DATA: dict[str, Any] = {
-    **clouds.PROJECT,
-    "labels": {"team": "vision"},
-    "sweeps": {"sweep": SWEEP},
-    "schedules": {
-        "nightly": {
-            "run": "sweep", "cron": "0 3 * * *", "args": {"epochs": 3},
-            "then": [{"promote": {"epochs": 30}}, {"register": {"min_gain": 0.01, "labels": {"stage": "try"}}}],
-        }
-    },
-}  # fmt: skip
-
-
-class Place:
-    """A trigger whose services are in memory: jobs end when a test says so."""
-
-    def __init__(self, folder: Path, data: Mapping[str, Any] = DATA) -> None:
-        self.folder, self.clock = folder, Clock()
-        self.storage, self.vertex = MemoryStorage(self.clock), MemoryVertex(self.clock)
-        self.models = MemoryModels(self.vertex, self.clock)
-        self.storage.write("packages/trainer.tar.gz", b"")
-        row = {
-            "uri": "gs://my-bucket/packages/trainer.tar.gz",
-            "sha256": "e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855",
-        }
-        self.storage.write("packages/latest/trainer.task-tf-2.17.json", json.dumps(row).encode())
-        self.logs: list[Mapping[str, Any]] = []
-        self.load(data)
-
-    def load(self, data: Mapping[str, Any]) -> None:
-        """Deploy another project file."""
-        claims = Claims(self.storage, clock=self.clock, sleep=self._sleep)
-        loaded = clouds.loaded(self.folder, data)
-        self.trigger = Trigger(loaded, vertex=self.vertex, storage=self.storage, claims=claims, log=self.logs.append)
-        self.trigger.submitter.ledger.now = self.clock.now
-        submitter = Submitter(
-            Workspace(loaded, uploaded=uploaded(loaded, self.storage)), self.vertex, self.storage,
-            claims=Claims(self.storage, clock=self.clock, sleep=self._sleep, wait_s=0), fence=True,
-        )  # fmt: skip
-        submitter.ledger.now = self.clock.now
-        self.trigger.__dict__["_ticker"] = Ticker(
-            submitter,
-            self.models,
-            folder=lambda uri: MemoryFolder(self.storage, uri),
-            clock=self.clock,
-            now=self.clock.now,
-        )
-
-    def _sleep(self, seconds: float) -> None:
-        self.clock.at += seconds
-
-    def post(self, body: Mapping[str, Any], path: str = "/") -> Reply:
-        return self.trigger.handle(Call("POST", path, {}, lambda most: json.dumps(body).encode()))
-
-    def begin(self, **body: Any) -> str:
-        """Start the run of the schedule: its job's resource name."""
-        reply = self.post({"run": "sweep", "args": {"epochs": 3}, "then": "nightly", **body})
-        assert reply.status == 201 and reply.body["then"], reply.body
-        return str(reply.body["name"])
-
-    def tick(self) -> dict[str, Any]:
-        """What a tick says of the one open chain."""
-        self.clock.at += 600
-        reply = self.post({}, "/tick")
-        assert reply.status == 200, reply.body
-        (row,) = reply.body["chains"]
-        return dict(row)
-
-    def ends(self, name: str, state: str = SUCCEEDED, **more: Any) -> None:
-        """Let a job end."""
-        self.vertex.jobs[name].data.update(state=state, endTime=times.rfc3339(self.clock.now()), **more)
-
-    def sweep_ends(self, name: str, *accuracies: float | None) -> None:
-        """Let a sweep succeed with these trials; None is an infeasible one."""
-        trials = [
-            {
-                "id": str(number), "state": "INFEASIBLE" if value is None else "SUCCEEDED",
-                "parameters": [{"parameterId": "learning_rate", "value": 0.1 * number}],
-                **({} if value is None else {"finalMeasurement": {"metrics": [{"metricId": "accuracy", "value": value}]}}),
-            }
-            for number, value in enumerate(accuracies, 1)
-        ]  # fmt: skip
-        self.ends(name, trials=trials)
-
-    def trained(self, name: str, accuracy: float | None = 0.9, saved: str = "saved_model.pb") -> None:
-        """Let a custom job succeed that left a model with its summary."""
-        output = self.vertex.jobs[name].data["jobSpec"]["baseOutputDirectory"]["outputUriPrefix"]
-        place = f"{output.removeprefix('gs://my-bucket/').rstrip('/')}/model"
-        if saved:
-            self.storage.write(f"{place}/{saved}", b"")
-        if accuracy is not None:
-            self.storage.write(f"{place}/summary.json", json.dumps({"accuracy": accuracy}).encode())
-        self.ends(name)
-
-    def versions(self) -> list[dict[str, Any]]:
-        return [row for rows in self.models.models.values() for row in rows]
-
-    @property
-    def open(self) -> bool:
-        return any(name.startswith(OPEN) for name in self.storage.objects)
 
 
 @pytest.fixture
@@ -237,13 +73,6 @@ def test_a_night_from_the_sweep_to_the_version(place: Place) -> None:
     row = place.tick()
     assert row["outcome"] == "not-better" and "better by 0.005; at least 0.01 is asked for" in row["detail"], row
     assert len(place.versions()) == 1 and place.logs[-2]["severity"] == "INFO"
-
-
-def then(*steps: Any, **more: Any) -> dict[str, Any]:
-    data = copy.deepcopy(DATA)
-    data["schedules"]["nightly"]["then"] = list(steps)
-    data["trigger"] = {**data["trigger"], **more}
-    return data
 
 
 def test_steps_by_themselves(tmp_path: Path) -> None:
@@ -520,31 +349,6 @@ def test_every_permission_of_the_registry_is_used(place: Place, here: server.Run
     ]
 
 
-# --- what a body may ask for ---
-
-BODIES: list[tuple[str, dict[str, Any], int, str]] = [
-    ("an unknown schedule", {"then": "nightl"}, 403, "Did you mean 'nightly'?"),
-    ("a schedule without steps", {"then": "plain"}, 403, "there is no schedule 'plain' with steps"),
-    ("steps of its own", {"then": ["promote"]}, 400, "the name of a schedule belongs here"),
-    ("another run", {"run": "cpu", "then": "nightly"}, 400, "the steps of nightly follow sweep, not cpu"),
-    ("other values", {"args": {"epochs": 4}, "then": "nightly"}, 403, "trigger.allow_then opens them"),
-]
-
-
-@pytest.mark.parametrize(("what", "body", "status", "said"), BODIES, ids=[row[0] for row in BODIES])
-def test_a_body_brings_no_steps(tmp_path: Path, what: str, body: dict[str, Any], status: int, said: str) -> None:
-    """A body names a schedule of the project file; its steps follow its own values only, unless the file opens that."""
-    data = copy.deepcopy(DATA)
-    data["schedules"]["plain"] = {"run": "cpu", "cron": "0 3 * * *"}
-    place = Place(tmp_path, data)
-    reply = place.post({"run": "sweep", "args": {"epochs": 3}, **body})
-    assert reply.status == status and said in json.dumps(reply.body, ensure_ascii=False), reply.body
-    assert not place.open and not place.vertex.jobs
-    if what == "other values":
-        place.load(then(*DATA["schedules"]["nightly"]["then"], allow_then=True))
-        assert place.post({"run": "sweep", **body}).status == 201 and place.open
-
-
 def test_a_dry_run_keeps_no_chain(place: Place) -> None:
     """It says which steps would follow."""
     reply = place.post({"run": "sweep", "args": {"epochs": 3}, "then": "nightly", "dry_run": True})
@@ -564,42 +368,3 @@ def test_the_promoted_job_has_the_run_s_own_values(tmp_path: Path) -> None:
     pool = spec["workerPoolSpecs"][0]
     assert pool["machineSpec"]["machineType"] == "n1-standard-16"
     assert {"--epochs=7", "--note=full"} <= set(pool["pythonPackageSpec"]["args"])
-
-
-# --- the project file ---
-
-WRONG: list[tuple[Any, str]] = [
-    (["regster"], "schedules.nightly.then[0]: 'regster' is not one of its values. Did you mean 'register'?"),
-    (["register", "promote"], "schedules.nightly.then[1]: promote cannot follow register"),
-    (["promote", "promote"], "schedules.nightly.then[1]: promote cannot follow promote"),
-    ([{}], "schedules.nightly.then[0]: a step is `promote` or `register`"),
-    ([{"promote": {}, "register": {}}], "schedules.nightly.then[0]: a step is `promote` or `register`"),
-    ([{"promote": {"epoch": 3}}], "schedules.nightly.then[0].promote.epoch: there is no key 'epoch' here"),
-    ([{"promote": {"epochs": 0}}], "schedules.nightly.then[0].promote.epochs: 0 is below 1"),
-    ([{"promote": {"name": "cpu"}}], "there is a job or sweep 'cpu' already"),
-    ([{"register": {"min_gain": -1}}], "schedules.nightly.then[0].register.min_gain: -1 is below 0"),
-    ([{"register": {"alias": "No"}}], "'No' is not an alias"),
-    ([{"register": {"labels": {"vertexrig_chain": "x"}}}], "are the trigger's own"),
-    ("promote", "schedules.nightly.then: 'promote' is text; a list belongs here"),
-]
-
-
-@pytest.mark.parametrize(("steps", "said"), WRONG, ids=range(len(WRONG)))
-def test_wrong_steps_are_refused_with_their_line(tmp_path: Path, steps: Any, said: str) -> None:
-    """The file, the line, the key, and what belongs there."""
-    data = copy.deepcopy(DATA)
-    data["schedules"]["nightly"]["then"] = steps
-    with pytest.raises(ConfigError) as refused:
-        clouds.loaded(tmp_path, data)
-    assert said in str(refused.value) and refused.value.line
-
-
-def test_steps_need_a_sweep_and_the_name_tick_is_taken(tmp_path: Path) -> None:
-    """`promote` after a job is refused, and so is a schedule with steps that has the tick's name."""
-    data = copy.deepcopy(DATA)
-    data["schedules"]["nightly"] |= {"run": "cpu"}
-    with pytest.raises(ConfigError, match="promote takes the best trial of a sweep"):
-        clouds.loaded(tmp_path, data)
-    data["schedules"] = {"tick": DATA["schedules"]["nightly"]}
-    with pytest.raises(ConfigError, match="'tick' is the name of the tick"):
-        clouds.loaded(tmp_path, data)

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
-from contextlib import redirect_stderr, redirect_stdout
-from dataclasses import dataclass
 from datetime import date
 from pathlib import Path
 
 import pytest
 
+from tests.tools import typed
 from vertexrig import checks, spec
 from vertexrig.catalog import load
-from vertexrig.cli import run
 from vertexrig.finding import Severity
 from vertexrig.package import dockerfile
 from vertexrig.package.containers import ImageProgram, read_container
@@ -53,27 +50,12 @@ def job(*args: str, command: list[str] | None = None, study: bool = False) -> di
     return {"maxTrialCount": 4, "parallelTrialCount": 2, "studySpec": study_, "trialJobSpec": spec_}
 
 
-@dataclass
-class Done:
-    exit_code: int
-    stdout: str
-    stderr: str
-
-
-def typed(*words: str) -> Done:
-    """What the command line prints for these words, and how it ends."""
-    out, err = io.StringIO(), io.StringIO()
-    with redirect_stdout(out), redirect_stderr(err):
-        code = run(list(words))
-    return Done(code, out.getvalue(), err.getvalue())
-
-
 def checked(tmp_path: Path, data: dict[str, object], trainer: Path, *options: str) -> dict[str, str]:
     """Findings of severity error by id, from the command line; the exit code goes with them."""
     file = tmp_path / "job.yaml"
     file.write_text(json.dumps(data))
     done = typed("check", str(file), "--trainer", str(trainer), "--region", "us-central1", "--format", "json", *options)
-    found = json.loads(done.stdout)["findings"]
+    found = done.document["findings"]
     errors = {one["id"]: one["message"] for one in found if one["severity"] == "error"}
     assert done.exit_code == (1 if errors else 0), done.stderr
     return errors

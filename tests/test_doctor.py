@@ -22,7 +22,7 @@ from vertexrig.local import server
 from vertexrig.local.runner import RunOptions
 from vertexrig.spec.states import LIVE
 from vertexrig.submit import submission as submit
-from vertexrig.trigger import doctor
+from vertexrig.trigger import deploy, doctor
 
 TASK = """
 import json, os, sys
@@ -125,6 +125,30 @@ def test_roles(here: server.RunningServer, tmp_path: Path) -> None:
     assert {outcome for outcome, _ in outcomes(doctor._roles, patient(here, tmp_path, vertex=cloud)).values()} == {
         "unknown"
     }
+
+
+def test_what_chains_need(here: server.RunningServer, tmp_path: Path) -> None:
+    """Schedules with steps need a tick that fires, and with `register` a role that has its permissions; without steps nothing."""
+    cloud = Vertex("my-project", "us-central1", url="https://example.invalid")
+    assert outcomes(doctor._chains, patient(here, tmp_path, vertex=cloud)) == {}
+    nightly = {"run": "sweep", "cron": "0 3 * * *", "then": ["promote", "register"]}
+    chained = clouds.loaded(tmp_path, {**clouds.PROJECT, "schedules": {"nightly": nightly}})
+    place = "projects/my-project/locations/us-central1/jobs/vertexrig"
+
+    def found(tick: str | None, permissions: list[str] | None) -> dict[str, tuple[str, str]]:
+        jobs = [{"name": f"{place}-nightly", "state": "ENABLED"}]
+        jobs += [{"name": f"{place}-tick", "state": tick}] if tick else []
+        said = {"scheduler": json.dumps(jobs), "iam": json.dumps({"includedPermissions": permissions})}
+        return outcomes(doctor._chains, patient(here, tmp_path, said, vertex=cloud, loaded=chained))
+
+    every = list(deploy.MODEL_CALLS)
+    assert found("ENABLED", every) == {"tick": ("ok", ""), "register after a run": ("ok", "")}
+    assert found("PAUSED", every)["tick"] == ("error", "vertexrig schedule resume tick")
+    assert found(None, every)["tick"] == ("error", "vertexrig schedule apply")
+    assert found("ENABLED", every[1:])["register after a run"] == ("error", "vertexrig function deploy")
+    unknown = outcomes(doctor._chains, patient(here, tmp_path, vertex=cloud, loaded=chained))
+    assert {outcome for outcome, _ in unknown.values()} == {"unknown"} and len(unknown) == 2
+    assert outcomes(doctor._chains, patient(here, tmp_path, loaded=chained)) == {}  # a local Vertex
 
 
 def test_no_service(here: server.RunningServer, tmp_path: Path) -> None:

@@ -2,18 +2,15 @@
 
 from __future__ import annotations
 
-import io
 import json
-import os
 from collections.abc import Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from pathlib import Path
 from typing import Any
 
 import pytest
 
 from tests.recorded import MOBILE_GAMING, UJ11_ENDED
-from vertexrig import cli
+from tests.tools import typed
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
@@ -28,15 +25,8 @@ CURVE = [
 
 def run(folder: Path, *words: str) -> tuple[int, dict[str, Any], str]:
     """A verb with --format json in a folder: its exit code, its document, and what it says on stderr."""
-    out, err, before = io.StringIO(), io.StringIO(), Path.cwd()
-    os.chdir(folder)
-    try:
-        with redirect_stdout(out), redirect_stderr(err):
-            code = cli.run([*words, "--format=json"])
-    finally:
-        os.chdir(before)
-    assert "Traceback" not in err.getvalue()
-    return code, json.loads(out.getvalue() or "{}"), err.getvalue()
+    done = typed(*words, "--format=json", cwd=folder)
+    return done.exit_code, done.document, done.stderr
 
 
 def vertex_of(here: server.RunningServer) -> Vertex:

@@ -4,12 +4,9 @@ names a project (see tests/local/test_acceptance_contract.py). What it makes in 
 
 from __future__ import annotations
 
-import io
-import json
 import os
 import uuid
 from collections.abc import Callable, Iterator
-from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -17,7 +14,7 @@ from typing import Any
 import pytest
 import yaml
 
-from vertexrig import cli
+from tests.tools import typed
 from vertexrig.cloud.vertex import Vertex
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
@@ -105,11 +102,9 @@ def run(backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     made: list[str] = []
 
     def work(*words: str) -> dict[str, Any]:
-        out, err = io.StringIO(), io.StringIO()
-        with redirect_stdout(out), redirect_stderr(err):
-            code = cli.run([*words, "--format=json"])
-        assert code == 0, err.getvalue()
-        data: dict[str, Any] = json.loads(out.getvalue())
+        done = typed(*words, "--format=json")
+        assert done.exit_code == 0, done.stderr
+        data: dict[str, Any] = done.document
         made.extend(str(data[key]) for key in ("name", "model") if str(data.get(key, "")).startswith("projects/"))
         return data
 

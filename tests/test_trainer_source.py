@@ -2,34 +2,15 @@
 
 from __future__ import annotations
 
-import ast
-import io
 import subprocess
 import sys
-import tarfile
 from pathlib import Path
 
 import pytest
-from hypothesis import HealthCheck, given, settings
-from hypothesis import strategies as st
 
+from tests.packages import PARSER, TRAINERS, trainer_of
 from vertexrig.package.source.model import TrainerSource
 from vertexrig.package.source.reader import read
-
-TRAINERS = Path(__file__).parent / "trainers"
-
-
-def source(tmp_path: Path, text: str, **others: str) -> TrainerSource:
-    """A trainer of one module, with further modules of its package beside it."""
-    package = tmp_path / "trainer"
-    package.mkdir(exist_ok=True)
-    (package / "__init__.py").write_text("")
-    for name, content in {"task": text, **others}.items():
-        (package / f"{name}.py").write_text(content, encoding="utf-8")
-    return read(tmp_path, "trainer.task")
-
-
-PARSER = "import argparse\nparser = argparse.ArgumentParser()\n"
 
 
 @pytest.fixture(scope="module")
@@ -87,7 +68,7 @@ def test_metric_strategy_keras_and_environment_are_read(full: TrainerSource) -> 
 def test_nothing_is_imported_or_run(tmp_path: Path) -> None:
     """A module that would fail and write on import is read all the same, and its code never runs."""
     marker = tmp_path / "ran"
-    found = source(tmp_path, f"import argparse\nopen({str(marker)!r}, 'w')\nraise SystemExit\n")
+    found = trainer_of(tmp_path, f"import argparse\nopen({str(marker)!r}, 'w')\nraise SystemExit\n")
     assert not marker.exists() and found.problems == ()
 
 
@@ -125,7 +106,7 @@ def test_nothing_is_imported_or_run(tmp_path: Path) -> None:
 )
 def test_metric_ids_are_resolved_or_left_open(tmp_path: Path, code: str, tags: set[str], complete: bool) -> None:
     """A tag that can be known is known; one that only the running program knows makes the answer open, never wrong."""
-    found = source(tmp_path, f"import hypertune\nh = hypertune.HyperTune()\n{code}\n")
+    found = trainer_of(tmp_path, f"import hypertune\nh = hypertune.HyperTune()\n{code}\n")
     assert (found.metric_ids, found.metrics_complete) == (tags, complete)
 
 
@@ -149,7 +130,7 @@ def test_metric_ids_are_resolved_or_left_open(tmp_path: Path, code: str, tags: s
 )
 def test_whether_a_flag_takes_128_0(tmp_path: Path, type_: str, definition: str, expected: bool | None) -> None:
     """`type=int` refuses the text 128.0; float and functions that go through it accept; others are left open."""
-    found = source(tmp_path, f'{definition}\n{PARSER}parser.add_argument("--units", type={type_})\n')
+    found = trainer_of(tmp_path, f'{definition}\n{PARSER}parser.add_argument("--units", type={type_})\n')
     flag = found.flag("units")
     assert flag is not None and flag.takes_float_text is expected
 
@@ -170,36 +151,36 @@ def test_whether_a_flag_takes_128_0(tmp_path: Path, type_: str, definition: str,
 )
 def test_a_command_line_that_cannot_be_read_is_left_open(tmp_path: Path, code: str) -> None:
     """Where flags may exist that are not written down, no flag is called unknown."""
-    found = source(tmp_path, PARSER + code)
+    found = trainer_of(tmp_path, PARSER + code)
     assert not found.flags_complete and found.accepts("anything") is None
 
 
 @pytest.mark.parametrize("argv", ["parser.parse_args(sys.argv[1:])", "print(sys.argv[0])", "main(sys.argv)"])
 def test_handing_sys_argv_to_a_parser_leaves_nothing_open(tmp_path: Path, argv: str) -> None:
     """The usual uses of sys.argv do not make the flags unknown."""
-    found = source(tmp_path, f"import sys\n{PARSER}parser.add_argument('--x')\ndef main(a): pass\n{argv}\n")
+    found = trainer_of(tmp_path, f"import sys\n{PARSER}parser.add_argument('--x')\ndef main(a): pass\n{argv}\n")
     assert found.flags_complete and found.accepts("y") is False and found.accepts("x") is True
 
 
 def test_parse_known_args_and_no_parser_accept_anything(tmp_path: Path) -> None:
     """Unknown flags are harmless with parse_known_args, and without any parser."""
-    known = source(tmp_path, PARSER + "parser.parse_known_args()")
+    known = trainer_of(tmp_path, PARSER + "parser.parse_known_args()")
     assert known.tolerates_unknown and known.accepts("anything") is True
-    assert source(tmp_path, "print(1)").accepts("anything") is True
+    assert trainer_of(tmp_path, "print(1)").accepts("anything") is True
 
 
 def test_abbreviations_are_found_as_argparse_finds_them(tmp_path: Path) -> None:
     """An unambiguous beginning is the flag, an ambiguous one is none, and allow_abbrev=False turns that off."""
     flags = "parser.add_argument('--learning_rate')\nparser.add_argument('--layers')\n"
-    found = source(tmp_path, PARSER + flags)
+    found = trainer_of(tmp_path, PARSER + flags)
     assert found.flag("learn") is found.flags[0] and found.flag("l") is None
-    strict = source(tmp_path, PARSER.replace("()", "(allow_abbrev=False)") + flags)
+    strict = trainer_of(tmp_path, PARSER.replace("()", "(allow_abbrev=False)") + flags)
     assert strict.flag("learn") is None and strict.flag("layers") is not None
 
 
 def test_absl_flags_are_read(tmp_path: Path) -> None:
     """absl's DEFINE_ functions with types, enums, defaults and required marks."""
-    found = source(
+    found = trainer_of(
         tmp_path,
         "from absl import app, flags\n"
         "flags.DEFINE_float('learning_rate', 0.1, 'help')\n"
@@ -223,7 +204,7 @@ def test_absl_flags_are_read(tmp_path: Path) -> None:
 
 def test_click_options_keep_their_dashes(tmp_path: Path) -> None:
     """click does not take an underscore for a dash, so the names stay as declared."""
-    found = source(
+    found = trainer_of(
         tmp_path,
         "import click\n@click.command()\n@click.option('--learning-rate', type=float, required=True)\n"
         "@click.option('--opt', type=click.Choice(['sgd', 'adam']), default='sgd')\n"
@@ -237,7 +218,7 @@ def test_click_options_keep_their_dashes(tmp_path: Path) -> None:
 
 def test_typer_parameters_become_flags(tmp_path: Path) -> None:
     """A function handed to typer.run gives one flag per parameter with a default."""
-    found = source(
+    found = trainer_of(
         tmp_path,
         "import typer\ndef main(data: str, units: int = 64, fast: bool = False, rate: float = typer.Option(..., '--lr')):\n"
         "  pass\ntyper.run(main)\n",
@@ -262,7 +243,7 @@ def test_typer_parameters_become_flags(tmp_path: Path) -> None:
 )
 def test_strategies_are_found_by_their_present_name(tmp_path: Path, code: str, name: str) -> None:
     """Old and experimental names, aliases and getattr all give the strategy; a mention in a docstring does not."""
-    assert source(
+    assert trainer_of(
         tmp_path, f'"""Not a TPUStrategy or OneDeviceStrategy."""\nimport tensorflow as tf\n{code}'
     ).strategy_names == {name}
 
@@ -283,18 +264,18 @@ def test_strategies_are_found_by_their_present_name(tmp_path: Path, code: str, n
 )
 def test_which_keras_is_used(tmp_path: Path, code: str, uses: set[str], legacy: str | None) -> None:
     """Keras 3, tf_keras and tf.keras are told apart, and TF_USE_LEGACY_KERAS counts only where it is set."""
-    found = source(tmp_path, code)
+    found = trainer_of(tmp_path, code)
     assert (set(found.keras), found.legacy_keras) == (uses, legacy)
 
 
 def test_environment_names_put_together_while_running_leave_it_open(tmp_path: Path) -> None:
     """`f"AIP_{kind}_DIR"` may read any of the variables, so absence proves nothing."""
-    assert not source(tmp_path, "import os\nos.environ[f'AIP_{kind}_DIR']").environment_complete
+    assert not trainer_of(tmp_path, "import os\nos.environ[f'AIP_{kind}_DIR']").environment_complete
 
 
 def test_imports_say_what_is_missing_and_what_is_survived(tmp_path: Path) -> None:
     """Own, standard, foreign and missing modules are told apart; a caught ImportError is marked."""
-    found = source(
+    found = trainer_of(
         tmp_path,
         "import os, numpy\nfrom trainer import helper, nothere\nfrom . import gone\n"
         "try:\n  import maybe\nexcept ImportError:\n  maybe = None\ndef f():\n  import trainer.later\n",
@@ -310,88 +291,6 @@ def test_imports_say_what_is_missing_and_what_is_survived(tmp_path: Path) -> Non
         "maybe": ("other", True, True),
         "trainer.later": ("missing", False, False),
     }
-
-
-@pytest.mark.parametrize(
-    ("data", "word"),
-    [
-        (b"def broken(:\n", "syntax error"),
-        (b"\x00\x00", "null bytes"),
-        (b"# -*- coding: nonsense -*-\n", "encoding"),
-        ("x = 'ü'".encode("latin-1"), "decode"),
-        ("x = 1".encode("utf-16"), ""),
-        (b"x = " + b"(" * 5000 + b")" * 5000, ""),
-        (b"x = " + b"-" * 200_000 + b"1", ""),
-        (b"a = 1\n" * 400_000, "larger than"),
-    ],
-)
-def test_files_that_cannot_be_parsed_are_problems(tmp_path: Path, data: bytes, word: str) -> None:
-    """Syntax errors, odd encodings, depth and size give a problem with the file's name, never a traceback."""
-    (tmp_path / "trainer").mkdir()
-    (tmp_path / "trainer" / "task.py").write_bytes(data)
-    found = read(tmp_path, "trainer.task")
-    assert len(found.problems) == 1 and word in found.problems[0].message
-    assert found.problems[0].file == "trainer/task.py"
-    assert not found.flags_complete and not found.metrics_complete
-
-
-def test_encodings_that_python_knows_are_read(tmp_path: Path) -> None:
-    """A coding line and a byte order mark are honoured."""
-    script = tmp_path / "task.py"
-    script.write_bytes(b"# coding: latin-1\nimport os\nos.getenv('AIP_MODEL_DIR')  # \xfc\n")
-    assert "AIP_MODEL_DIR" in read(script).environment
-    script.write_bytes(b"\xef\xbb\xbfimport os\nos.getenv('AIP_MODEL_DIR')\n")
-    assert "AIP_MODEL_DIR" in read(script).environment
-
-
-def test_a_single_file_is_read_with_its_siblings(tmp_path: Path) -> None:
-    """A script's neighbours are its modules, as when Python runs it."""
-    (tmp_path / "my-task.py").write_text(f"import options\n{PARSER}options.add(parser)\n")
-    (tmp_path / "options.py").write_text("def add(p):\n  p.add_argument('--units', type=int)\n")
-    found = read(tmp_path / "my-task.py")
-    assert found.files == ("my-task.py", "options.py") and found.accepts("units") is True
-
-
-def test_an_archive_reads_like_its_folder(tmp_path: Path, full: TrainerSource) -> None:
-    """A built sdist gives the same value as the folder it came from."""
-    archive = tmp_path / "trainer-0.1.0.tar.gz"
-    with tarfile.open(archive, "w:gz") as packed:
-        packed.add(TRAINERS / "full", arcname="trainer-0.1.0")
-    assert read(archive, "trainer.task") == full
-
-
-def test_a_source_layout_and_a_package_with_main_are_found(tmp_path: Path) -> None:
-    """`src/` is searched too, and a package is entered by its `__main__`."""
-    package = tmp_path / "src" / "app"
-    package.mkdir(parents=True)
-    (package / "__init__.py").write_text("")
-    (package / "__main__.py").write_text(PARSER + "parser.add_argument('--x')")
-    found = read(tmp_path, "app")
-    assert found.files[0] == "src/app/__main__.py" and found.accepts("x") is True
-
-
-def test_a_folder_named_like_a_library_gives_way_to_it(tmp_path: Path) -> None:
-    """`tensorflow/` without __init__.py in a repository is not what `import tensorflow.keras` means."""
-    (tmp_path / "tensorflow").mkdir()
-    (tmp_path / "tensorflow" / "example.py").write_text("")
-    found = source(tmp_path, "from tensorflow.keras import layers\n")
-    assert {item.kind for item in found.imports} == {"other"}
-
-
-def test_a_path_that_the_trainer_adds_may_bring_a_module(tmp_path: Path) -> None:
-    """After sys.path.insert, a name that the package does not have is no certain error."""
-    code = "import sys\nsys.path.insert(0, 'lib')\nfrom trainer import later\n"
-    assert [item.caught for item in source(tmp_path, code).imports if item.kind == "missing"] == [True]
-    assert [
-        item.caught for item in source(tmp_path, "from trainer import later\n").imports if item.kind == "missing"
-    ] == [False]
-
-
-def test_a_module_with_a_dash_is_found(tmp_path: Path) -> None:
-    """`python -m my-job.task` runs, so it is read."""
-    (tmp_path / "my-job").mkdir()
-    (tmp_path / "my-job" / "task.py").write_text("import os\n")
-    assert read(tmp_path, "my-job.task").problems == ()
 
 
 @pytest.mark.parametrize(
@@ -411,98 +310,23 @@ def test_a_module_with_a_dash_is_found(tmp_path: Path) -> None:
 )
 def test_names_that_nothing_binds_are_found(tmp_path: Path, code: str, names: list[str]) -> None:
     """Only what every import of the module would end with: top-level statements, no branch, no star import."""
-    assert [place.text for place in source(tmp_path, code).undefined] == names
+    assert [place.text for place in trainer_of(tmp_path, code).undefined] == names
 
 
 def test_a_wrong_module_name_gets_the_nearest(tmp_path: Path) -> None:
     """The problem names a module that is there."""
-    source(tmp_path, "x = 1")
+    trainer_of(tmp_path, "x = 1")
     assert "trainer.task" in read(tmp_path, "trainer.tsak").problems[0].message
     assert read(tmp_path / "nowhere", "trainer.task").problems
     assert read(tmp_path).problems
-
-
-def test_a_hostile_archive_is_a_problem(tmp_path: Path) -> None:
-    """A truncated archive, and one with links and absolute names, are read as far as they can be, and nothing is written."""
-    whole = io.BytesIO()
-    with tarfile.open(fileobj=whole, mode="w:gz") as packed:
-        link = tarfile.TarInfo("t-1/trainer/task.py")
-        link.type, link.linkname = tarfile.SYMTYPE, "/etc/passwd"
-        packed.addfile(link)
-        packed.addfile(tarfile.TarInfo("/../../evil.py"), io.BytesIO())
-    path = tmp_path / "t.tar.gz"
-    path.write_bytes(whole.getvalue())
-    assert read(path, "trainer.task").problems
-    path.write_bytes(whole.getvalue()[:40])
-    assert read(path, "trainer.task").problems
 
 
 def test_a_value_that_multiplies_is_given_up(tmp_path: Path) -> None:
     """Functions that call one another from many places end in an open answer, not in a long search."""
     body = "".join(f"def f{i}(t):\n" + f"  f{i + 1}(t)\n" * 8 for i in range(5))
     report = "  h.report_hyperparameter_tuning_metric(t, 1)\nf0('x')\n"
-    assert not source(tmp_path, f"{body}def f5(t):\n{report}").metrics_complete
-    assert source(tmp_path, f"def f0(t):\n{report}").metrics_complete
-
-
-SNIPPETS = [
-    "import argparse", "from . import a, b", "from .. import *", "p = argparse.ArgumentParser()", "p.add_argument('--x', type=int)",
-    "p.add_argument()", "p.add_argument('')", "p.add_argument(x, *y, **z)", "x = x", "a, (b, *c) = d = 1, 2", "self.x = x",
-    "class C(C): x = C", "def f(x=f): return f(x)", "for x in (x, y): pass", "lambda x: x", "flags.DEFINE_float()",
-    "flags.DEFINE_enum('a', 'b', c)", "h.report_hyperparameter_tuning_metric(x)", "h.report_hyperparameter_tuning_metric()",
-    "try:\n import z\nexcept:\n pass", "if __name__ == '__main__': main()", "@click.option()\ndef g(): pass", "import click, typer",
-    "@app.command()\ndef t(a, b: int = 1, *c, d: 'x' = ..., **e): pass", "x: int", "del x", "global x", "async def k(): await x",
-    "f'{x!r:>{y}}'", "[x for x in x]", "p.parse_args().x", "import sys; sys.argv[1:]", "os.environ[f'AIP_{x}'] = x", "x += x",
-]  # fmt: skip
-
-
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.lists(st.sampled_from(SNIPPETS), max_size=12), st.lists(st.sampled_from(SNIPPETS), max_size=6))
-def test_no_arrangement_of_statements_crashes_it(tmp_path: Path, first: list[str], second: list[str]) -> None:
-    """Any mixture of the statements it looks for, in two modules that import each other, gives a value."""
-    found = source(
-        tmp_path, "from trainer import b\n" + "\n".join(first), b="from trainer import task\n" + "\n".join(second)
-    )
-    assert isinstance(found, TrainerSource) and hash(found.flags) is not None
-    assert isinstance(found.accepts("x"), (bool, type(None)))
-
-
-@settings(max_examples=120, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.binary(max_size=300) | st.text(max_size=300).map(lambda text: text.encode("utf-8", "surrogatepass")))
-def test_no_bytes_crash_it(tmp_path: Path, data: bytes) -> None:
-    """Garbage as a file or as an archive is read or reported."""
-    for name in ("garbage.py", "garbage.tar.gz", "garbage.whl"):
-        (tmp_path / name).write_bytes(data)
-        assert isinstance(read(tmp_path / name, None if name.endswith(".py") else "trainer.task"), TrainerSource)
-
-
-@settings(max_examples=60, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture])
-@given(st.integers(0, 2**32), st.integers(1, 200))
-def test_no_damage_to_real_code_crashes_it(tmp_path: Path, seed: int, size: int) -> None:
-    """Real Python with a piece cut out anywhere is read or reported."""
-    data = (TRAINERS / "full" / "trainer" / "task.py").read_bytes()
-    start = seed % len(data)
-    (tmp_path / "task.py").write_bytes(data[:start] + data[start + size :])
-    assert isinstance(read(tmp_path / "task.py"), TrainerSource)
-
-
-@settings(max_examples=40, deadline=None)
-@given(st.text(max_size=30))
-def test_no_module_name_crashes_it(name: str) -> None:
-    """Any text may be given as the module's name."""
-    assert isinstance(read(TRAINERS / "full", name), TrainerSource)
-
-
-def test_large_real_modules_are_read(tmp_path: Path) -> None:
-    """Modules of the standard library are read without a problem, and their flags are those they declare."""
-    for name in ("zipapp", "argparse", "typing", "turtle"):
-        script = tmp_path / name / f"{name}.py"
-        script.parent.mkdir()
-        script.write_bytes(Path(ast.__file__).with_name(f"{name}.py").read_bytes())
-        found = read(script)
-        assert found.problems == ()
-        if name == "zipapp":
-            assert {flag.dest for flag in found.flags} >= {"output", "python", "main", "compress", "info"}
+    assert not trainer_of(tmp_path, f"{body}def f5(t):\n{report}").metrics_complete
+    assert trainer_of(tmp_path, f"def f0(t):\n{report}").metrics_complete
 
 
 def test_reading_loads_no_tensorflow() -> None:

@@ -3,16 +3,22 @@
 from __future__ import annotations
 
 import importlib
+import io
+import json
 import os
 import shutil
 import subprocess
 import sys
+from contextlib import redirect_stderr, redirect_stdout
+from dataclasses import dataclass
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
 import vertexrig as package
+from vertexrig import cli
 
 REPOSITORY = Path(__file__).parent.parent
 INSTALLED = Path(package.__file__).parent.parent
@@ -38,6 +44,33 @@ def module(name: str) -> ModuleType:
         if os.environ.get("CI"):
             raise
         pytest.skip(f"{name} is not installed", allow_module_level=True)
+
+
+@dataclass(frozen=True)
+class Done:
+    """What a verb printed, and how it ended."""
+
+    exit_code: int
+    stdout: str
+    stderr: str
+
+    @property
+    def document(self) -> Any:
+        """What --format json printed; {} if nothing."""
+        return json.loads(self.stdout or "{}")
+
+
+def typed(*words: str, cwd: Path | None = None) -> Done:
+    """The command line in this process, in a folder if one is given; it never gives a traceback."""
+    out, err, before = io.StringIO(), io.StringIO(), Path.cwd()
+    os.chdir(cwd or before)
+    try:
+        with redirect_stdout(out), redirect_stderr(err):
+            code = cli.run(list(words))
+    finally:
+        os.chdir(before)
+    assert "Traceback" not in err.getvalue()
+    return Done(code, out.getvalue(), err.getvalue())
 
 
 def vertexrig(

@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import argparse
 import ast
-import sys
+import signal
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -250,6 +250,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).resolve().parents[1] / "vertexrig")
     parser.add_argument("--details", action="store_true", help="also name each offender and the longest chain")
     options = parser.parse_args()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` closes the pipe before everything is printed
     house = House(options.folder)
     print(report(house))
     if options.details:
@@ -260,7 +261,6 @@ def main() -> None:
             "repeated": [f"{name}: {', '.join(where)}" for name, where in house.repeated_classes().items()],
         }.items():
             print(f"\n{title}:", *found, sep="\n  ")
-    sys.exit(0)
 
 
 if __name__ == "__main__":

@@ -1,40 +1,31 @@
-"""The local Vertex attacked: by other users, web pages, hostile HTTP, packages, outputs, kills and damaged state."""
+"""The local Vertex attacked: by other users, web pages, hostile HTTP, packages, outputs and kills."""
 
 from __future__ import annotations
 
-import fcntl
 import itertools
 import json
 import os
-import signal
 import socket
-import sqlite3
 import stat
 import subprocess
 import sys
-import threading
-import time
 from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing
 from pathlib import Path
 
-import httpx
 import psutil
 import pytest
 
+from tests.attacks.wire import FOREIGN, NOBODY, as_user, exchange, needs_root, on_linux, request, status_of
 from tests.local.jobkit import PARENT, Api, job, pool, sdist
 from tests.tools import REPOSITORY
-from vertexrig.errors import ServiceError, UsageError
-from vertexrig.local import control, guard, server, state
+from vertexrig.errors import UsageError
+from vertexrig.local import guard, server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import Control, Line, RunOptions, run_job
-from vertexrig.local.sqlite import Database
 
 QUICK = RunOptions(grace=0.5)
-NOBODY = 65534
-needs_root = pytest.mark.skipif(os.geteuid() != 0, reason="only root can act as another user")
-on_linux = pytest.mark.skipif(sys.platform != "linux", reason="needs Linux's /proc")
 
 
 @pytest.fixture(scope="module")
@@ -45,52 +36,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
         yield running
 
 
-def exchange(port: int, data: bytes, timeout: float = 10) -> bytes:
-    """Send bytes and read until the server closes the connection, has answered, or `timeout` seconds have passed."""
-    answer = b""
-    with socket.create_connection(("127.0.0.1", port), timeout) as connection:
-        try:
-            connection.sendall(data)
-            while chunk := connection.recv(65536):
-                answer += chunk
-        except OSError:
-            pass
-    return answer
-
-
-def status_of(answer: bytes) -> int:
-    """The status of the first answer, 0 where the connection was closed without one."""
-    return int(answer.split(b" ", 2)[1]) if answer.startswith(b"HTTP/") else 0
-
-
-def request(method: str, path: str, body: bytes = b"", **headers: str) -> bytes:
-    """A request as bytes; header names are given with _ for -, and Host is 127.0.0.1 unless given."""
-    fields = {
-        "Host": "127.0.0.1",
-        "Connection": "close",
-        **{key.replace("_", "-"): text for key, text in headers.items()},
-    }
-    fields |= {"Content-Length": str(len(body))} if body and "Transfer-Encoding" not in fields else {}
-    lines = [f"{method} {path} HTTP/1.1", *(f"{key}: {text}" for key, text in fields.items())]
-    return "\r\n".join(lines).encode("latin-1") + b"\r\n\r\n" + body
-
-
 # other users
-
-
-def as_user(user: int, port: int, data: bytes) -> bytes:
-    """Send bytes as another user of this machine, from a process that belongs to it."""
-    script = f"exec 3<>/dev/tcp/127.0.0.1/{port}; cat >&3; cat <&3"
-    return subprocess.run(
-        ["bash", "-c", script],
-        input=data,
-        capture_output=True,
-        timeout=30,
-        user=user,
-        group=user,
-        extra_groups=[],
-        cwd="/",
-    ).stdout
 
 
 @needs_root
@@ -206,12 +152,6 @@ METHODS = ("GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS", "TRACE", 
 PATHS = ("/", "/vertex/v1/", f"{PARENT}/customJobs", f"{PARENT}/customJobs/1:cancel", "/local/v1/status", "/storage/v1/b",
          "/storage/v1/b/..%2f..%2fetc/o/passwd", "/gs/../../etc/passwd", "/%00", "/%ff%fe", "//", "/" + "a" * 20_000,
          "http://evil.example/", "*", "/local/v1/jobs/..%2f:kill", "/upload/storage/v1/b/x/o?uploadType=media&name=../../x")  # fmt: skip
-FOREIGN = (
-    {"Host": "evil.example"}, {"Host": "evil.example:8642"}, {"Host": ""}, {"Host": "127.0.0.1.evil.example"},
-    {"Host": "[::1"}, {"Host": "localhost@evil.example"}, {"Origin": "http://evil.example"}, {"Origin": "null"},
-    {"Origin": "http://localhost:3000"}, {"Origin": "file://"}, {"Sec_Fetch_Site": "cross-site"},
-    {"Sec_Fetch_Site": "same-site"},
-)  # fmt: skip
 MUTATIONS = (
     ("POST", f"{PARENT}/customJobs"), ("POST", f"{PARENT}/hyperparameterTuningJobs"), ("POST", "/storage/v1/b"),
     ("PUT", "/storage/v1/b/packages"), ("DELETE", "/storage/v1/b/packages"), ("POST", "/local/v1/stop"),
@@ -368,202 +308,3 @@ def test_a_killed_supervisor_leaves_no_grandchild(tmp_path: Path) -> None:
     )
     asked.close()
     assert psutil.wait_procs(found, timeout=20)[1] == []
-
-
-# damaged state
-
-DATABASES = ("vertex.sqlite3", "scheduler/scheduler.sqlite3", "logs/logs.sqlite3")
-
-
-def databases(root: Path) -> list[Path]:
-    return sorted(root.rglob("*.sqlite3"))
-
-
-@pytest.mark.parametrize("damage", ["garbage", "folder", "newer"])
-def test_damaged_state_is_named(tmp_path: Path, damage: str) -> None:
-    """Garbage, a folder or a newer schema in place of any database: the server does not start, and names the file and
-    what to do; it starts again once the file is moved away."""
-    with server.running(Settings(tmp_path / "whole")):
-        names = [path.relative_to(tmp_path / "whole") for path in databases(tmp_path / "whole")]
-    assert len(names) >= 4
-    for number, name in enumerate(names):
-        root = tmp_path / str(number)
-        path = root / name
-        path.parent.mkdir(parents=True)
-        if damage == "garbage":
-            path.write_bytes(os.urandom(5000))
-        elif damage == "folder":
-            path.mkdir()
-        else:
-            with closing(sqlite3.connect(path)) as connection:
-                connection.execute("PRAGMA user_version = 99")
-        with pytest.raises(UsageError) as refused, server.running(Settings(root)):
-            pass
-        assert str(path) in str(refused.value)
-        assert ("newer vertexrig" if damage == "newer" else f"mv {path} {path}.damaged") in str(refused.value)
-        path.rename(f"{path}.damaged")
-        with server.running(Settings(root)):
-            pass
-
-
-def test_the_command_shows_no_traceback_for_damaged_state(tmp_path: Path) -> None:
-    """`local up`, in the foreground and in the background, ends with the sentence and no traceback."""
-    (tmp_path / "vertex.sqlite3").write_bytes(b"garbage" * 1000)
-    for words, code in (([], 2), (["--detach"], 3)):
-        argv = [sys.executable, "-m", "vertexrig", "local", "up", "--root", str(tmp_path), "--port", "0", *words]
-        done = subprocess.run(argv, capture_output=True, text=True, timeout=60, cwd=tmp_path)
-        assert done.returncode == code and "Traceback" not in done.stderr and "vertex.sqlite3" in done.stderr, (
-            done.stderr
-        )
-
-
-def test_a_database_is_upgraded_once(tmp_path: Path) -> None:
-    """A file of an older schema gets each upgrade once, in order; one that is interrupted leaves the file as it was."""
-    old, path = "CREATE TABLE IF NOT EXISTS t (a);", tmp_path / "x.sqlite3"
-    database = Database(path, old)
-    database.connection.execute("INSERT INTO t VALUES (1)")
-    database.connection.execute("PRAGMA user_version = 0")  # as files were before they had a version
-    database.close()
-    new = "CREATE TABLE IF NOT EXISTS t (a, b, c);"
-    steps = {1: "ALTER TABLE t ADD COLUMN b; UPDATE t SET b = 2;", 2: "ALTER TABLE t ADD COLUMN c;"}
-    with pytest.raises(UsageError, match="x.sqlite3"):
-        Database(path, new, 3, {**steps, 2: "ALTER TABLE missing ADD COLUMN c;"})
-    for _ in range(2):
-        database = Database(path, new, 3, steps)
-        assert [tuple(row) for row in database.rows("SELECT a, b, c FROM t")] == [(1, 2, None)]
-        database.close()
-    with pytest.raises(UsageError, match="newer vertexrig"):
-        Database(path, old)
-
-
-# starting
-
-
-def test_up_does_not_take_a_dying_server(tmp_path: Path) -> None:
-    """While a killed server still holds its lock and nothing answers at its port, `up` waits and starts a new one."""
-    with (tmp_path / "server.json").open("a+") as lock, closing(socket.socket()) as taken:
-        taken.bind(("127.0.0.1", 0))  # bound and not listening: connections are refused
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        state.announce(lock, state.RunningServer(tmp_path, taken.getsockname()[1], 1))
-        free = threading.Timer(0.5, lambda: fcntl.flock(lock, fcntl.LOCK_UN))
-        free.start()
-        here = control.up(Settings(tmp_path), 0)
-        try:
-            assert here.port != taken.getsockname()[1] and httpx.get(f"{here.url}/local/v1/status").status_code == 200
-        finally:
-            free.join()
-            control.down(tmp_path)
-
-
-def test_a_server_that_hangs_is_named(tmp_path: Path) -> None:
-    """Where the lock is held and nothing ever answers, `up` gives up and names the process."""
-    with (tmp_path / "server.json").open("a+") as lock:
-        fcntl.flock(lock, fcntl.LOCK_EX)
-        state.announce(lock, state.RunningServer(tmp_path, 1, 4242))
-        with pytest.raises(ServiceError, match="process 4242 holds"):
-            control.up(Settings(tmp_path), 0, timeout=0.3)
-
-
-def test_two_ups_at_once_find_one_server(tmp_path: Path) -> None:
-    """Four `up --detach` at once on one folder end with exit code 0 and name one and the same server."""
-    argv = [
-        sys.executable,
-        "-m",
-        "vertexrig",
-        "local",
-        "up",
-        "--root",
-        str(tmp_path / "state"),
-        "--detach",
-        "--format",
-        "json",
-    ]
-    processes = [
-        subprocess.Popen(argv, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True, cwd=tmp_path)
-        for _ in range(4)
-    ]
-    try:
-        ends = [(*process.communicate(timeout=90), process.returncode) for process in processes]
-        assert [code for _, _, code in ends] == [0, 0, 0, 0], ends
-        assert len({json.loads(out)["pid"] for out, _, _ in ends}) == 1
-    finally:
-        control.down(tmp_path / "state")
-
-
-# function serve
-
-
-@pytest.fixture(scope="module")
-def function(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    """The port of `function serve` on a project, with a local Vertex behind it."""
-    folder = tmp_path_factory.mktemp("served")
-    (folder / "vertexrig.yaml").write_text(
-        "project: my-project\nbucket: gs://my-bucket\njobs: {cpu: {machine_type: n1-standard-4}}\n"
-    )
-    with closing(socket.socket()) as probe:
-        probe.bind(("127.0.0.1", 0))
-        port = probe.getsockname()[1]
-    with server.running(Settings(folder / ".vertexrig", run=QUICK)), (folder / "log").open("wb") as log:
-        argv = [sys.executable, "-m", "vertexrig", "function", "serve", "--port", str(port)]
-        process = subprocess.Popen(argv, cwd=folder, stdout=log, stderr=log)
-        try:
-            until = time.monotonic() + 60
-            while status_of(_tried(port)) != 200:
-                assert process.poll() is None and time.monotonic() < until, (folder / "log").read_text()
-                time.sleep(0.05)
-            yield port
-        finally:
-            process.send_signal(signal.SIGINT)
-            process.wait(20)
-
-
-def _tried(port: int) -> bytes:
-    try:
-        return exchange(port, request("GET", "/"))
-    except OSError:
-        return b""
-
-
-DRY = b'{"run": "cpu", "dry_run": true}'
-
-
-def test_function_serve_has_the_same_guard(function: int) -> None:
-    """A page of another origin, another host and a body that is not application/json are refused by `function serve`;
-    a program of this user gets the trigger's own answers."""
-    for headers in FOREIGN:
-        for kind in ("text/plain", "application/json"):
-            assert status_of(exchange(function, request("POST", "/", DRY, Content_Type=kind, **headers))) in (400, 403)
-    for kind in ("text/plain", "application/x-www-form-urlencoded", "multipart/form-data; boundary=x"):
-        assert status_of(exchange(function, request("POST", "/", DRY, Content_Type=kind))) == 415
-    assert status_of(exchange(function, request("POST", "/", DRY))) == 415
-    listing = exchange(function, request("GET", "/"))
-    assert status_of(listing) == 200 and b'"cpu"' in listing
-    for body, status in ((b"{", 400), (b'{"run": "other"}', 404), (b"x" * 2_000_000, 413)):
-        assert status_of(exchange(function, request("POST", "/", body, Content_Type="application/json"))) == status
-    chunked = b"%x\r\n%s\r\n0\r\n\r\n" % (15, b'{"run": "none"}')
-    sent = request("POST", "/", chunked, Content_Type="application/json", Transfer_Encoding="chunked")
-    assert status_of(exchange(function, sent)) == 404 and status_of(exchange(function, request("PUT", "/x"))) == 415
-
-
-@needs_root
-@on_linux
-def test_function_serve_refuses_another_user(function: int) -> None:
-    """Another user of the machine starts nothing through `function serve`."""
-    answer = as_user(NOBODY, function, request("POST", "/", DRY, Content_Type="application/json"))
-    assert status_of(answer) == 403 and b"65534" in answer
-
-
-def test_unfinished_bodies_are_few_and_end(function: int) -> None:
-    """Of 40 requests whose body never ends, 32 are waited for, the others get 503 at once; others are served meanwhile,
-    and each that waited gets 408."""
-    head = b"POST / HTTP/1.1\r\nHost: 127.0.0.1\r\nContent-Type: application/json\r\nContent-Length: 100\r\n\r\n{"
-    connections = [socket.create_connection(("127.0.0.1", function), 30) for _ in range(40)]
-    try:
-        for connection in connections:
-            connection.sendall(head)
-        answers = [connection.recv(4096) for connection in connections]
-        assert sorted(map(status_of, answers)) == [408] * 32 + [503] * 8
-    finally:
-        for connection in connections:
-            connection.close()
-    assert status_of(exchange(function, request("GET", "/"))) == 200

@@ -10,12 +10,12 @@ from typing import Any
 
 from job_bases import LATER, TODAY, changed, edited
 
+from tests.packages import trainer_of
 from vertexrig import spec
 from vertexrig.catalog import load
 from vertexrig.checks import RULES, Context, Rule, check
 from vertexrig.finding import Finding, Severity
 from vertexrig.package.source.model import TrainerSource
-from vertexrig.package.source.reader import read
 
 RULE = {rule.id: rule for rule in RULES}
 
@@ -94,16 +94,6 @@ def must_accept(case: Case, folder: Path, *, alone: bool = False) -> None:
 def document(base: Mapping[str, Any], changes: Mapping[str, Any] | None = None) -> spec.Document:
     """`base` with changes, as the strict reading gives it."""
     return spec.from_data(changed(base, changes or {}))
-
-
-def trainer_of(folder: Path, source: str, **others: str) -> TrainerSource:
-    """A trainer folder written out and read: `source` as trainer/task.py, others as trainer/NAME.py."""
-    package = folder / "trainer"
-    package.mkdir(parents=True, exist_ok=True)
-    (package / "__init__.py").write_text("")
-    for name, text in {"task": source, **others}.items():
-        (package / f"{name}.py").write_text(text)
-    return read(folder, "trainer.task")
 
 
 def context(trainer: TrainerSource | None = None) -> Context:

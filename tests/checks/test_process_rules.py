@@ -3,76 +3,19 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import Any
 
 import pytest
-from cases import Case, context, document, must_accept, must_find, names, trainer_of
+from cases import context, document
 from job_bases import TRAINER_JOB as JOB
-from job_bases import TRAINER_POOL as POOL
-from job_bases import changed
+from process_cases import CSV
 
-from vertexrig.checks import processes, reading
-
-POOLS = "workerPoolSpecs"
-PROGRAM = f"{POOLS}[0].pythonPackageSpec"
-ARGS = f"{PROGRAM}.args"
-MULTI = {f"{POOLS}[1]": changed(POOL, {"replicaCount": 2})}
-FLAGS = (
-    "import argparse\nimport numpy as np\np = argparse.ArgumentParser()\np.add_argument('--data', default='data.npy')\n"
-)
-FLAGS += "args = p.parse_args()\n"
-FROM_FLAG = f"{FLAGS}x = np.load(args.data)\n"
-SORTED_OUT = f"{FLAGS}x = fetch(args.data) if args.data.startswith('gs://') else np.load(args.data)\n"
-CSV = "import pandas as pd\nframe = pd.read_csv('gs://my-bucket/rows.csv')\n"
-STRATEGY = (
-    "import tensorflow as tf\nfrom http.server import HTTPServer, SimpleHTTPRequestHandler as Handler\n"
-    "strategy = tf.distribute.{}\nserver = HTTPServer(('', {}), Handler)\n"
-)
-MIRRORED = "MultiWorkerMirroredStrategy()"
-LOADER = "import os\nimport torch\nfrom torch.utils.data import DataLoader\nloader = DataLoader([1], num_workers={})\n"
-WORKERS = (
-    "import argparse\nimport torch\np = argparse.ArgumentParser()\np.add_argument('--workers', type=int, default={})\n"
-    "args = p.parse_args()\nloader = torch.utils.data.DataLoader([1], num_workers=args.workers)\n"
-)
-
-CASES = [
-    Case("gs-path-read", "job", {}, {}, PROGRAM, "x = open('gs://my-bucket/a')\n", "x = open('/gcs/my-bucket/a')\n"),
-    Case("gs-path-read", "job", {ARGS: ["--data=gs://my-bucket/a.npy"]}, {ARGS: ["--data=/gcs/my-bucket/a.npy"]},
-         f"{ARGS}[0]", FROM_FLAG),
-    Case("gs-path-read", "job", {ARGS: ["--data=gs://my-bucket/a.npy"]}, {ARGS: ["--data=gs://my-bucket/a.npy"]},
-         f"{ARGS}[0]", FROM_FLAG, SORTED_OUT),
-    Case("gs-path-read", "job", {}, {}, PROGRAM, CSV, f"import gcsfs\n{CSV}"),
-    Case("cluster-port", "job", MULTI, {}, PROGRAM, STRATEGY.format(MIRRORED, 2222)),
-    Case("cluster-port", "job", MULTI, MULTI, PROGRAM, STRATEGY.format(MIRRORED, 2222), STRATEGY.format(MIRRORED, 8080)),
-    Case("loader-shared-memory", "job", {}, {}, PROGRAM, LOADER.format(4), LOADER.format(0)),
-    Case("loader-shared-memory", "job", {}, {}, PROGRAM, LOADER.format("os.cpu_count()"), LOADER.format(0)),
-    Case("loader-shared-memory", "job", {ARGS: ["--workers=2"]}, {}, PROGRAM, WORKERS.format(0)),
-    Case("loader-shared-memory", "job", {}, {ARGS: ["--workers=0"]}, PROGRAM, WORKERS.format(8)),
-    Case("loader-shared-memory", "job", {}, {}, PROGRAM, LOADER.format(4), LOADER.format(4) + "print('/dev/shm')\n"),
-]  # fmt: skip
-IDS = names(CASES)
+from tests.packages import trainer_of
+from vertexrig.checks import reading
 
 
-@pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_finds(case: Case, tmp_path: Path) -> None:
-    """The rule finds the mistake, once, where it is."""
-    must_find(case, tmp_path)
-
-
-@pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_accepts(case: Case, tmp_path: Path) -> None:
-    """The rule has nothing to say about the job, or the trainer, beside it that is right."""
-    must_accept(case, tmp_path)
-
-
-def test_every_rule_has_cases() -> None:
-    """No rule of the two modules is without a failing and a passing case."""
-    assert {case.rule for case in CASES} == {rule.id for rule in (*processes.RULES, *reading.RULES)}
-
-
-def messages(folder: Path, source: str, rules: Any, changes: dict[str, Any] | None = None) -> list[str]:
+def messages(folder: Path, source: str) -> list[str]:
     around = context(trainer_of(folder, source))
-    return [problem.message for rule in rules for problem in rule.run(document(JOB, changes or {}), around)]
+    return [problem.message for rule in reading.RULES for problem in rule.run(document(JOB), around)]
 
 
 @pytest.mark.parametrize(
@@ -92,7 +35,7 @@ def test_what_reads_files_of_the_machine(tmp_path: Path, call: str) -> None:
     )
     if not call.startswith("fetch("):
         source = source.replace("def fetch(path):\n    return np.load(path)\n", "")
-    assert len(messages(tmp_path, source, reading.RULES)) == 1
+    assert len(messages(tmp_path, source)) == 1
 
 
 @pytest.mark.parametrize(
@@ -105,13 +48,13 @@ def test_what_reads_files_of_the_machine(tmp_path: Path, call: str) -> None:
 )  # fmt: skip
 def test_what_can_read_a_bucket_is_left_alone(tmp_path: Path, source: str) -> None:
     """TensorFlow, pyarrow, fsspec, a function of the trainer's own, and a path that is changed first."""
-    assert messages(tmp_path, source, reading.RULES) == []
+    assert messages(tmp_path, source) == []
 
 
 def test_gcsfs_in_the_requirements_is_enough(tmp_path: Path) -> None:
     """pandas imports gcsfs by itself, so the trainer need not."""
     (tmp_path / "requirements.txt").write_text("pandas\ngcsfs>=2024\n")
-    assert messages(tmp_path, CSV, reading.RULES) == []
+    assert messages(tmp_path, CSV) == []
 
 
 @pytest.mark.parametrize(

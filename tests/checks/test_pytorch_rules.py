@@ -6,77 +6,12 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from cases import Case, context, document, found, must_accept, must_find, names, trainer_of
+from cases import context, document, found
 from job_bases import TRAINER_JOB as JOB
-from job_bases import TRAINER_POOL as POOL
-from job_bases import changed
+from pytorch_cases import ALL_SAVE, CUDA, GOOD, GPU, LONE, MULTI, NCCL, UNSHARED
 
+from tests.packages import trainer_of
 from vertexrig.checks import pytorch as rules
-
-POOLS = "workerPoolSpecs"
-FIRST, MACHINE = f"{POOLS}[0]", f"{POOLS}[0].machineSpec"
-MULTI = {f"{POOLS}[1]": changed(POOL, {"replicaCount": 2})}
-GPU = {MACHINE: {"machineType": "n1-standard-8", "acceleratorType": "NVIDIA_TESLA_T4", "acceleratorCount": 1}}
-
-GOOD = """\
-import os
-import torch
-import torch.distributed as dist
-from torch.utils.data import DataLoader, DistributedSampler
-from torch.nn.parallel import DistributedDataParallel
-
-def main():
-    use_gpu = torch.cuda.is_available()
-    dist.init_process_group("nccl" if use_gpu else "gloo", init_method="env://")
-    rank, size = dist.get_rank(), int(os.environ["WORLD_SIZE"])
-    device = torch.device("cuda" if use_gpu else "cpu")
-    data = list(range(10))
-    loader = DataLoader(data, sampler=DistributedSampler(data))
-    model = DistributedDataParallel(torch.nn.Linear(1, 1).to(device))
-    if rank == 0:
-        torch.save(model.module.state_dict(), "model.pt")
-main()
-"""
-NCCL = GOOD.replace('"nccl" if use_gpu else "gloo"', '"nccl"')
-GLOO = GOOD.replace('"nccl" if use_gpu else "gloo"', 'backend="gloo"')
-LONE = GOOD.replace('os.environ["WORLD_SIZE"]', 'os.environ.get("WORLD_SIZE", 1)')
-GETENV = GOOD.replace('os.environ["WORLD_SIZE"]', 'os.getenv("WORLD_SIZE", "1")')
-UNSHARED = GOOD.replace(", DistributedSampler", "").replace(", sampler=DistributedSampler(data)", "")
-ALL_SAVE = "import torch\ndef main():\n    torch.save({}, 'model.pt')\nmain()\n"
-CUDA = "import torch\ndef main():\n    model = torch.nn.Linear(1, 1).cuda()\nmain()\n"
-DEVICE = "import torch\nmodel = torch.nn.Linear(1, 1).to(torch.device('cuda'))\n"
-
-CASES = [
-    Case("torch-backend", "job", {}, GPU, MACHINE, NCCL),
-    Case("torch-backend", "job", {}, {}, MACHINE, NCCL, GOOD),
-    Case("torch-backend", "job", GPU, {}, MACHINE, GLOO),
-    Case("torch-world-size", "job", MULTI, MULTI, FIRST, LONE, GOOD),
-    Case("torch-world-size", "job", MULTI, {}, FIRST, GETENV),
-    Case("torch-sampler", "job", MULTI, MULTI, FIRST, UNSHARED, GOOD),
-    Case("torch-sampler", "job", MULTI, {}, FIRST, UNSHARED),
-    Case("torch-saving", "job", MULTI, MULTI, FIRST, ALL_SAVE, GOOD),
-    Case("torch-saving", "job", MULTI, {}, FIRST, ALL_SAVE),
-    Case("torch-cuda", "job", {}, GPU, MACHINE, CUDA),
-    Case("torch-cuda", "job", {}, {}, MACHINE, DEVICE, GOOD),
-]
-IDS = names(CASES)
-
-
-@pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_finds(case: Case, tmp_path: Path) -> None:
-    """The rule finds the mistake, once, where it is."""
-    must_find(case, tmp_path)
-
-
-@pytest.mark.parametrize("case", CASES, ids=IDS)
-def test_accepts(case: Case, tmp_path: Path) -> None:
-    """The rule has nothing to say about the cluster, or the trainer, beside it that is right."""
-    must_accept(case, tmp_path)
-
-
-def test_every_rule_has_cases() -> None:
-    """No rule about PyTorch is without a failing and a passing case."""
-    assert {case.rule for case in CASES} == {rule.id for rule in rules.RULES}
 
 
 @pytest.mark.parametrize("changes", [{}, GPU, MULTI, {**GPU, **MULTI}], ids=str)

@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING
 import pytest
 import requests
 import uvicorn
+from frontkit import Sink, fronted, sinking
 from jobkit import sdist
 from starlette.applications import Starlette
 from starlette.routing import BaseRoute
@@ -130,6 +131,20 @@ def root(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = tmp_path_factory.mktemp("vertex")
     sdist(folder / "gs/packages/trainer.tar.gz")
     return folder
+
+
+@pytest.fixture(scope="module")
+def sink() -> Iterator[Sink]:
+    """The proxy that the user of `here` has."""
+    with sinking() as found:
+        yield found
+
+
+@pytest.fixture(scope="module")
+def here(tmp_path_factory: pytest.TempPathFactory, sink: Sink) -> Iterator[RunningServer]:
+    """A server whose user has a proxy, for every module that makes no other server of this name."""
+    with fronted(tmp_path_factory.mktemp("front"), sink) as running:
+        yield running
 
 
 @pytest.fixture(scope="module")

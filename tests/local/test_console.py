@@ -330,6 +330,52 @@ def test_the_keyboard_reaches_everything(browser: Any, here: server.RunningServe
         assert page.evaluate("document.activeElement.dataset.k") == chosen
 
 
+def test_tables_sort_by_click_and_by_keyboard(browser: Any, here: server.RunningServer, study: dict[str, Any]) -> None:
+    """A column's head sorts upwards, downwards, and not at all; numbers and lengths of time as such; the head says which."""
+    with shown(browser, here, f"#/jobs/{study['name']}") as page:
+        part = page.locator("[data-part^=trials]")
+        part.locator("tbody tr").nth(3).wait_for()
+
+        def column(name: str) -> list[str]:
+            at = part.locator("th").all_inner_texts().index(name)
+            return [row.split("\t")[at] for row in part.locator("tbody tr").all_inner_texts()]
+
+        def sorts() -> list[str | None]:
+            return [one.get_attribute("aria-sort") for one in part.locator("th").all()]
+
+        first = column("trial")
+        part.get_by_role("button", name="accuracy").click()
+        assert part.locator("th[aria-sort=ascending]").inner_text().startswith("accuracy")
+        values = [float(text) for text in column("accuracy")]
+        assert values == sorted(values)
+        part.get_by_role("button", name="accuracy").click()
+        assert [float(text) for text in column("accuracy")] == values[::-1]
+        assert sorts().count("descending") == 1 and sorts().count(None) == len(sorts()) - 1
+        part.get_by_role("button", name="units").focus()
+        page.keyboard.press("Enter")
+        units = [int(text) for text in column("units")]
+        assert units == sorted(units)
+        page.keyboard.press("Enter")
+        page.keyboard.press("Space")
+        assert column("trial") == first and set(sorts()) == {None}
+        part.get_by_role("button", name="time").click()
+        lasted = part.locator("td [data-by]").evaluate_all("all => all.map((one) => Number(one.dataset.by))")
+        assert len(lasted) == 4 and lasted == sorted(lasted)
+
+
+def test_a_shortened_list_says_so(browser: Any, here: server.RunningServer, api: Api) -> None:
+    """Of more than 100 studies the newest 100 are in the list, and a sentence names both numbers."""
+    spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": SPACE[:1]}
+    for number in range(101):
+        made = api.call("POST", "studies", json={"displayName": f"many-{number}", "studySpec": spec})
+        assert made.status_code == 200
+    studies = api.call("GET", "studies?pageSize=1000").json()["studies"]
+    with shown(browser, here) as page:
+        page.get_by_text(f"The newest 100 of {len(studies)} studies are shown.").wait_for()
+        assert page.locator("#list .row", has_text="many-").count() == 100
+        assert page.locator("#list .row").first.inner_text().startswith("many-100")
+
+
 def test_a_hidden_page_asks_for_nothing(browser: Any, here: server.RunningServer) -> None:
     """A tab in the background sends no request; back in front it looks at once."""
     page = browser.new_page()

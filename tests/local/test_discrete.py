@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -10,7 +11,9 @@ import pytest
 from jobkit import job, output, pool
 
 from vertexrig.local.jobs.inprocess import run_study
+from vertexrig.local.jobs.resources import CUSTOM_JOBS, TUNING_JOBS
 from vertexrig.local.jobs.settings import Settings
+from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.runner import Line, RunOptions, keras2, run_job
 from vertexrig.local.runner.packages import Interpreter
 
@@ -45,11 +48,16 @@ def go(root: Path, code: str, trials: int = 1, discrete: str = "retry") -> tuple
 def test_whole_numbers_after_an_end_at_the_start(root: Path) -> None:
     """A trainer that cannot read 8.0 is run with 8, the trials after it begin with whole numbers, and one line says so; a trial is
     one trial, with one job."""
+    with closing(ResourceStore(root)) as store:
+        before = store.last()
     got, notes, done = go(root, STRICT.replace("\nint(", "\n(float if '.5' in args[-1] else int)("), trials=3)
     assert got == ["--units=8.0", "--units=8", "--units=16.5", "--units=32"]
     assert len(notes) == 1 and "Vertex AI may send" in notes[0]
     assert [trial["state"] for trial in done["trials"]] == ["SUCCEEDED"] * 3
     assert len({trial["customJob"] for trial in done["trials"]}) == 3
+    with closing(ResourceStore(root)) as store:  # four custom jobs ran, and none is the user's own
+        assert [kind for kind, _, _ in store.since(before, (CUSTOM_JOBS, TUNING_JOBS))] == [TUNING_JOBS]
+        assert store.newest(CUSTOM_JOBS, 9) == (0, []) and store.count(CUSTOM_JOBS) >= 4
 
 
 @pytest.mark.parametrize(

@@ -17,25 +17,12 @@ from pathlib import Path
 
 import pytest
 import requests
-from frontkit import AIPLATFORM, Sink, fronted, sinking, spoken, tunnel
+from frontkit import AIPLATFORM, Sink, spoken, tunnel
 
 from vertexrig.local import server
 from vertexrig.local.front.variables import FOLDER
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.state import RunningServer
-
-
-@pytest.fixture(scope="module")
-def sink() -> Iterator[Sink]:
-    with sinking() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory, sink: Sink) -> Iterator[RunningServer]:
-    """A server that the tests of this module share."""
-    with fronted(tmp_path_factory.mktemp("front"), sink) as running:
-        yield running
 
 
 def test_the_real_names_reach_the_local_vertex(front_client: requests.Session) -> None:

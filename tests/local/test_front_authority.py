@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import ssl
 import subprocess
-from collections.abc import Iterator
 from datetime import datetime, timedelta, timezone
 from pathlib import Path
 
@@ -13,26 +12,12 @@ import pytest
 from cryptography import x509
 from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
-from frontkit import Sink, fronted, sinking
 
 from tests.tools import need
 from vertexrig.local.front import authority
 from vertexrig.local.front.authority import Authority
 from vertexrig.local.front.variables import FOLDER
 from vertexrig.local.state import RunningServer
-
-
-@pytest.fixture(scope="module")
-def sink() -> Iterator[Sink]:
-    with sinking() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory, sink: Sink) -> Iterator[RunningServer]:
-    """A server that the tests of this module share."""
-    with fronted(tmp_path_factory.mktemp("front"), sink) as running:
-        yield running
 
 
 def shaken(server_side: ssl.SSLContext, authority_file: Path, host: str) -> str:

@@ -14,26 +14,13 @@ from pathlib import Path
 import certifi
 import pytest
 import requests
-from frontkit import AIPLATFORM, Sink, fronted, login, sinking, spoken, tunnel
+from frontkit import AIPLATFORM, Sink, fronted, login, spoken, tunnel
 
 from vertexrig.local import guard, server
 from vertexrig.local.front import proxy, serving
 from vertexrig.local.front.variables import transparent
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.state import RunningServer
-
-
-@pytest.fixture(scope="module")
-def sink() -> Iterator[Sink]:
-    with sinking() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory, sink: Sink) -> Iterator[RunningServer]:
-    """A server that the tests of this module share."""
-    with fronted(tmp_path_factory.mktemp("front"), sink) as running:
-        yield running
 
 
 @pytest.fixture(scope="module")

@@ -5,29 +5,14 @@ from __future__ import annotations
 import json
 import shutil
 import subprocess
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from frontkit import Sink, fronted, sinking
 
 from vertexrig.local import state
 from vertexrig.local.front.hosts import Hosts, Way, registries
 from vertexrig.local.front.variables import TABLE, no_proxy, of_replica, transparent
 from vertexrig.local.state import RunningServer
-
-
-@pytest.fixture(scope="module")
-def sink() -> Iterator[Sink]:
-    with sinking() as found:
-        yield found
-
-
-@pytest.fixture(scope="module")
-def here(tmp_path_factory: pytest.TempPathFactory, sink: Sink) -> Iterator[RunningServer]:
-    """A server that the tests of this module share."""
-    with fronted(tmp_path_factory.mktemp("front"), sink) as running:
-        yield running
 
 
 @pytest.mark.parametrize(

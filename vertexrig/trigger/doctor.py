@@ -25,12 +25,12 @@ from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import CUSTOM, KINDS, Vertex
 from vertexrig.errors import ServiceError, VertexrigError
 from vertexrig.project import overrides
-from vertexrig.project.config import Loaded
+from vertexrig.project.config import TICK, Loaded
 from vertexrig.spec.states import LIVE
 from vertexrig.submit import images
 from vertexrig.submit.claims import LABEL, Claims
 from vertexrig.submit.reconcile import Reconciler, seen_twice
-from vertexrig.trigger import deploy
+from vertexrig.trigger import deploy, schedules
 
 Outcome = Literal["ok", "warning", "error", "unknown"]
 GCLOUD = (528, 0, 0)
@@ -270,6 +270,44 @@ def _roles(subject: Subject) -> Iterator[Result]:
             yield Result(name, "error", "not given", "vertexrig function deploy")
 
 
+def _chains(subject: Subject) -> Iterator[Result]:
+    """Schedules with steps: a tick looks for finished work, and the function's role has what `register` calls."""
+    loaded, project = subject.loaded, subject.loaded.project
+    if not schedules.ticks(loaded) or is_loopback(subject.vertex.rest.url):
+        return
+    tick, place = schedules.job_id(loaded, TICK), [f"--location={project.region}", f"--project={project.project}"]
+    jobs = _read(subject.gcloud(["scheduler", "jobs", "list", *place, "--format=json"]))
+    state = next((one.get("state") for one in jobs or () if str(one.get("name")).endswith(f"/jobs/{tick}")), None)
+    if jobs is None:
+        yield Result("tick", "unknown", "the jobs of Cloud Scheduler cannot be read", "vertexrig schedule apply")
+    elif state == "ENABLED":
+        yield Result("tick", "ok", f"{tick} looks for finished runs: {project.trigger.tick}")
+    elif state:
+        yield Result("tick", "error", f"{tick} is {state}, so that no step follows a run", "vertexrig schedule resume tick")
+    else:
+        yield Result("tick", "error", f"there is no {tick}, so that no step follows a run", "vertexrig schedule apply")
+    if not deploy.registers(project):
+        return
+    role, _ = deploy.roles(project)
+    found = _read(subject.gcloud(["iam", "roles", "describe", role, f"--project={project.project}", "--format=json"]))
+    lacking = sorted(set(deploy.MODEL_CALLS) - set(found.get("includedPermissions", ()))) if found is not None else []
+    name = "register after a run"
+    if found is None:
+        yield Result(name, "unknown", f"the role {role} cannot be read", "vertexrig function deploy")
+    elif lacking:
+        yield Result(name, "error", f"the role {role} lacks {', '.join(lacking)}", "vertexrig function deploy")
+    else:
+        yield Result(name, "ok", f"{role} may add models and versions")
+
+
+def _read(text: str | None) -> Any:
+    """JSON that gcloud printed; None if there is none."""
+    try:
+        return json.loads(text or "null")
+    except ValueError:
+        return None
+
+
 def _members(policy: str, role: str) -> set[str]:
     try:
         data: Any = json.loads(policy)
@@ -290,4 +328,5 @@ CHECKS: tuple[Callable[[Subject], Iterator[Result]], ...] = (
     _twice,
     _clock,
     _roles,
+    _chains,
 )

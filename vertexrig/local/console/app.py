@@ -16,6 +16,7 @@ from starlette.types import ASGIApp, Message, Receive, Scope, Send
 from vertexrig.local.console import looks
 from vertexrig.local.console.calls import Calls
 from vertexrig.local.http import Endpoint, endpoint, in_thread, mount, not_found, query_int
+from vertexrig.local.jobs.resources import MODELS
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.sqlite import Database
 
@@ -86,6 +87,7 @@ class Console:
         """The routes below `/console`."""
         return [
             endpoint("GET", "/v1/pulse", self.pulse),
+            endpoint("GET", "/v1/jobs", self.jobs),
             endpoint("GET", "/v1/places", self.places),
             endpoint("GET", "/v1/calls", self.called),
             endpoint("GET", "/v1/{name*}/replicas", self.replicas),
@@ -111,14 +113,20 @@ class Console:
             "missing": self.calls.missing, "refused": sum(self.refused().values()),
         })  # fmt: skip
 
-    async def places(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET /console/v1/places: `projects/P/locations/L` in which there is something, since the APIs list by place."""
+    async def jobs(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/jobs: the newest jobs of each kind, and how many there are."""
+        return JSONResponse(await in_thread(looks.jobs, self.store))
 
-        def work() -> dict[str, list[str]]:
+    async def places(self, request: Request, path: Mapping[str, str]) -> Response:
+        """GET /console/v1/places: `projects/P/locations/L` in which there is something, since the APIs list by place, and
+        how many models and schedules there are in all of them."""
+
+        def work() -> dict[str, object]:
             rows = self.store.database.rows("SELECT DISTINCT parent FROM resources")
             made = {str(row[0]) for row in rows if _PLACE.fullmatch(str(row[0]))}
-            planned = {str(one.name).rpartition("/jobs/")[0] for one in self.schedules.all()}
-            return {"vertex": sorted(made), "scheduler": sorted(planned)}
+            planned = [str(one.name).rpartition("/jobs/")[0] for one in self.schedules.all()]
+            counts = {"models": self.store.count(MODELS), "schedules": len(planned), "most": looks.MOST_LISTED}
+            return {"vertex": sorted(made), "scheduler": sorted(set(planned)), **counts}
 
         return JSONResponse(await in_thread(work))
 

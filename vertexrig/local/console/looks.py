@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 from vertexrig.errors import ConfigError, UsageError
 from vertexrig.local.http import Json, invalid, not_found
-from vertexrig.local.jobs.resources import CUSTOM_JOBS
+from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, STUDIES, TUNING_JOBS
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
 from vertexrig.local.runner.places import job_folder
 from vertexrig.spec import cluster
@@ -17,6 +17,33 @@ from vertexrig.text import shown
 
 if TYPE_CHECKING:
     from vertexrig.studies.study import StudyRecord
+
+
+MOST_LISTED = 100
+"""Jobs of each kind, models and schedules that the page lists."""
+_LISTED = ("name", "displayName", "state", "createTime", "startTime", "endTime")
+
+
+def jobs(store: ResourceStore) -> Json:
+    """The newest jobs of each kind in all places, the newest first, and how many there are; not those of trials.
+
+    Args:
+        store: Where jobs are kept.
+    """
+    rows, counts = [], {}
+    for kind in (CUSTOM_JOBS, TUNING_JOBS, PIPELINES, STUDIES):
+        counts[kind], found = store.newest(kind, MOST_LISTED)
+        for one in found:
+            row = {key: one.body.get(key, "") for key in _LISTED}
+            rows.append({**row, "trials": _counted(store, one)} if kind == TUNING_JOBS else row)
+    rows.sort(key=lambda row: str(row["createTime"]), reverse=True)
+    return {"jobs": rows, "counts": counts, "most": MOST_LISTED}
+
+
+def _counted(store: ResourceStore, study: StoredResource) -> Json:
+    """How many trials of a tuning job have ended, of how many."""
+    ended = sum(record.get("state") in ("SUCCEEDED", "INFEASIBLE") for record in store.trials(study.name).load())
+    return {"ended": ended, "asked": study.body.get("maxTrialCount", 0)}
 
 
 def replicas(store: ResourceStore, root: Path, name: str) -> Json:

@@ -15,8 +15,7 @@ from vertexrig.spec import messages
 Json = dict[str, Any]
 
 CUSTOM_JOBS, TUNING_JOBS = "customJobs", "hyperparameterTuningJobs"
-PIPELINES, MODELS, OPERATIONS = "trainingPipelines", "models", "operations"
-
+PIPELINES, STUDIES, MODELS, OPERATIONS = "trainingPipelines", "studies", "models", "operations"
 
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9:.-]{0,62}")
 _LOCATION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")

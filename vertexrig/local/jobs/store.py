@@ -37,6 +37,9 @@ CREATE TABLE IF NOT EXISTS links (
 CREATE INDEX IF NOT EXISTS links_back ON links (kind, target);
 """
 
+_OF_NO_TRIAL = "json_extract(hidden, '$.trial') IS NULL"
+"""`children` has the last job of each trial; one that was run again has had another before."""
+
 
 class StoredResource(NamedTuple):
     """A resource as kept.
@@ -136,6 +139,15 @@ class ResourceStore:
                 return
             last = int(rows[-1][1])
 
+    def newest(self, kind: str, most: int) -> tuple[int, list[StoredResource]]:
+        """How many resources of a kind there are in all places, and the newest `most`; the jobs of trials are left out."""
+        chosen = f"FROM resources WHERE kind = ? AND {_OF_NO_TRIAL}"
+        counted = self.database.row(f"SELECT COUNT(*) {chosen}", kind)
+        rows = self.database.rows(f"SELECT name, number, body {chosen} ORDER BY number DESC LIMIT ?", kind, most)
+        return int(counted[0]) if counted else 0, [
+            StoredResource(row[0], row[1], json.loads(row[2]), {}) for row in rows
+        ]
+
     def last(self) -> int:
         """The number of the resource made last, 0 before the first."""
         row = self.database.row("SELECT value FROM counters WHERE name = 'resources'")
@@ -145,7 +157,7 @@ class ResourceStore:
         """Kind, whether it has ended, and resource, for those made after a number; the jobs of trials are left out."""
         rows = self.database.rows(
             f"SELECT kind, ended, name, number, body FROM resources WHERE number > ? "
-            f"AND kind IN ({', '.join('?' * len(kinds))}) AND name NOT IN (SELECT job FROM children) ORDER BY number",
+            f"AND kind IN ({', '.join('?' * len(kinds))}) AND {_OF_NO_TRIAL} ORDER BY number",
             number, *kinds,
         )  # fmt: skip
         return [(row[0], bool(row[1]), StoredResource(row[2], row[3], json.loads(row[4]), {})) for row in rows]

@@ -13,7 +13,7 @@ from vertexrig.finding import Severity
 from vertexrig.local.http import invalid, not_found
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.listing import offset_of, token_of
-from vertexrig.local.jobs.resources import Json
+from vertexrig.local.jobs.resources import STUDIES, Json
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
 from vertexrig.local.jobs.validation import found_errors, whole_numbers
 from vertexrig.local.registry.collection import Collection
@@ -24,7 +24,6 @@ from vertexrig.spec.trial import Measurement, Trial, TrialState
 from vertexrig.times import seconds_since_1970
 
 SERVICE = f"{PACKAGE}.VizierService"
-STUDIES = "studies"
 MOST_SUGGESTIONS = 1000
 _LARGEST_PAGE = 1000
 

@@ -55,8 +55,8 @@ export const get = async (path) => answer(await fetch(path, { headers: OWN }));
 export const post = async (path, body) =>
   answer(await fetch(path, { method: "POST", headers: { ...OWN, "content-type": "application/json" }, body: JSON.stringify(body) }));
 
-// All of a collection in every place, the first page of each.
-export async function everywhere(prefix, places, collection, size = 100) {
+// A collection in all places, the first page of each.
+export async function everywhere(prefix, places, collection, size) {
   const pages = await Promise.all(places.map((place) => get(`${prefix}/v1/${place}/${collection}?pageSize=${size}`)));
   return pages.flatMap((page) => page[collection] ?? []);
 }
@@ -84,7 +84,8 @@ export function length(seconds) {
 // Seconds from one time to another; to the present, and counting, where there is no other.
 export function span(start, end) {
   if (!start) return "";
-  if (end) return length((new Date(end) - new Date(start)) / 1000);
+  const seconds = (new Date(end) - new Date(start)) / 1000;
+  if (end) return by(seconds, length(seconds));
   const made = h("span", { "data-since": start });
   count(made);
   return made;
@@ -97,7 +98,7 @@ export function size(bytes) {
   let value = Number(bytes) || 0;
   let at = 0;
   while (value >= 1024 && at < units.length - 1) { value /= 1024; at += 1; }
-  return `${at ? value.toFixed(1) : value} ${units[at]}`;
+  return by(Number(bytes) || 0, `${at ? value.toFixed(1) : value} ${units[at]}`);
 }
 
 export const state = (text) => h("span", { class: "state", "data-state": word(text) }, word(text) || "unknown");
@@ -106,12 +107,60 @@ export const link = (section, name, ...shown) => h("a", { href: address(section,
 
 export const address = (section, name) => `#/${section}/${name.split("/").map(encodeURIComponent).join("/")}`;
 
-// A table of cells; on a narrow screen each row becomes a block, with the names of the columns in it.
-export function table(key, heads, rows, caption) {
-  const body = rows.map((cells) => h("tr", { class: cells.class }, cells.map((cell, at) => h("td", { "data-label": heads[at] }, cell))));
-  return h("div", { class: "table", "data-s": key, tabindex: "0", role: "region", "aria-label": caption },
-    h("table", {}, h("thead", {}, h("tr", {}, heads.map((head) => h("th", { scope: "col" }, head)))), h("tbody", {}, body)));
+// A cell that sorts by another value than its text.
+const by = (value, shown) => h("span", { "data-by": value }, shown);
+
+export const moment = (text) => (text ? by(new Date(text).getTime(), clock(text)) : "");
+
+// What a column sorts by: numbers as such; an empty cell has nothing.
+function valueOf(cell) {
+  const since = cell.querySelector("[data-since]")?.dataset.since;
+  if (since) return (Date.now() - new Date(since)) / 1000;
+  const text = cell.querySelector("[data-by]")?.dataset.by ?? cell.textContent.trim();
+  return text !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
 }
+
+function ordered(rows, at, down) {
+  const order = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true }));
+  const values = new Map(rows.map((row) => [row, valueOf(row.children[at])]));
+  const compare = (one, other) => {
+    const [a, b] = [values.get(one), values.get(other)];
+    if (a === "" || b === "") return (a === "") - (b === "");  // at the end in both directions
+    return down ? order(b, a) : order(a, b);
+  };
+  return [...rows].sort(compare);
+}
+
+const sorted = new Map();  // by table: the name of the column, and whether its largest value is first
+
+// A table of cells, sorted by the column whose head was pressed: upwards, downwards, then as it was. On a narrow screen each
+// row becomes a block, with the names of the columns in it.
+export function table(key, heads, rows, caption) {
+  const made = rows.map((cells) => h("tr", { class: cells.class }, cells.map((cell, at) => h("td", { "data-label": heads[at] }, cell))));
+  const body = h("tbody");
+  const columns = heads.map((head, at) => h("th", { scope: "col" }, h("button", { type: "button", "data-k": `sort ${key} ${at}`, onclick: () => press(head) }, head)));
+  function arrange() {
+    const { head, down } = sorted.get(key) ?? {};
+    columns.forEach((column, at) => {
+      if (heads[at] === head) column.setAttribute("aria-sort", down ? "descending" : "ascending");
+      else column.removeAttribute("aria-sort");
+    });
+    body.replaceChildren(...(heads.includes(head) ? ordered(made, heads.indexOf(head), down) : made));
+  }
+  function press(head) {
+    const before = sorted.get(key);
+    if (before?.head !== head) sorted.set(key, { head, down: false });
+    else if (!before.down) sorted.set(key, { head, down: true });
+    else sorted.delete(key);
+    arrange();
+  }
+  arrange();
+  return h("div", { class: "table", "data-s": key, tabindex: "0", role: "region", "aria-label": caption },
+    h("table", {}, h("thead", {}, h("tr", {}, columns)), body));
+}
+
+// A sentence where a list is shorter than what there is.
+export const left = (shown, all, what, which = "newest") => (all > shown ? `The ${which} ${shown.toLocaleString()} of ${all.toLocaleString()} ${what} are shown.` : "");
 
 export function facts(pairs) {
   const shown = pairs.filter(([, value]) => value !== "" && value !== undefined && value !== null);

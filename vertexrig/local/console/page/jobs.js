@@ -1,5 +1,5 @@
 // Jobs, studies, their replicas, trials and logs.
-import { address, clock, commands, everywhere, facts, get, h, isOver, last, link, post, quoted, region, size, span, state, table, word } from "/console/dom.js";
+import { address, clock, commands, facts, get, h, isOver, last, left, link, moment, post, quoted, region, size, span, state, table, word } from "/console/dom.js";
 import { plots } from "/console/plots.js";
 
 const KINDS = { customJobs: "custom job", hyperparameterTuningJobs: "tuning job", trainingPipelines: "training pipeline", studies: "study" };
@@ -8,29 +8,22 @@ const kindOf = (name) => name.split("/").at(-2);
 const isStudy = (name) => ["hyperparameterTuningJobs", "studies"].includes(kindOf(name));
 
 export async function jobs(names, about, width) {
-  const places = (await get("/console/v1/places")).vertex;
-  const found = (await Promise.all(Object.keys(KINDS).map((kind) => everywhere("/vertex", places, kind)))).flat();
-  const ofTrials = new Set(found.flatMap((one) => (one.trials ?? []).map((trial) => trial.customJob)));
-  const listed = found.filter((one) => !ofTrials.has(one.name)).sort((a, b) => (a.createTime < b.createTime ? 1 : -1));
+  const { jobs: listed, counts, most } = await get("/console/v1/jobs");
+  const notes = Object.entries(counts).map(([kind, all]) => left(most, all, `${KINDS[kind]}s`.replace("ys", "ies"))).filter(Boolean);
   const name = names.join("/");
-  const list = { key: "jobs", sign: [listed.map(brief), name], make: () => (listed.length ? rows(listed, name) : nothing(about)) };
+  const list = { key: "jobs", sign: [listed, notes, name], make: () => (listed.length ? rows(listed, name, notes) : nothing(about)) };
   return { list: [list], detail: name ? await detail(name, about, width) : listed.length ? [hint()] : [] };
 }
 
-const brief = (one) => [one.name, one.displayName, one.state, one.startTime, one.endTime, (one.trials ?? []).map((trial) => trial.state)];
-
-function rows(listed, chosen) {
-  return h("div", { class: "rows", "data-arrows": true, "data-s": "rows" }, listed.map((one) =>
+function rows(listed, chosen, notes) {
+  const links = h("div", { class: "rows", "data-arrows": true, "data-s": "rows" }, listed.map((one) =>
     h("a", { class: "row", href: address("jobs", one.name), "data-k": one.name, "aria-current": one.name === chosen ? "true" : undefined },
       h("b", {}, one.displayName || last(one.name)), state(one.state),
       h("span", { class: "soft" }, `${KINDS[kindOf(one.name)]} · ${trialsOf(one)}${region(one.name)} · ${clock(one.createTime)}`))));
+  return h("div", {}, links, notes.map((note) => h("p", { class: "soft" }, note)));
 }
 
-function trialsOf(one) {
-  if (!isStudy(one.name) || !one.trials) return "";
-  const ended = one.trials.filter((trial) => ["SUCCEEDED", "INFEASIBLE"].includes(trial.state)).length;
-  return `${ended} of ${one.maxTrialCount ?? one.trials.length} trials · `;
-}
+const trialsOf = (one) => (one.trials ? `${one.trials.ended} of ${one.trials.asked} trials · ` : "");
 
 function nothing(about) {
   return h("div", { class: "empty" }, h("h2", {}, "No jobs yet"), h("p", {}, "What is created on this server appears here at once."),
@@ -49,7 +42,7 @@ async function detail(name, about, width) {
   await log.follow(last(name));
   const several = own.replicas.some((one) => one.accelerators);
   const heads = ["replica", "role", "machine", ...(several ? ["accelerators"] : []), "log", "last line"];
-  const cells = own.replicas.map((one) => [one.name, one.role, one.machine, ...(several ? [one.accelerators] : []), size(one.bytes), one.written ? clock(one.written * 1000) : ""]);
+  const cells = own.replicas.map((one) => [one.name, one.role, one.machine, ...(several ? [one.accelerators] : []), size(one.bytes), moment(one.written && one.written * 1000)]);
   return [
     head,
     { key: `replicas ${name}`, sign: cells, make: () => h("div", {}, h("h3", {}, `Replicas (${cells.length})`), table("replicas", heads, cells, "Replicas")) },

@@ -1,14 +1,16 @@
 // Buckets and objects, schedules, models, and the calls of every client.
-import { clock, commands, everywhere, facts, get, h, last, link, quoted, region, size, state, table } from "/console/dom.js";
+import { clock, commands, everywhere, facts, get, h, last, left, link, moment, quoted, region, size, state, table } from "/console/dom.js";
 
 const part = (key, sign, make) => ({ key, sign, make });
 const title = (text, note = "") => h("div", { class: "head" }, h("h2", {}, text), note && h("p", { class: "soft" }, note));
 
 export async function buckets(names) {
   if (!names.length) {
-    const found = (await get("/storage/v1/b?project=local&maxResults=1000")).items ?? [];
-    const cells = found.map((one) => [link("buckets", one.name, `gs://${one.name}`), one.location ?? "", clock(one.timeCreated)]);
-    const make = () => h("div", {}, title("Buckets"), cells.length ? table("buckets", ["bucket", "location", "created"], cells, "Buckets") : commands(["gcloud storage buckets create gs://NAME"], "There is no bucket yet."));
+    const page = await get("/storage/v1/b?project=local&maxResults=1000");
+    const found = page.items ?? [];
+    const note = page.nextPageToken ? "The first 1,000 are shown." : "";
+    const cells = found.map((one) => [link("buckets", one.name, `gs://${one.name}`), one.location ?? "", moment(one.timeCreated)]);
+    const make = () => h("div", {}, title("Buckets", note), cells.length ? table("buckets", ["bucket", "location", "created"], cells, "Buckets") : commands(["gcloud storage buckets create gs://NAME"], "There is no bucket yet."));
     return { whole: [part("buckets", found, make)] };
   }
   const [bucket, ...folders] = names;
@@ -16,7 +18,7 @@ export async function buckets(names) {
   const page = await get(`/storage/v1/b/${encodeURIComponent(bucket)}/o?delimiter=/&maxResults=1000&prefix=${encodeURIComponent(prefix)}`);
   const cells = [
     ...(page.prefixes ?? []).map((name) => [link("buckets", `${bucket}/${name.slice(0, -1)}`, name.slice(prefix.length)), "", ""]),
-    ...(page.items ?? []).map((one) => [media(bucket, one.name, one.name.slice(prefix.length)), size(one.size), clock(one.updated)]),
+    ...(page.items ?? []).map((one) => [media(bucket, one.name, one.name.slice(prefix.length)), size(one.size), moment(one.updated)]),
   ];
   const steps = folders.map((name, at) => [" / ", link("buckets", [bucket, ...folders.slice(0, at + 1)].join("/"), name)]);
   const note = page.nextPageToken ? "The first 1,000 are shown." : "";
@@ -31,28 +33,29 @@ const media = (bucket, name, shown) =>
   h("a", { href: `/storage/v1/b/${encodeURIComponent(bucket)}/o/${encodeURIComponent(name)}?alt=media`, download: last(name), "data-k": `object ${name}` }, shown);
 
 export async function schedules() {
-  const places = (await get("/console/v1/places")).scheduler;
-  const found = await everywhere("/scheduler", places, "jobs");
+  const { scheduler, schedules: all, most } = await get("/console/v1/places");
+  const found = (await everywhere("/scheduler", scheduler, "jobs", most)).slice(0, most);
   const cells = found.map((one) => [
-    h("span", {}, last(one.name), one.description && h("span", { class: "soft" }, ` ${one.description}`)), h("code", {}, one.schedule), one.timeZone ?? "", state(one.state), one.httpTarget?.uri ?? "", clock(one.scheduleTime),
-    clock(one.lastAttemptTime), one.status?.message ?? (one.lastAttemptTime ? "ok" : ""), region(one.name),
+    h("span", {}, last(one.name), one.description && h("span", { class: "soft" }, ` ${one.description}`)), h("code", {}, one.schedule), one.timeZone ?? "", state(one.state), one.httpTarget?.uri ?? "", moment(one.scheduleTime),
+    moment(one.lastAttemptTime), one.status?.message ?? (one.lastAttemptTime ? "ok" : ""), region(one.name),
   ]);
   const heads = ["schedule", "cron", "time zone", "state", "target", "next", "last run", "how it went", "region"];
-  const make = () => h("div", {}, title("Schedules"),
+  const make = () => h("div", {}, title("Schedules", left(most, all, "schedules", "first")),
     cells.length ? [table("schedules", heads, cells, "Schedules"), commands(found.slice(0, 1).map((one) => `gcloud scheduler jobs run ${quoted(last(one.name))} --location=${region(one.name)}`), "To run one now:")]
       : commands(["vertexrig schedule apply"], "There is no schedule yet. Those of vertexrig.yaml are made by:"));
-  return { whole: [part("schedules", found, make)] };
+  return { whole: [part("schedules", [found, all], make)] };
 }
 
 export async function models(names) {
-  const places = (await get("/console/v1/places")).vertex;
-  const found = await everywhere("/vertex", places, "models");
+  const { vertex, models: all, most } = await get("/console/v1/places");
+  const made = (one) => new Date(one.createTime);
+  const found = (await everywhere("/vertex", vertex, "models", most)).sort((a, b) => made(b) - made(a)).slice(0, most);
   const name = names.join("/");
   const versions = name ? (await get(`/vertex/v1/${name}:listVersions`)).models ?? [] : [];
-  const cells = found.map((one) => [link("models", one.name, one.displayName || last(one.name)), last(one.name), one.versionId ?? "", (one.versionAliases ?? []).join(", "), one.artifactUri ?? "", clock(one.createTime), region(one.name)]);
+  const cells = found.map((one) => [link("models", one.name, one.displayName || last(one.name)), last(one.name), one.versionId ?? "", (one.versionAliases ?? []).join(", "), one.artifactUri ?? "", moment(one.createTime), region(one.name)]);
   const heads = ["model", "number", "version", "aliases", "artifact", "created", "region"];
   return { whole: [
-    part("models", found, () => h("div", {}, title("Models", "The registry of this server."),
+    part("models", [found, all], () => h("div", {}, title("Models", left(most, all, "models") || "The registry of this server."),
       cells.length ? table("models", heads, cells, "Models") : commands(["vertexrig register SWEEP"], "There is no model yet. The best trial of a sweep is registered by:"))),
     name && part(`model ${name}`, versions, () => h("div", {}, h("h3", {}, `Versions of ${versions[0]?.displayName ?? last(name)}`), versions.map((one) =>
       facts([["version", one.versionId], ["aliases", (one.versionAliases ?? []).join(", ")], ["artifact", one.artifactUri], ["image", one.containerSpec?.imageUri], ["created", clock(one.versionCreateTime ?? one.createTime)], ["labels", Object.entries(one.labels ?? {}).map(([key, value]) => `${key}=${value}`).join(", ")]])))),
@@ -60,6 +63,7 @@ export async function models(names) {
 }
 
 const kept = { last: 0, calls: [], unserved: [], refused: [] };
+const MOST_CALLS = 300;
 let wanted = "";
 
 export async function calls(names, about, width, again) {
@@ -67,11 +71,13 @@ export async function calls(names, about, width, again) {
   if (page.last < kept.last) kept.calls = [];  // another server
   Object.assign(kept, { last: page.last, unserved: page.unserved, refused: page.refused, calls: [...kept.calls, ...page.calls].slice(-500) });
   const text = (one) => [one.method, one.target, one.client, one.status, one.word, one.transport].join(" ").toLowerCase();
-  const found = runs(kept.calls.filter((one) => text(one).includes(wanted.toLowerCase()))).reverse().slice(0, 300);
+  const rows = runs(kept.calls.filter((one) => text(one).includes(wanted.toLowerCase()))).reverse();
+  const found = rows.slice(0, MOST_CALLS);
+  const note = left(MOST_CALLS, rows.length, "rows");
   return { whole: [
     part("unserved", [kept.unserved, kept.refused], () => missing(kept)),
     part("filter", 0, () => filter(again)),
-    part("calls", found, () => (found.length ? table("calls", ["time", "method", "resource", "client", "status", "ms", "by"], found.map(cells), "Calls") : h("p", { class: "soft" }, wanted ? "No call fits." : "No client has called yet."))),
+    part("calls", [found, note], () => (found.length ? h("div", {}, note && h("p", { class: "soft" }, note), table("calls", ["time", "method", "resource", "client", "status", "ms", "by"], found.map(cells), "Calls")) : h("p", { class: "soft" }, wanted ? "No call fits." : "No client has called yet."))),
   ] };
 }
 
@@ -105,5 +111,5 @@ function cells(one) {
   const [, service, method] = /^(.*)\.([^.]+\.[^.]+)$/.exec(one.method) ?? [null, "", one.method];
   const status = h("span", { class: "state", "data-state": one.status < 400 ? "ok" : "failed" }, one.transport.startsWith("gRPC") ? one.word : `${one.status}${one.status < 400 ? "" : ` ${one.word}`}`);
   const times = one.times > 1 && h("span", { class: "soft" }, ` ×${one.times}`);
-  return [clock(one.time), h("span", { title: one.method }, service && h("span", { class: "soft" }, `${service}.`), method, times), one.target, one.client, status, one.ms, one.transport];
+  return [moment(one.time), h("span", { title: one.method }, service && h("span", { class: "soft" }, `${service}.`), method, times), one.target, one.client, status, one.ms, one.transport];
 }

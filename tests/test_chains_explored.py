@@ -1,0 +1,66 @@
+"""Chains in thousands of schedules at random: frozen, killed and cut ticks take each step once."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
+from typing import Any
+
+import pytest
+
+from tests.chain_world import MODEL, WorldRegistrar, explore
+from tests.protocol import Broken
+from vertexrig.cloud.rest import RestError
+from vertexrig.studies import register
+from vertexrig.submit.chains import Chain
+from vertexrig.submit.claims import Claim
+
+LONG = os.environ.get("ATTACK") == "long"
+PARTS = 4
+SCHEDULES = 1_600 * (10 if LONG else 1)
+
+
+@pytest.mark.parametrize("there", [False, True], ids=["first", "next"])
+@pytest.mark.parametrize("part", range(PARTS))
+def test_each_step_is_taken_once_in_every_schedule(part: int, there: bool) -> None:
+    """Ticks that are frozen, woken, killed, cut and repeated at any call, beside deliveries of the run, over lists that lag and
+    uploads that take their time: one run, one promoted job and one version survive, and the version has the aliases."""
+    for seed in range(part, SCHEDULES // 2, PARTS):
+        try:
+            explore(seed, there=there)
+        except Broken as broken:
+            raise AssertionError(f"schedule {seed}: {broken}") from broken
+
+
+class NobodyCleans(WorldRegistrar):
+    """Second versions stay."""
+
+    def clean(self, display: str) -> list[str]:
+        return []
+
+
+class ModelsOfTheirOwn(WorldRegistrar):
+    """The service chooses the id of a new model."""
+
+    def _begin(self, taken: Any, body: Mapping[str, Any], parent: str, chain: Chain) -> dict[str, Any]:
+        return self.models.begin_upload(body, parent, "" if parent else taken.claim.token)
+
+
+class NobodyClaims(WorldRegistrar):
+    """Every tick uploads."""
+
+    def register(self, chain: Chain, key: Any, step: Any, job: Any) -> Any:
+        there = register.present(self.models, "cpu", "champion")
+        body = self._body(chain, step, MODEL, "cpu")
+        made = self.models.begin_upload(body, str(there["name"]) if there else "", "" if there else "one")
+        return self._finish(chain, Claim("", "", "", "", "", state="created", job=made), step, "cpu", "")
+
+
+@pytest.mark.parametrize(
+    ("broken", "there"), [(NobodyCleans, True), (ModelsOfTheirOwn, False), (NobodyClaims, True)], ids=lambda one: getattr(one, "__name__", "")
+)  # fmt: skip
+def test_each_part_of_it_is_needed(broken: type[WorldRegistrar], there: bool) -> None:
+    """Without one of them a schedule is found that leaves two versions."""
+    with pytest.raises((Broken, RestError)):
+        for seed in range(2_000):
+            explore(seed, there=there, registrar=broken)
