@@ -9,7 +9,8 @@ BENCH ?=
 PORT ?= 8080
 ACCEPT ?=
 ROWS ?=
-WORKERS ?= $(shell nproc 2>/dev/null || echo 2)
+# Many tests wait for a process or a server rather than for a core: one worker more than cores.
+WORKERS ?= $(shell echo $$(($$(nproc 2>/dev/null || echo 2) + 1)))
 RERUNS ?=
 RERUN = $(if $(RERUNS),--reruns $(RERUNS))
 SETS = $(foreach pair,$(SET),--set $(pair))
@@ -28,7 +29,7 @@ BASE := $(firstword $(wildcard $(READY)) $(wildcard $(VENV)/.local) $(wildcard $
 TIER_OF_RUN = $(if $(filter local,$(RUN)),$(LOCAL),$(if $(filter cloud,$(RUN)),$(CLOUD),$(BASE)))
 
 .DEFAULT_GOAL := help
-.PHONY: help setup demo demo-trigger function serve-function sweep grid test test-old test-clients attack check lint types bench fidelity reference lock wheel clean FORCE
+.PHONY: help setup demo demo-trigger function serve-function sweep grid test test-all test-old test-clients attack check lint types bench fidelity reference lock wheel clean FORCE
 
 help: ## Print these verbs
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
@@ -73,8 +74,14 @@ serve-function: $(LOCAL) ## Serve the staged function on this machine against th
 	@$(RIG) local up --detach
 	@$(RIG) function serve --port $(PORT)
 
-test: $(READY) ## Run the tests; TESTS="tests/test_render.py -k tpu" runs some of them
-	@$(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(RERUN) $(TESTS)
+# A test marked `whole` (pyproject.toml) runs something from end to end and takes seconds of processor: `make test` leaves
+# those out. TESTS names exactly what runs, marked or not.
+PYTEST = $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(RERUN)
+test: $(READY) ## Run the tests that end soon; TESTS="tests/test_render.py -k tpu" runs exactly those
+	@$(PYTEST) $(or $(TESTS),-m "not whole")
+
+test-all: $(READY) ## Run every test, the whole clusters, sweeps, pages and set-ups too
+	@$(PYTEST) $(TESTS)
 
 test-old: $(READY) ## Run the trainer's tests on Python 3.10 with TensorFlow 2.17, as in the newest prebuilt container
 	@test -e build/venv-tf2.17/.ready || sh tests/trainer/old_python.sh build/venv-tf2.17
@@ -88,7 +95,7 @@ test-clients: $(READY) ## Run programs that nobody changed (Node, Java, gsutil, 
 # What `make test` attacks briefly, at length. TESTS names other tests.
 ATTACKS := tests/attacks tests/test_protocol.py tests/test_budget.py tests/test_chains_explored.py tests/test_trigger_generated.py
 attack: $(READY) ## The attacks at length: ten times the schedules and rushes, more requests and kills
-	@ATTACK=long $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(or $(TESTS),$(ATTACKS))
+	@ATTACK=long $(PYTEST) $(or $(TESTS),$(ATTACKS))
 
 check: lint types test ## Lint, types, tests
 

@@ -14,6 +14,7 @@ from typing import Any
 import pytest
 
 from tests.tools import REPOSITORY
+from tests.web import http
 from tools import fidelity_page
 from vertexrig import cli
 from vertexrig.local import server
@@ -326,8 +327,6 @@ def test_a_manifest_without_a_result_has_no_page(tmp_path: Path) -> None:
 
 def test_a_recording_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
     """What a server recorded comes again from a fresh one; what has changed since is shown with its line and place."""
-    import httpx
-
     file = tmp_path / "seen.jsonl"
     image = tmp_path / "image"
     image.mkdir()
@@ -336,11 +335,11 @@ def test_a_recording_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[s
     body = {"displayName": "a job", "jobSpec": job_of_one()}
     with server.running(Settings(tmp_path / "state", run=run), record=file) as here:
         root = f"{here.url}{server.AIPLATFORM}/v1"
-        name = httpx.post(f"{root}/projects/some-project/locations/us-central1/customJobs", json=body).json()["name"]
-        while not httpx.get(f"{root}/{name}").json()["state"].endswith(("SUCCEEDED", "FAILED")):
+        name = http.post(f"{root}/projects/some-project/locations/us-central1/customJobs", json=body).json()["name"]
+        while not http.get(f"{root}/{name}").json()["state"].endswith(("SUCCEEDED", "FAILED")):
             time.sleep(0.02)
-        httpx.delete(f"{root}/{name}")
-        httpx.get(f"{root}/{name}")
+        http.delete(f"{root}/{name}")
+        http.get(f"{root}/{name}")
     lines = file.read_text().splitlines()
     first = next(line for line in lines if '"a job"' in line)
     wanted = [first, *(line for line in lines[-3:] if "<id 1>" in line)]
@@ -369,15 +368,13 @@ def job_of_one() -> dict[str, Any]:
 
 def test_a_server_records_what_a_program_asked(tmp_path: Path) -> None:
     """Every call and its answer is a line of the recording's form, in its order, with each id as the same text."""
-    import httpx
-
     file = tmp_path / "seen.jsonl"
     with server.running(Settings(tmp_path / "state"), record=file) as here:
         parent = f"{here.url}{server.AIPLATFORM}/v1/projects/some-project/locations/us-central1/customJobs"
-        httpx.post(parent, json={"displayName": ""})
-        httpx.get(f"{parent}/1234567890123456789")
-        httpx.get(f"{parent}/1234567890123456789?x=1")
-        httpx.get(f"{here.url}/storage/v1/b/no-such-bucket")
+        http.post(parent, json={"displayName": ""})
+        http.get(f"{parent}/1234567890123456789")
+        http.get(f"{parent}/1234567890123456789?x=1")
+        http.get(f"{here.url}/storage/v1/b/no-such-bucket")
     lines = [json.loads(line) for line in file.read_text().splitlines()]
     place = "/v1/projects/<project>/locations/us-central1/customJobs"
     assert [line["request"] for line in lines] == [

@@ -77,6 +77,7 @@ class Case:
         code: Its exit code.
         needs: A program without which it cannot be typed.
         look: A last look at the copy.
+        whole: Whether it takes seconds of processor or waits for a registry: `make test` leaves it out.
     """
 
     words: str
@@ -85,6 +86,7 @@ class Case:
     code: int = 0
     needs: str = "make"
     look: Callable[[Path], None] = field(default=lambda copy: None)
+    whole: bool = False
 
 
 def _yaml_of(name: str) -> Callable[[Path], None]:
@@ -102,6 +104,7 @@ def _pages_unchanged(copy: Path) -> None:
 def _locked(copy: Path) -> None:
     text = (copy / "constraints.txt").read_text()
     assert text.startswith("# Every dependency") and re.search(r"^tensorflow==", text, re.MULTILINE)
+    (copy / ".venv/.ready").touch()  # the set-up is for these versions, too: the next verb installs nothing
 
 
 def _cleaned(copy: Path) -> None:
@@ -153,7 +156,7 @@ def searched(name: str, override: str, trials: int) -> list[Case]:
     ]
 
 
-ONE_TEST = "TESTS='tests/test_yamltext.py -x' WORKERS=1"
+ONE_TEST = "TESTS='tests/test_errors.py -x' WORKERS=1"
 OLD = "tests/trainer/test_trainer_package.py --collect-only -q"
 #: verb -> what is typed. Those not here are typed by a test of their own, in APART.
 CASES: dict[str, list[Case]] = {
@@ -175,10 +178,22 @@ CASES: dict[str, list[Case]] = {
         Case(
             "demo-trigger",
             says=r"(?s)schedule apply.*'duplicate': True.*vertexrig best sweep.*SUCCEEDED.*registered vertexrig-\S+@1 at register",
+            whole=True,
         )
     ],
     # the tests, lint and types of the whole are the other tests and .ci/run; here each verb runs on something small
-    "test": [Case(f"test {ONE_TEST}", says=r"\d+ passed")],
+    "test": [
+        Case(f"test {ONE_TEST}", says=r"\d+ passed"),
+        Case("test --dry-run", says=r'pytest .*-m "not whole"$'),
+        Case(
+            "test --dry-run TESTS='tests/test_pages.py -k tutorial'",
+            says=r"pytest -n \d+ \D* tests/test_pages.py -k tutorial$",
+        ),
+    ],
+    "test-all": [
+        Case("test-all --dry-run WORKERS=3 RERUNS=1", says=r"pytest -n 3 --dist worksteal --reruns 1 *$"),
+        Case(f"test-all {ONE_TEST}", says=r"\d+ passed", whole=True),
+    ],
     # it takes many minutes by itself: what it would run, and that an attack is longer with it
     "attack": [
         Case(
@@ -197,9 +212,9 @@ CASES: dict[str, list[Case]] = {
             says=r"tests\.clients\.install build/clients\n.*TEST_CLIENTS=\S+/build/clients .*pytest.* tests/clients",
         )
     ],
-    "check": [Case(f"check {ONE_TEST}", says=r"(?s)All checks passed.*no issues found.*\d+ passed")],
+    "check": [Case(f"check {ONE_TEST}", says=r"(?s)All checks passed.*no issues found.*\d+ passed", whole=True)],
     "lint": [Case("lint", says=r"(?s)All checks passed!.*already formatted")],
-    "types": [Case("types", says="no issues found")],
+    "types": [Case("types", says="no issues found", whole=True)],
     "bench": [
         Case("bench BENCH=tiny", says=r"(?m)^what +ours\n-+ +-+\nrow +1"),
         Case("bench BENCH=nothing", says="no benchmark 'nothing'. Choices: .*render", code=2),
@@ -209,9 +224,9 @@ CASES: dict[str, list[Case]] = {
     # TensorFlow 2.17 on Python 3.10 is set up by .ci/run; this Python stands in for it, and its tests are only named
     "test-old": [Case(f"test-old TESTS='{OLD}'", says=r"tests collected|tests/trainer/test_trainer_package.py")],
     "reference": [Case("reference", ("docs/checks.md",), look=_pages_unchanged)],
-    "lock": [Case("lock", ("constraints.txt",), needs="uv", look=_locked)],
+    "lock": [Case("lock", ("constraints.txt",), needs="uv", look=_locked, whole=True)],
     # a whole set-up takes 1.9 GB: .ci/run makes it; the small one is made anew below
-    "setup": [Case("setup", says=r"^$|Nothing to be done")],
+    "setup": [Case("setup", says=r"\A\s*\Z|Nothing to be done")],
     "wheel": [Case("wheel", ("dist/vertexrig-*.whl",), r"^dist/vertexrig-.*\.whl$")],
     "clean": [Case("clean", look=_cleaned)],
 }
@@ -310,7 +325,11 @@ def test_no_verb_with_a_pattern_is_phony() -> None:
     assert "-job" not in phony
 
 
-ROWS = [pytest.param(case, id=case.words or "make") for every in CASES.values() for case in every if every]
+ROWS = [
+    pytest.param(case, id=case.words or "make", marks=[pytest.mark.whole] if case.whole else [])
+    for every in CASES.values()
+    for case in every
+]
 
 
 @pytest.mark.parametrize("case", [row for row in ROWS if row.id != "clean"])
@@ -333,25 +352,31 @@ def test_clean_leaves_the_environment(tmp_path: Path) -> None:
     held(case, make(copy, case.words), copy)
 
 
-@pytest.mark.parametrize("verb", ["cpu-job", "sweep SET=max_trial_count=2", "grid"])
-def test_run_cloud_submits(quick: Path, verb: str) -> None:
-    """RUN=cloud starts the job where the environment points: here a local Vertex, which then has it."""
-    told = {"HOME": str(quick), "PROJECT": "my-project", "BUCKET": "gs://my-project-vertexrig"}
+@pytest.fixture(scope="module")
+def cloud(quick: Path) -> Iterator[dict[str, str]]:
+    """The environment of a copy that submits to a local Vertex, which the tests share."""
+    home = {"HOME": str(quick), "PROJECT": "my-project", "BUCKET": "gs://my-project-vertexrig"}
     rig = [str(quick / ".venv/bin/vertexrig"), "local"]
     (quick / ".vertexrig/gs/my-project-vertexrig").mkdir(parents=True, exist_ok=True)
-    env = environment(quick, **told)
+    env = environment(quick, **home)
     subprocess.run([*rig, "up", "--detach", "--port", "0"], cwd=quick, env=env, check=True, capture_output=True)
     try:
         lines = subprocess.run([*rig, "env"], cwd=quick, env=env, check=True, capture_output=True, text=True).stdout
-        pairs = dict(re.findall(r"export (\w+)=(\S+)", lines))
-        done = make(quick, f"{verb} RUN=cloud", {**env, **pairs})
-        assert done.returncode == 0, done.stdout[-3000:]
-        kind = "customJobs" if verb == "cpu-job" else "hyperparameterTuningJobs"
-        assert re.search(rf"projects/\d+/locations/us-central1/{kind}/\d+", done.stdout), done.stdout[-3000:]
+        yield {**env, **dict(re.findall(r"export (\w+)=(\S+)", lines))}
     finally:
         subprocess.run([*rig, "down"], cwd=quick, env=env, capture_output=True)
 
 
+@pytest.mark.parametrize("verb", ["cpu-job", "sweep SET=max_trial_count=2", "grid"])
+def test_run_cloud_submits(quick: Path, cloud: dict[str, str], verb: str) -> None:
+    """RUN=cloud starts the job where the environment points: here a local Vertex, which then has it."""
+    done = make(quick, f"{verb} RUN=cloud", cloud)
+    assert done.returncode == 0, done.stdout[-3000:]
+    kind = "customJobs" if verb == "cpu-job" else "hyperparameterTuningJobs"
+    assert re.search(rf"projects/\d+/locations/us-central1/{kind}/\d+", done.stdout), done.stdout[-3000:]
+
+
+@pytest.mark.whole
 def test_the_demo_trains_and_ends_with_what_to_type(tmp_path: Path) -> None:
     """`make demo`, its trials shortened: the job reaches 0.97, no warning is said twice, an SDK program runs, its three lines work."""
     pytest.importorskip("tensorflow", reason="the demo trains with TensorFlow")
@@ -430,6 +455,7 @@ def test_a_larger_set_up_stands_for_a_smaller(tmp_path: Path, stamp: str) -> Non
     assert done.returncode == 0 and "setting up" not in done.stdout, done.stdout
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("installer", ["uv", "pip"])
 def test_a_fresh_copy_sets_itself_up(tmp_path: Path, installer: str) -> None:
     """With an empty HOME, with and without uv: the first verb installs what it needs, the second time nothing, and a

@@ -72,7 +72,7 @@ class Api:
 
     def __init__(self, url: str) -> None:
         self.url = url
-        self.http = httpx.Client(base_url=url, timeout=60)
+        self.http = httpx.Client(base_url=url, timeout=60, verify=False)  # no certificates are read for http://
 
     def call(self, method: str, path: str, **options: Any) -> httpx.Response:
         """A request; `path` is taken below the project and location unless it starts with a slash."""

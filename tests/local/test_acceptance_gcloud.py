@@ -41,6 +41,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
         yield running
 
 
+@pytest.mark.whole
 def test_package_to_output(gcloud: Gcloud, here: server.RunningServer, tmp_path: Path) -> None:
     """storage cp brings the package, custom-jobs create runs it, stream-logs prints it, storage ls and cat show its output."""
     sdist(tmp_path / "trainer.tar.gz")
@@ -99,6 +100,7 @@ def test_stream_logs_follows_a_job_that_runs(here: server.RunningServer, tmp_pat
     assert api.wait(name)["state"] == "JOB_STATE_CANCELLED"
 
 
+@pytest.mark.whole
 def test_a_schedule_submits_a_job(gcloud: Gcloud, here: server.RunningServer) -> None:
     """scheduler jobs create, list, describe, pause, resume, run and delete; the run posts a CustomJob, which trains."""
     sdist(here.root / "gs/packages/trainer.tar.gz")

@@ -18,13 +18,16 @@ JOBS = {
     "parameter-server": (5, ""),
     "tpu": (1, "8 virtual CPU devices (TRAINER_VIRTUAL_DEVICES) for 8 x TPU_V3"),
 }
-SMALL = ("--set", "args.epochs=1")
+#: The demo and the pages train the default model with its plot and its TensorBoard.
+ARGS = ("epochs=1", "model=dense", "plot=false", "tensorboard=false", "intra_op_threads=1")
+SMALL = [word for arg in ARGS for word in ("--set", f"args.{arg}")]
 
 
-@pytest.fixture
-def project(tmp_path: Path) -> Path:
-    """This repository's project file and trainer, in a folder of their own."""
+@pytest.fixture(scope="module")
+def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """This repository's project file and trainer, in a folder that the tests share: the package is installed once."""
     pytest.importorskip("tensorflow", reason="rehearsals of the real trainer need TensorFlow")
+    tmp_path = tmp_path_factory.mktemp("project")
     shutil.copy(REPOSITORY / "vertexrig.yaml", tmp_path)
     shutil.copytree(REPOSITORY / "trainer_pkg", tmp_path / "trainer_pkg", ignore=shutil.ignore_patterns("__pycache__"))
     return tmp_path
@@ -36,10 +39,11 @@ def rehearse(project: Path, *words: str) -> subprocess.CompletedProcess[str]:
     return done
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", [pytest.param(name, marks=[pytest.mark.whole] * (name != "tpu")) for name in JOBS])
 def test_a_job_trains(project: Path, name: str) -> None:
     """The job ends SUCCEEDED with all its replicas, a metric and a model that loads as one; stand-ins are named."""
     replicas, stand_in = JOBS[name]
+    before = set(project.glob(".vertexrig/jobs/*/logs"))
     found = json.loads(rehearse(project, name, *SMALL).stdout)
     assert found["state"] == "JOB_STATE_SUCCEEDED"
     assert 0 < found["metrics"]["accuracy"] <= 1
@@ -48,11 +52,12 @@ def test_a_job_trains(project: Path, name: str) -> None:
     assert RUN.fullmatch(found["run"]) and found["run"] in found["output"]
     model = project / found["model"]
     assert (model / "saved_model.pb").is_file() and json.loads((model / "summary.json").read_text())["epochs"] == 1
-    (logs,) = (project / ".vertexrig/jobs").glob("*/logs")
+    (logs,) = set(project.glob(".vertexrig/jobs/*/logs")) - before
     spoke = {path.stem for path in logs.glob("workerpool*.log") if path.stat().st_size}
     assert len(spoke) == replicas, sorted(spoke)
 
 
+@pytest.mark.whole
 def test_a_sweep_trains(project: Path) -> None:
     """Four trials, two at a time, all measured, the best of them first; the values are within the study's bounds."""
     done = rehearse(project, "sweep", "--trials", "4", "--set", "parallel_trial_count=2", *SMALL)
@@ -67,6 +72,7 @@ def test_a_sweep_trains(project: Path) -> None:
     assert found["trials"][0]["note"] == "best"
 
 
+@pytest.mark.whole
 def test_a_failing_trainer_is_explained(project: Path) -> None:
     """A trainer that fails ends the rehearsal with exit code 1, its replica and its own words."""
     done = vertexrig("rehearse", "cpu", "--set", "args.data=/nowhere", "--format", "json", cwd=project)

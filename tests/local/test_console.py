@@ -19,6 +19,7 @@ from google.cloud.aiplatform_v1.services.job_service.transports import JobServic
 from jobkit import Api, job, pool, sdist
 
 from tests.browser import chromium
+from tests.web import http
 from vertexrig.local import server
 from vertexrig.local.console import names
 from vertexrig.local.console.calls import MOST_CALLS, MOST_METHODS, Calls
@@ -189,7 +190,7 @@ def test_who_called_and_what_is_not_served(browser: Any, here: server.RunningSer
     """REST and gRPC calls have method, client and status; methods that are not served are counted, by both ways."""
     agent = {"user-agent": f"notebook/1.0 {IMG}"}
     missing = f"{here.url}/vertex/v1/projects/p/locations/us-central1/dataLabelingJobs"
-    assert httpx.get(missing, headers=agent).status_code == httpx.get(missing, headers=agent).status_code == 501
+    assert http.get(missing, headers=agent).status_code == http.get(missing, headers=agent).status_code == 501
     channel = grpc.insecure_channel(f"127.0.0.1:{here.grpc_port}")
     client = aiplatform_v1.JobServiceClient(transport=JobServiceGrpcTransport(channel=channel))
     parent = "projects/p/locations/us-central1"
@@ -214,7 +215,7 @@ def test_who_called_and_what_is_not_served(browser: Any, here: server.RunningSer
         )
         assert row[1] == "google.cloud.aiplatform.v1.JobService.ListCustomJobs" and row[4] == "OK" and row[6] == "gRPC"
         assert row[3].startswith("Python · ")
-        httpx.get(f"{here.url}/storage/v1/b/absent/o/x", headers={"user-agent": "curl/8"})
+        http.get(f"{here.url}/storage/v1/b/absent/o/x", headers={"user-agent": "curl/8"})
         page.fill("#wanted", "gs://absent")
         found = page.locator("[data-part=calls] tbody tr", has_text="gs://absent").first
         found.wait_for()
@@ -240,7 +241,7 @@ def test_calls_through_the_proxy_are_marked(here: server.RunningServer) -> None:
     trusted = ssl.create_default_context(cafile=str(roots))
     with httpx.Client(proxy=given["HTTPS_PROXY"], verify=trusted, trust_env=False) as rest:
         assert rest.get(f"https://{host}/v1/{parent}/customJobs").status_code == 200
-    calls = httpx.get(f"{here.url}/console/v1/calls").json()["calls"]
+    calls = http.get(f"{here.url}/console/v1/calls").json()["calls"]
     listed = [
         one["transport"] for one in calls if one["method"].endswith(".ListCustomJobs") and "proxy" in one["transport"]
     ]
@@ -251,16 +252,16 @@ def test_hostile_names_are_text(browser: Any, here: server.RunningServer, api: A
     """Markup in names, labels, parameters, log lines, objects, schedules and errors is shown as it is, and does nothing."""
     made = api.create(job(pool(f"print({IMG!r}); raise SystemExit({IMG!r})")), name=f"job {IMG}")
     api.wait(made["name"])
-    assert httpx.post(f"{here.url}/storage/v1/b", json={"name": "hostile"}).status_code == 200
+    assert http.post(f"{here.url}/storage/v1/b", json={"name": "hostile"}).status_code == 200
     evil = "<script>fetch('/local/v1/stop', {method: 'POST'})</script>"
     upload = f"{here.url}/upload/storage/v1/b/hostile/o?uploadType=media&name="
-    assert httpx.post(f"{upload}{IMG}", content=b"x").status_code == 200
-    assert httpx.post(f"{upload}evil.html", content=evil, headers={"content-type": "text/html"}).status_code == 200
+    assert http.post(f"{upload}{IMG}", content=b"x").status_code == 200
+    assert http.post(f"{upload}evil.html", content=evil, headers={"content-type": "text/html"}).status_code == 200
     schedule = {"name": "projects/p/locations/us-central1/jobs/nightly", "schedule": "0 3 * * *", "description": IMG,
                 "httpTarget": {"uri": "http://127.0.0.1:8080/"}}  # fmt: skip
     assert api.call("POST", "/scheduler/v1/projects/p/locations/us-central1/jobs", json=schedule).status_code == 200
     places = ["jobs", f"jobs/{made['name']}", f"jobs/{study['name']}", "buckets/hostile", "schedules", "calls"]
-    httpx.get(f"{here.url}/storage/v1/b/hostile/o/{quote(IMG)}")
+    http.get(f"{here.url}/storage/v1/b/hostile/o/{quote(IMG)}")
     with shown(browser, here) as page:
         for place in places:
             go(page, here, place)
@@ -270,7 +271,7 @@ def test_hostile_names_are_text(browser: Any, here: server.RunningServer, api: A
     with chromium_page(browser) as page:  # a page in a bucket is shown, and its script does not run
         answer = page.goto(f"{here.url}/storage/v1/b/hostile/o/evil.html?alt=media")
         assert answer.status == 200 and answer.headers["content-security-policy"].startswith("sandbox;")
-    assert httpx.get(f"{here.url}/local/v1/status").status_code == 200
+    assert http.get(f"{here.url}/local/v1/status").status_code == 200
 
 
 @contextmanager
@@ -397,16 +398,16 @@ def test_a_hidden_page_asks_for_nothing(browser: Any, here: server.RunningServer
 def test_the_console_has_the_servers_guards(here: server.RunningServer) -> None:
     """Page and answers go to no page of another site; the page has a strict policy; it changes nothing."""
     for path in ("/", "/console/console.js", "/console/v1/calls", "/console/v1/pulse"):
-        assert httpx.get(here.url + path).status_code == 200
+        assert http.get(here.url + path).status_code == 200
         for headers in ({"origin": "http://evil.example"}, {"sec-fetch-site": "cross-site"}, {"host": "evil.example"}):
-            assert httpx.get(here.url + path, headers=headers).status_code == 403
-        assert httpx.post(here.url + path, json={}).status_code in (404, 405)
-    policy = httpx.get(here.url).headers["content-security-policy"]
+            assert http.get(here.url + path, headers=headers).status_code == 403
+        assert http.post(here.url + path, json={}).status_code in (404, 405)
+    policy = http.get(here.url).headers["content-security-policy"]
     assert "default-src 'none'" in policy and "unsafe" not in policy and "frame-ancestors 'none'" in policy
-    page = httpx.get(here.url).text
+    page = http.get(here.url).text
     assert re.findall(r"<script(?![^>]*src=)|<style|\son\w+=|https?://", page) == []
-    assert httpx.get(f"{here.url}/console/..%2fapp.py").status_code == 404
-    assert httpx.get(f"{here.url}/console/v1/projects/1/locations/us-central1/studies/1/plots").status_code == 404
+    assert http.get(f"{here.url}/console/..%2fapp.py").status_code == 404
+    assert http.get(f"{here.url}/console/v1/projects/1/locations/us-central1/studies/1/plots").status_code == 404
 
 
 # -- without a browser

@@ -13,7 +13,6 @@ from datetime import datetime, timedelta, timezone
 from pathlib import Path
 from typing import Any
 
-import httpx
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -22,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from tests.web import http
 from vertexrig import times
 from vertexrig.local.guard import LoopbackGuard
 from vertexrig.local.http import ApiError
@@ -346,13 +346,11 @@ FILTERS = st.sampled_from(['timestamp>="9999-12-31T00:00:00Z"', "severity>=INFO"
 def test_nonsense_is_never_a_500(served_store: tuple[str, LogStore], path: str, body: Any) -> None:
     """Any body gets an answer below 500, or 501 for a method that is not served; errors are in Google's format."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
-    answer = httpx.post(f"{served_store[0]}/logging/v2/{path}", content=content, timeout=20)
+    answer = http.post(f"{served_store[0]}/logging/v2/{path}", content=content, timeout=20)
     assert answer.status_code < 500 or answer.status_code == 501, answer.text
     if answer.status_code >= 400:
         assert answer.json()["error"].keys() >= {"code", "message", "status"}
-    listed = httpx.post(
-        f"{served_store[0]}/logging/v2/entries:list", json={"resourceNames": ["projects/p"]}, timeout=20
-    )
+    listed = http.post(f"{served_store[0]}/logging/v2/entries:list", json={"resourceNames": ["projects/p"]}, timeout=20)
     assert listed.status_code == 200
 
 

@@ -8,13 +8,13 @@ from collections.abc import Iterator
 from typing import Any
 
 import grpc
-import httpx
 import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 from jobkit import job, pool
 from rpckit import PARENT, STUDY, client, serving
 
+from tests.web import http
 from vertexrig.local import methods, server
 from vertexrig.local.rpc import convert
 from vertexrig.spec import messages
@@ -174,7 +174,7 @@ def test_both_ways_give_the_same(
             call(request, timeout=60)
         assert (refused.value.code(), refused.value.details()) == (grpc.StatusCode.INVALID_ARGUMENT, str(error))
         return
-    rest = httpx.request(binding.http, f"{here.url}/vertex{path}", json=body, timeout=60)
+    rest = http.request(binding.http, f"{here.url}/vertex{path}", json=body, timeout=60)
     assert rest.status_code < 500 or rest.status_code == 501, (path, body, rest.text)
     try:
         over = messages.from_message(messages.message_class(answer).FromString(call(request, timeout=60)))

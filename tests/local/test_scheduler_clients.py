@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tests.web import http
 from vertexrig.local.guard import LoopbackGuard
 from vertexrig.local.scheduler import COVERAGE, JobStore, SchedulerEngine, routes
 
@@ -188,7 +189,7 @@ def test_nonsense_is_never_a_500(
     """Any method, path, body and query get an answer below 500, or 501 where no method is; errors are in Google's format."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     url = f"{server[0]}/scheduler/v1/projects/p/locations/fuzz/{path}"
-    answer = httpx.request(method, url, content=content, params=query, timeout=20)
+    answer = http.request(method, url, content=content, params=query, timeout=20)
     assert answer.status_code < 500 or answer.status_code == 501, answer.text
     if answer.status_code >= 400:
         assert answer.json()["error"].keys() >= {"code", "message", "status"}
@@ -227,7 +228,7 @@ def test_jobs_survive_kill_9(tmp_path: Path) -> None:
         process = subprocess.Popen([sys.executable, "-c", SERVER, str(tmp_path), str(port)], env=os.environ)
         for _ in range(600):
             try:
-                httpx.get(base, timeout=5)
+                http.get(base, timeout=5)
                 return process
             except httpx.TransportError:
                 assert process.poll() is None
@@ -241,12 +242,12 @@ def test_jobs_survive_kill_9(tmp_path: Path) -> None:
             "schedule": "0 0 1 1 *",
             "httpTarget": {"uri": "http://127.0.0.1:1/"},
         }
-        assert httpx.post(base, json=job).status_code == 200
-        paused = httpx.post(base + "/a:pause", json={}).json()
+        assert http.post(base, json=job).status_code == 200
+        paused = http.post(base + "/a:pause", json={}).json()
         server.send_signal(signal.SIGKILL)
         server.wait(timeout=20)
         server = start()
-        assert httpx.get(base + "/a").json() == paused and paused["state"] == "PAUSED"
+        assert http.get(base + "/a").json() == paused and paused["state"] == "PAUSED"
         server.terminate()
         assert server.wait(timeout=20) in (0, -signal.SIGTERM)
     finally:

@@ -19,6 +19,7 @@ import psutil
 import pytest
 from jobkit import PARENT, Api, job, pool, sdist
 
+from tests.web import http
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
@@ -171,7 +172,7 @@ def test_concurrent_creates_are_all_kept(api: Api) -> None:
 def test_other_hosts_and_pages_are_refused(here: server.RunningServer) -> None:
     """A foreign Host header (DNS rebinding) and a cross-site Origin get 403, before anything is looked at."""
     for headers in ({"Host": "evil.example"}, {"Origin": "https://evil.example"}):
-        answer = httpx.get(f"{here.url}{PARENT}/customJobs", headers=headers)
+        answer = http.get(f"{here.url}{PARENT}/customJobs", headers=headers)
         assert answer.status_code == 403
     assert psutil.net_connections is not None and here.url.startswith("http://127.0.0.1:")
 

@@ -76,7 +76,7 @@ def broken(draw: st.DrawFn) -> tuple[str, Any]:
 def client(tmp_path_factory: pytest.TempPathFactory) -> Iterator[httpx.Client]:
     root = tmp_path_factory.mktemp("fuzz")
     settings = Settings(root, slots=2, run=RunOptions(grace=0.1))
-    with server.running(settings) as here, httpx.Client(base_url=here.url, timeout=60) as client:
+    with server.running(settings) as here, httpx.Client(base_url=here.url, timeout=60, verify=False) as client:
         yield client
 
 

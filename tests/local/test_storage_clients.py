@@ -7,9 +7,9 @@ import subprocess
 from collections.abc import Callable
 from pathlib import Path
 
-import httpx
 import pytest
 
+from tests.web import http
 from vertexrig.local.storage import ObjectStore, routes
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
@@ -131,7 +131,7 @@ def test_a_buckets_policy(store: ObjectStore, url: str, monkeypatch: pytest.Monk
     assert kept.bindings == [{"role": "roles/storage.objectViewer", "members": {"user:a@example.com"}}]
     with pytest.raises(exceptions.PreconditionFailed):
         bucket.set_iam_policy(stale)
-    wrong = httpx.put(f"{url}/storage/v1/b/bkt/iam", json={"bindings": [{"members": ["a"]}]})
+    wrong = http.put(f"{url}/storage/v1/b/bkt/iam", json={"bindings": [{"members": ["a"]}]})
     assert wrong.status_code == 400 and "'role'" in wrong.json()["error"]["message"]
     assert bucket.test_iam_permissions(["storage.objects.get"]) == ["storage.objects.get"]
     bucket.delete()

@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
+from tests.web import http
 from vertexrig.local.guard import LoopbackGuard
 from vertexrig.local.storage import COVERAGE, ObjectStore, routes
 
@@ -34,7 +35,7 @@ def base(tmp_path_factory: pytest.TempPathFactory, serving: Any) -> Iterator[str
 
 @pytest.fixture
 def client(base: str) -> Iterator[httpx.Client]:
-    with httpx.Client(base_url=base, timeout=30) as client:
+    with httpx.Client(base_url=base, timeout=30, verify=False) as client:
         yield client
 
 
@@ -163,7 +164,7 @@ def test_reads_with_conditions(client: httpx.Client) -> None:
 
 def test_one_create_wins_over_http(base: str) -> None:
     """Of 24 concurrent uploads with ifGenerationMatch=0, one gets 200 and the others 412."""
-    with httpx.Client(base_url=base, timeout=60) as client, ThreadPoolExecutor(12) as pool:
+    with httpx.Client(base_url=base, timeout=60, verify=False) as client, ThreadPoolExecutor(12) as pool:
         codes = list(
             pool.map(lambda n: upload(client, "race", str(n).encode(), ifGenerationMatch=0).status_code, range(24))
         )
@@ -253,7 +254,7 @@ def test_nonsense_is_never_a_500(
     """Any method, path, query, header and body get an answer that is not a 5xx, with errors in Google's format."""
     content = body if isinstance(body, bytes) else json.dumps(body).encode()
     path = "/".join([start.rstrip("/"), *parts])
-    answer = httpx.request(method, base + path, params=query, content=content, headers={header: value}, timeout=20)
+    answer = http.request(method, base + path, params=query, content=content, headers={header: value}, timeout=20)
     assert answer.status_code == 404 or method in ("HEAD", "OPTIONS") or error_like(answer), (
         answer.status_code,
         answer.text,
@@ -270,7 +271,7 @@ def test_broken_multipart(base: str, tail: bytes, head: bytes) -> None:
     """Multipart and batch bodies cut anywhere are 400s or work."""
     headers = {"Content-Type": "multipart/related; boundary=b"}
     for path in ("/upload/storage/v1/b/bkt/o?uploadType=multipart&name=m", "/batch/storage/v1"):
-        answer = httpx.post(base + path, content=head + tail, headers=headers, timeout=20)
+        answer = http.post(base + path, content=head + tail, headers=headers, timeout=20)
         assert answer.status_code < 500, answer.text
 
 
@@ -286,9 +287,9 @@ def test_multipart_keeps_every_byte(base: str, data: bytes) -> None:
     if b"--b" in data:
         return
     headers = {"Content-Type": "multipart/related; boundary=b"}
-    sent = httpx.post(base + "/upload/storage/v1/b/bkt/o?uploadType=multipart", content=body, headers=headers)
+    sent = http.post(base + "/upload/storage/v1/b/bkt/o?uploadType=multipart", content=body, headers=headers)
     assert sent.json()["contentType"] == "a/b"
-    assert httpx.get(base + "/storage/v1/b/bkt/o/mp?alt=media").content == data
+    assert http.get(base + "/storage/v1/b/bkt/o/mp?alt=media").content == data
 
 
 @pytest.mark.parametrize(
@@ -332,7 +333,7 @@ def test_acknowledged_objects_and_chunks_survive_kill_9(tmp_path: Path) -> None:
     server = start()
     try:
         url = f"http://127.0.0.1:{port}"
-        with httpx.Client(base_url=url, timeout=20) as client:
+        with httpx.Client(base_url=url, timeout=20, verify=False) as client:
             client.post("/storage/v1/b", json={"name": "bkt"})
             where = begin(client, "half")
             client.put(where, content=b"x" * CHUNK, headers={"Content-Range": f"bytes 0-{CHUNK - 1}/*"})
@@ -340,7 +341,7 @@ def test_acknowledged_objects_and_chunks_survive_kill_9(tmp_path: Path) -> None:
             server.send_signal(signal.SIGKILL)
             server.wait(timeout=20)
         server = start()
-        with httpx.Client(base_url=url, timeout=20) as client:
+        with httpx.Client(base_url=url, timeout=20, verify=False) as client:
             for resource in made:
                 assert client.get("/storage/v1/b/bkt/o/" + resource["name"].replace("/", "%2F")).json() == resource
             rest = {"Content-Range": f"bytes {CHUNK}-{CHUNK}/{CHUNK + 1}"}
@@ -355,7 +356,7 @@ def test_a_full_disk_is_said_and_survived(tmp_path: Path) -> None:
     start, port = _starter(tmp_path, limit=2_000_000)
     server = start()
     try:
-        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20) as client:
+        with httpx.Client(base_url=f"http://127.0.0.1:{port}", timeout=20, verify=False) as client:
             client.post("/storage/v1/b", json={"name": "bkt"})
             refused = upload(client, "big", b"x" * 3_000_000)
             assert refused.status_code == 503 and "File too large" in refused.json()["error"]["message"]
@@ -376,7 +377,7 @@ def _starter(folder: Path, limit: int = -1) -> tuple[Callable[[], subprocess.Pop
         process = subprocess.Popen([sys.executable, "-c", SERVER, str(folder / "root"), str(port), str(limit)])
         for _ in range(600):
             try:
-                httpx.get(f"http://127.0.0.1:{port}/storage/v1/b", timeout=5)
+                http.get(f"http://127.0.0.1:{port}/storage/v1/b", timeout=5)
                 return process
             except httpx.TransportError:
                 assert process.poll() is None

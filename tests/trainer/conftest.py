@@ -15,6 +15,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from forks import Forked, Forks
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "trainer_pkg"
@@ -43,11 +44,18 @@ class Finished:
 
 
 class Launched:
-    """One running trainer process, its streams in files so that no pipe fills up."""
+    """One running trainer process, its streams in files so that no pipe fills up. `forks`: it may be forked there."""
 
-    def __init__(self, command: Sequence[str], env: Mapping[str, str], folder: Path, name: str) -> None:
+    process: subprocess.Popen[bytes] | Forked
+
+    def __init__(
+        self, command: Sequence[str], env: Mapping[str, str], folder: Path, name: str, forks: Forks | None = None
+    ) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         self.out_path, self.err_path = folder / f"{name}.out", folder / f"{name}.err"
+        if forks is not None and command[:3] == [sys.executable, "-m", "trainer.task"] and forks.can(env):
+            self.process = forks.start(command[3:], env, self.out_path, self.err_path, folder)
+            return
         with self.out_path.open("wb") as out, self.err_path.open("wb") as err:
             self.process = subprocess.Popen(command, env=dict(env), stdout=out, stderr=err, cwd=folder,
                                             start_new_session=True)  # fmt: skip
@@ -127,14 +135,23 @@ def free_ports(number: int) -> list[int]:
     raise RuntimeError("no free ports")
 
 
+@pytest.fixture(scope="session")
+def forks(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Forks]:
+    """What trainers are forked from; test_trainer_run.py's default run and test_trainer_package.py start theirs anew."""
+    made = Forks(environment(tmp_path_factory.mktemp("forks")))
+    yield made
+    made.close()
+
+
 @pytest.fixture
-def launch(tmp_path: Path) -> Iterator[Callable[..., Launched]]:
+def launch(tmp_path: Path, forks: Forks) -> Iterator[Callable[..., Launched]]:
     """`launch(*args, env={}, folder=tmp_path, name="task")` starts the trainer; all are killed at the end."""
     running: list[Launched] = []
 
     def start(*args: str, env: Mapping[str, str] | None = None, folder: Path = tmp_path, name: str = "task",
               python: str = sys.executable) -> Launched:  # fmt: skip
-        process = Launched([python, "-m", "trainer.task", *args], environment(folder, env), folder / "run", name)
+        process = Launched([python, "-m", "trainer.task", *args], environment(folder, env), folder / "run", name,
+                           forks)  # fmt: skip
         running.append(process)
         return process
 
