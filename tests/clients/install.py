@@ -95,7 +95,7 @@ STEPS = (
     Step("gsutil", _environment("gsutil==5.38"), "pypi.org"),
     Step(
         "pipelines",
-        _environment("google-cloud-pipeline-components==2.22.0", "kfp==2.16.1"),
+        _environment("google-cloud-pipeline-components==2.22.0", "kfp==2.16.1", "pip"),
         "pypi.org",
     ),
     Step(
