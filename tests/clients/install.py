@@ -120,6 +120,16 @@ STEPS = (
         needs=("java", "javac", "apt-get", "dpkg"),
     ),
     Step(
+        "shells",
+        (
+            ("mkdir", "-p", "{here}/deb/partial", "{here}/root"),
+            ("apt-get", *_APT, "--no-install-recommends", "install", "zsh", "fish"),
+            ("sh", "-c", _UNPACK),
+        ),
+        "deb.debian.org",
+        needs=("apt-get", "dpkg"),
+    ),
+    Step(
         "java",
         (("mvn", "-q", "-B", "-f", "{here}/pom.xml", "dependency:copy-dependencies", "-DoutputDirectory={here}/jars"),),
         "repo.maven.apache.org",
