@@ -95,7 +95,7 @@ STEPS = (
     Step("gsutil", _environment("gsutil==5.38"), "pypi.org"),
     Step(
         "pipelines",
-        _environment("google-cloud-pipeline-components==2.22.0", "kfp==2.16.1"),
+        _environment("google-cloud-pipeline-components==2.22.0", "kfp==2.16.1", "pip"),
         "pypi.org",
     ),
     Step(
@@ -118,6 +118,16 @@ STEPS = (
         ),
         "deb.debian.org",
         needs=("java", "javac", "apt-get", "dpkg"),
+    ),
+    Step(
+        "shells",
+        (
+            ("mkdir", "-p", "{here}/deb/partial", "{here}/root"),
+            ("apt-get", *_APT, "--no-install-recommends", "install", "zsh", "fish"),
+            ("sh", "-c", _UNPACK),
+        ),
+        "deb.debian.org",
+        needs=("apt-get", "dpkg"),
     ),
     Step(
         "java",

@@ -5,15 +5,14 @@ They run in the environment `airflow` of `make test-clients`.
 
 from __future__ import annotations
 
-import re
 from pathlib import Path
 
 from tests.clients.conftest import Run
 from tests.clients.kit import python
-from tests.local.jobkit import IMAGE
+from tests.local.jobkit import IMAGE, Api
+from vertexrig.local.state import RunningServer
 
 DAG = """
-import sys
 from datetime import datetime
 
 from airflow.models.dag import DAG
@@ -25,7 +24,7 @@ from airflow.providers.google.cloud.operators.vertex_ai.hyperparameter_tuning_jo
 from google.cloud.aiplatform import hyperparameter_tuning as hpt
 
 PLACE = {"project_id": "my-project", "region": "us-central1"}
-IMAGE = sys.argv[1]
+IMAGE = {image!r}
 REPORT = '''
 from hypertune import HyperTune
 HyperTune().report_hyperparameter_tuning_metric("accuracy", float(args[0].partition("=")[2]), global_step=1)
@@ -47,21 +46,22 @@ with DAG("vertex", schedule=None, start_date=datetime(2021, 1, 1)) as dag:
     listed = ListCustomTrainingJobOperator(task_id="listed", **PLACE)
     studies = ListHyperparameterTuningJobOperator(task_id="studies", **PLACE)
     [train, tune] >> listed >> studies
-
-ran = dag.test()
-print("DAG", ran.state, {one.task_id: one.state for one in ran.get_task_instances()})
 """
 
 
-def test_operators_train_tune_and_list(run: Run, tmp_path: Path) -> None:
+def test_operators_train_tune_and_list(run: Run, here: RunningServer, tmp_path: Path) -> None:
     """A training pipeline, and a study by a deferrable operator, run to their end; both are listed."""
     own = python("airflow.providers.google", client="airflow")
-    (tmp_path / "dag.py").write_text(DAG)
+    dags = tmp_path / "airflow/dags"
+    dags.mkdir(parents=True)
+    (dags / "vertex.py").write_text(DAG.replace("{image!r}", repr(IMAGE)))
     variables = {
         "AIRFLOW_HOME": str(tmp_path / "airflow"),
         "AIRFLOW__CORE__LOAD_EXAMPLES": "False",
         "AIRFLOW_CONN_GOOGLE_CLOUD_DEFAULT": "google-cloud-platform://",
     }
     run(own, "-m", "airflow", "db", "migrate", **variables)
-    done = run(own, "dag.py", IMAGE, timeout=400, **variables)
-    assert re.search(r"^DAG success", done.stdout, re.MULTILINE), done.stdout
+    run(own, "-m", "airflow", "dags", "test", "vertex", timeout=400, **variables)
+    api = Api(here.url)
+    for kind, state in (("trainingPipelines", "PIPELINE"), ("hyperparameterTuningJobs", "JOB")):
+        assert [one["state"] for one in api.call("GET", kind).json()[kind]] == [f"{state}_STATE_SUCCEEDED"]

@@ -37,6 +37,7 @@ def test_what_an_image_wants() -> None:
     assert (what.python, what.requirements) == ("3.10", ("tensorflow~=2.17.0",))
     assert "pandas==2.2.3" in what.listed and "cloudml-hypertune" in what.listed
     assert pythons.wanted("xgboost-2.1", load(), None).requirements == ("xgboost~=2.1.0",)
+    assert pythons.wanted("tf-2.8", load(), None).requirements == ("tensorflow~=2.8.0", "protobuf<3.21")
     with pytest.raises(UsageError, match="no prebuilt cpu image 'tf-2.71'. Choices: build, "):
         pythons.wanted("tf-2.71", load(), None)
     with pytest.raises(UsageError, match="needs a project file"):

@@ -124,10 +124,14 @@ class Bench:
         for name in row.data:
             data.make(name, self.root / "gs", self.work / "hub")
         images = {pattern: {"path": ".", "command": command.split()} for pattern, command in row.images.items()}
-        local = {"images": images, "interpreters": {"*": str(self.image)}}
+        if row.python:
+            data.make_prebuilt(row.python, self.work, self.home)
+        local = {"images": images, "interpreters": {"*": row.python or str(self.image)}}
         project = {"project": PROJECT, "region": "us-central1", "bucket": f"gs://{BUCKET}", "local": local}
         (folder / "vertexrig.yaml").write_text(json.dumps(project))
         control.down(self.root)
+        for name in row.makes:
+            shutil.rmtree(self.root / "gs" / name, ignore_errors=True)
         self.vertexrig("local", "up", "--detach", "--root", str(self.root), "--gs-paths=kept", cwd=folder, check=True)
         try:
             return self._judged(row, folder)

@@ -26,7 +26,9 @@ import os
 import sys
 import tempfile
 
-HASHES = ("tf_keras.src.utils.data_utils", "keras.src.utils.file_utils")
+HASHES = (
+    "tf_keras.src.utils.data_utils", "keras.src.utils.file_utils", "tensorflow.python.keras.utils.data_utils",
+)
 
 
 class Unhashed(importlib.abc.MetaPathFinder):
@@ -70,6 +72,17 @@ def make_image(folder: Path) -> Path:
         )  # with pkg_resources, as the images
         (folder / "ready").touch()
     return python
+
+
+def make_prebuilt(image: str, work: Path, home: Path) -> None:
+    """The environment of a prebuilt image, by `vertexrig local python`, in the cache of that home."""
+    env = {**os.environ, "XDG_CACHE_HOME": str(home / ".cache")}
+    words = [sys.executable, "-m", "vertexrig", "local", "python", "--image", image]
+    python = Path(
+        subprocess.run(words, cwd=work, env=env, stdout=subprocess.PIPE, text=True, check=True).stdout.strip()
+    )
+    site = next(python.parents[1].glob("lib/python*/site-packages"))
+    (site / "sitecustomize.py").write_text(_IMAGE.replace("{hub!r}", repr(str(work / "hub"))))
 
 
 def mnist(buckets: Path) -> None:

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import shlex
 from collections.abc import Callable
 from dataclasses import replace
 from pathlib import Path
@@ -10,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import conform, local_place, local_python, local_run, options, output, steps
+from vertexrig.cli import conform, local_place, local_python, local_run, options, output, shells, steps
 from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
 
@@ -192,8 +191,12 @@ def status(file: Path | None, root: Path | None, format_: str) -> None:
 @click.option(
     "--transparent", is_flag=True, help="For programs that nobody changed, as `local run` does for one command."
 )
+@click.option(
+    "--shell", type=click.Choice(list(shells.SHELLS)), default="sh", show_default=True,
+    help="Whose syntax: sh is also that of bash and zsh; fish takes `vertexrig local env --shell fish | source`.",
+)  # fmt: skip
 @options.format_option("text", "json")
-def env(file: Path | None, root: Path | None, transparent: bool, format_: str) -> None:
+def env(file: Path | None, root: Path | None, transparent: bool, shell: str, format_: str) -> None:
     """Print shell exports that point gcloud, the SDK, storage clients and vertexrig at the server."""
     from vertexrig.local import control
 
@@ -206,9 +209,8 @@ def env(file: Path | None, root: Path | None, transparent: bool, format_: str) -
     else:
         names = {"project": loaded.project.project, "region": loaded.project.region} if loaded else {}
         found, unset = control.env(here, **names), []
-    exports = [f"export {name}={shlex.quote(value)}" for name, value in found.items()]
     removed = {"unset": unset} if transparent else {}
-    result(format_, {"env": found, **removed}, "\n".join([*(f"unset {name}" for name in unset), *exports]))
+    result(format_, {"env": found, **removed}, shells.SHELLS[shell](unset, found))
 
 
 @command.command("kill", short_help="Kill a replica of a running job.")

@@ -21,6 +21,7 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import lru_cache
+from importlib import metadata
 from pathlib import Path
 
 from vertexrig.errors import PackageError
@@ -41,20 +42,9 @@ _PROBE = (
     "own = [f for f in (tools.submodule_search_locations if tools else ()) if os.path.exists(f + '/command/bdist_wheel.py')]; "
     "print(json.dumps({'paths': paths, 'pip': find('pip') is not None, "
     "'setuptools': bool(tools and (own or find('wheel'))), 'python': sys.executable, "
-    "'version': '.'.join(map(str, sys.version_info[:3])), "
-    "'installed': {d.metadata['Name'].lower().replace('tf-keras', 'tf_keras'): d.version for d in __import__('importlib.metadata').metadata.distributions() "
-    "if (d.metadata['Name'] or '').lower() in ('tensorflow', 'torch', 'scikit-learn', 'xgboost', 'ray', 'tf-keras', 'tf_keras')}}))"
+    "'version': '.'.join(map(str, sys.version_info[:3])), 'path': sys.path}))"
 )
-_REQUIREMENTS = (
-    "import json, sys; from importlib.metadata import distributions; "
-    "print(json.dumps([r for d in distributions(path=[sys.argv[1]]) for r in d.requires or ()]))"
-)
-
-_KERAS = (
-    "import json; from importlib import metadata; "
-    "found = {d.metadata['Name'].lower().replace('-', '_'): d.version for d in metadata.distributions()}; "
-    "print(json.dumps({name: found.get(name, '') for name in ('tensorflow', 'tf_keras')}))"
-)
+_FRAMEWORKS = ("tensorflow", "torch", "scikit-learn", "xgboost", "ray", "tf_keras")
 
 
 @dataclass(frozen=True)
@@ -95,9 +85,20 @@ def interpreter(python: str) -> Interpreter:
         raise PackageError(
             f"interpreter {python!r} cannot be used: {error}. Name an existing Python, such as {sys.executable}"
         ) from error
+    installed = _installed(data["path"])
     return Interpreter(
-        data["python"], tuple(data["paths"]), data["pip"], data["setuptools"], data["version"], data["installed"]
+        data["python"], tuple(data["paths"]), data["pip"], data["setuptools"], data["version"], installed
     )
+
+
+def _installed(path: Sequence[str]) -> dict[str, str]:
+    """The versions of the frameworks in these folders. They are read here: before Python 3.8 it cannot list its own."""
+    found: dict[str, str] = {}
+    for one in metadata.distributions(path=list(path)):
+        name = (one.metadata["Name"] or "").lower().replace("tf-keras", "tf_keras")
+        if name in _FRAMEWORKS:
+            found.setdefault(name, one.version)
+    return found
 
 
 def _own() -> dict[str, str]:
@@ -202,10 +203,8 @@ def _build(
         ]
         if execute(argv, env) != 0:
             raise PackageError(f"package {package.name} cannot be installed; pip's output says why")
-    done = subprocess.run(
-        [str(python), "-I", "-c", _REQUIREMENTS, str(site)], capture_output=True, text=True, env=env, timeout=60
-    )
-    required, replaced = _without_other_keras(json.loads(done.stdout or "[]"), python, env)
+    required = [line for one in metadata.distributions(path=[str(site)]) for line in one.requires or ()]
+    required, replaced = _without_other_keras(required, _installed([str(site), *base.site]))
     for package in packages:
         step(package, True)
     if required and execute([*pip, "install", "--quiet", "--no-warn-conflicts", *required], env) != 0:
@@ -214,7 +213,7 @@ def _build(
     return replaced
 
 
-def _without_other_keras(required: list[str], python: Path, env: Mapping[str, str]) -> tuple[list[str], str]:
+def _without_other_keras(required: list[str], here: Mapping[str, str]) -> tuple[list[str], str]:
     """The requirements without a tf-keras that belongs to another TensorFlow than the one here, and what replaces it.
 
     A package is built for its image's TensorFlow and pins tf-keras to it; installed here, it would bring a second
@@ -223,8 +222,6 @@ def _without_other_keras(required: list[str], python: Path, env: Mapping[str, st
     kept = [line for line in required if not re.match(r"tf[-_.]keras\b", line, re.IGNORECASE)]
     if len(kept) == len(required):
         return required, ""
-    done = subprocess.run([str(python), "-I", "-c", _KERAS], capture_output=True, text=True, env=dict(env), timeout=60)
-    here = json.loads(done.stdout or "{}")
     if not here.get("tf_keras"):
         return required, ""
     pinned = next(line for line in required if line not in kept)

@@ -38,6 +38,8 @@ _LISTED: Mapping[str, tuple[str, ...]] = {
         "google-cloud-storage==2.19.0", "joblib==1.4.2",
     )),
 }  # fmt: skip
+# TensorFlow before 2.9 takes any protobuf by its metadata on PyPI (read 2026-11-22), and does not import with 4 and later.
+_ANY_PROTOBUF, _PROTOBUF = (2, 9), "protobuf<3.21"
 
 
 @dataclass(frozen=True)
@@ -124,6 +126,8 @@ def wanted(image: str, catalog: Catalog, loaded: Loaded | None, kind: str = "cpu
         asked = tuple(line.format(pin=pin) for line in recipe(found.framework, "cpu").requirements)
     except VertexrigError:
         asked = (f"{found.framework}=={found.version}",)
+    if found.framework == "tf" and tuple(map(int, found.version.split(".")[:2])) < _ANY_PROTOBUF:
+        asked = (*asked, _PROTOBUF)
     return WantedPython(image, found.python, asked, _LISTED.get(image, ("cloudml-hypertune",)))
 
 
