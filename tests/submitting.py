@@ -12,7 +12,8 @@ from vertexrig.cloud.rest import Rest
 from vertexrig.cloud.storage import Storage
 from vertexrig.local import server
 from vertexrig.submit.claims import Claims
-from vertexrig.submit.submission import Request, Submitted, Submitter, request_key
+from vertexrig.submit.request import Request
+from vertexrig.submit.submission import Submitted, Submitter, request_key
 
 Make = Callable[..., Submitter]
 

@@ -18,7 +18,8 @@ from vertexrig.cloud.rest import Rest, RestError, retry_after, takes_credentials
 from vertexrig.cloud.storage import Storage
 from vertexrig.local import server
 from vertexrig.submit.claims import InProgressError
-from vertexrig.submit.submission import Request, UnsureError, request_key
+from vertexrig.submit.request import Request
+from vertexrig.submit.submission import UnsureError, request_key
 
 
 @pytest.fixture
