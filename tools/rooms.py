@@ -35,9 +35,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 LOCAL_LAYERS: tuple[tuple[str, ...], ...] = (
     ("guard", "state", "http", "filters", "sqlite", "clock", "hints", "methods"),
     ("storage", "logs", "scheduler", "study", "runner"),
-    ("front",),
     ("jobs",),
-    ("registry", "rpc", "console"),
+    ("registry", "console"),
+    ("front",),
     ("", "conform"),
 )
 

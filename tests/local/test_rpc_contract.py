@@ -16,7 +16,7 @@ from jobkit import job, pool
 from rpckit import PARENT, STUDY, client, serving
 
 from vertexrig.local import methods, server
-from vertexrig.local.rpc import convert
+from vertexrig.local.front import rpc_convert as convert
 from vertexrig.spec import messages
 
 

@@ -63,7 +63,7 @@ if TYPE_CHECKING:
     from vertexrig.local.console import Calls
     from vertexrig.local.front.assembly import Front
     from vertexrig.local.front.proxy import Journal
-    from vertexrig.local.rpc.server import RpcServer
+    from vertexrig.local.front.rpc import RpcServer
 
 __all__ = [
     "ADMIN", "AIPLATFORM", "BOTO", "DEFAULT_PORT", "HOST", "LOGGING", "RESOURCE_MANAGER", "SCHEDULER", "Local", "RunningServer", "add_fault",
@@ -114,7 +114,7 @@ def rpc_server(app: ASGIApp, calls: Calls, journal: Journal | None = None) -> Rp
     except ImportError:
         _LOG.warning("grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)")
         return None
-    from vertexrig.local.rpc.server import RpcServer
+    from vertexrig.local.front.rpc import RpcServer
 
     def unserved(method: str, headers: Mapping[str, str]) -> None:
         calls.unserved_rpc(method, headers)
