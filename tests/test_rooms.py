@@ -58,8 +58,8 @@ def test_imports_have_no_cycles() -> None:
 def test_the_house_stays_small() -> None:
     """Few modules beside the rooms, few rooms, short chains of imports, no class name twice."""
     assert len(HOUSE.flat) <= 8
-    assert len(HOUSE.rooms) <= 25
-    assert HOUSE.depth() <= 15, " -> ".join(HOUSE.chain())
+    assert len(HOUSE.rooms) <= 24
+    assert HOUSE.depth() <= 10, " -> ".join(HOUSE.chain())
     assert HOUSE.repeated_classes() == {}
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 import argparse
 import ast
 import signal
+import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
@@ -35,9 +36,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 LOCAL_LAYERS: tuple[tuple[str, ...], ...] = (
     ("guard", "state", "http", "filters", "sqlite", "clock", "hints", "methods"),
     ("storage", "logs", "scheduler", "study", "runner"),
-    ("front",),
     ("jobs",),
-    ("registry", "rpc", "console"),
+    ("registry", "console"),
+    ("front",),
     ("", "conform"),
 )
 
@@ -250,7 +251,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).resolve().parents[1] / "vertexrig")
     parser.add_argument("--details", action="store_true", help="also name each offender and the longest chain")
     options = parser.parse_args()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` closes the pipe before everything is printed
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader such as head may stop early
     house = House(options.folder)
     print(report(house))
     if options.details:
@@ -261,6 +262,7 @@ def main() -> None:
             "repeated": [f"{name}: {', '.join(where)}" for name, where in house.repeated_classes().items()],
         }.items():
             print(f"\n{title}:", *found, sep="\n  ")
+    sys.exit(0)
 
 
 if __name__ == "__main__":

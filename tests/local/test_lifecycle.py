@@ -32,7 +32,7 @@ from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.settings import Fault, Settings
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.pace import paced
-from vertexrig.local.runner import RunOptions
+from vertexrig.local.runner import RunOptions, run_job
 from vertexrig.local.runner.lines import Line
 from vertexrig.spec import states
 
@@ -89,7 +89,7 @@ class Lifecycle(RuleBasedStateMachine):
 
     def open(self) -> None:
         self.store = Watched(self.place, self.seen, self.changed)
-        self.jobs = Jobs(self.settings, self.store, Sink())
+        self.jobs = Jobs(self.settings, self.store, Sink(), run_job)
         self.jobs.recover()
 
     def close(self) -> None:

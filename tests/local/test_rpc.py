@@ -100,7 +100,7 @@ def test_a_service_nobody_knows(channel: grpc.Channel) -> None:
 
 def test_a_deadline_ends_a_call(channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     """A call whose deadline is over is ended, at the server too, and the next one is answered."""
-    from vertexrig.local.rpc import inside
+    from vertexrig.local.front import rpc_inside as inside
 
     ended = threading.Event()
 
@@ -161,7 +161,7 @@ def test_two_hundred_calls_at_once(channel: grpc.Channel) -> None:
 
 def test_another_users_connection_is_refused(channel: grpc.Channel, monkeypatch: pytest.MonkeyPatch) -> None:
     """The guard is asked for each call with the client's end of its connection."""
-    from vertexrig.local.rpc import server as rpc
+    from vertexrig.local.front import rpc
 
     asked: list[Any] = []
 

@@ -16,7 +16,7 @@ from rpckit import PARENT, STUDY, client, serving
 
 from tests.web import http
 from vertexrig.local import methods, server
-from vertexrig.local.rpc import convert
+from vertexrig.local.front import rpc_convert as convert
 from vertexrig.spec import messages
 
 

@@ -16,7 +16,7 @@ import psutil
 import pytest
 from jobkit import job, output, pool, sdist
 
-from vertexrig.local.runner import Control, JobResult, Line, RunOptions, programs, run_job
+from vertexrig.local.runner import Control, JobResult, Line, RunOptions, program, run_job
 from vertexrig.project.model import LocalImage
 
 FAST = RunOptions(grace=0.5)
@@ -438,13 +438,13 @@ def test_docker_runs_a_container_spec(root: Path, tmp_path: Path, monkeypatch: p
     )
     fake.chmod(0o755)
     monkeypatch.setenv("PATH", f"{tmp_path}{os.pathsep}{os.environ['PATH']}")
-    programs.docker.cache_clear()
+    program.docker.cache_clear()
     container = {"imageUri": "img:1", "command": ["sh", "-c"], "args": ["x", "gs://b/$(CLOUD_ML_JOB_ID)"]}
     one = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": container}
     try:
         result = run_job(job(one), root=root, options=RunOptions(grace=0.5, job_id="77"))
     finally:
-        programs.docker.cache_clear()
+        program.docker.cache_clear()
     assert result.error is not None and "non-zero status of 7" in result.error.message
     (run, variables), (cleanup, _) = map(json.loads, record.read_text().splitlines())
     assert run[:6] == ["run", "--rm", "--name", "vertexrig-77-workerpool0-0", "--network", "host"]

@@ -1,4 +1,4 @@
-"""The project's own images: which pools of a document run one, and whether it goes with the trainer."""
+"""The project's own images: which pools of a document run one, what is in it, and whether it goes with the trainer."""
 
 from __future__ import annotations
 

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from vertexrig import checks, spec
-from vertexrig.catalog import Catalog, Image
+from vertexrig.catalog import Catalog, Image, load
 from vertexrig.checks import built, naming
 from vertexrig.checks.model import BuiltImage
 from vertexrig.errors import did_you_mean
@@ -95,10 +95,12 @@ class Workspace:
     @cached_property
     def catalog(self) -> Catalog:
         """The catalog with the project's overlay."""
-        from vertexrig.catalog.overlay import catalog_with  # needs PyYAML, which the shipped tables do without
-
         overlay = self.loaded.project.catalog
-        return catalog_with(self.loaded.path(overlay) if overlay else None)
+        if not overlay:
+            return load()
+        from vertexrig.catalog.overlay import catalog_with  # few projects have one
+
+        return catalog_with(self.loaded.path(overlay))
 
     @cached_property
     def renderer(self) -> Renderer:

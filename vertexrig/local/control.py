@@ -18,7 +18,8 @@ from urllib.parse import quote
 
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.local import state
-from vertexrig.local.state import DEFAULT_ROOT, HOST, RunningServer, find
+from vertexrig.local.state import ADMIN, DEFAULT_ROOT, HOST, RunningServer, find
+from vertexrig.local.state import env as env
 
 if TYPE_CHECKING:
     from vertexrig.local.jobs.settings import Settings
@@ -29,38 +30,6 @@ _STATE = frozenset({
 })  # fmt: skip
 """What is in a state folder, beside its database."""
 DEFAULT_PORT = 8642
-BOTO = "boto.cfg"
-AIPLATFORM, LOGGING, SCHEDULER, ADMIN = "/vertex", "/logging", "/scheduler", "/local"
-RESOURCE_MANAGER = "/resourcemanager"
-
-
-def env(running: RunningServer, *, project: str = "local-project", region: str = "us-central1") -> dict[str, str]:
-    """Variables that point gcloud, the storage clients and vertexrig itself at a local Vertex.
-
-    The Python SDK takes its endpoint as an argument: `aiplatform.init(api_endpoint=os.environ["VERTEXRIG_AIPLATFORM"],
-    api_transport="rest", credentials=AnonymousCredentials(), ...)`.
-
-    Args:
-        running: The server.
-        project: Project for gcloud.
-        region: Region for gcloud.
-    """
-    url = running.url
-    return {
-        "CLOUDSDK_AUTH_DISABLE_CREDENTIALS": "true",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM": f"{url}{AIPLATFORM}/",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING": f"{url}{LOGGING}/",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_CLOUDSCHEDULER": f"{url}{SCHEDULER}/",
-        "CLOUDSDK_API_ENDPOINT_OVERRIDES_STORAGE": f"{url}/storage/v1/",
-        "CLOUDSDK_CORE_PROJECT": project,
-        "CLOUDSDK_AI_REGION": region,
-        "GOOGLE_CLOUD_PROJECT": project,
-        "BOTO_CONFIG": str(running.root / BOTO),
-        "STORAGE_EMULATOR_HOST": url,
-        "VERTEXRIG_LOCAL": url,
-        "VERTEXRIG_AIPLATFORM": f"{url}{AIPLATFORM}",
-        **({"VERTEXRIG_GRPC": f"{HOST}:{running.grpc_port}"} if running.grpc_port else {}),
-    }
 
 
 def up(

@@ -9,8 +9,12 @@ from pathlib import Path
 
 from starlette.routing import BaseRoute
 
-from vertexrig.local import logs, scheduler
-from vertexrig.local.runner import Line
+from vertexrig.local import logs
+from vertexrig.local.runner.lines import Line
+from vertexrig.local.scheduler.api import routes
+from vertexrig.local.scheduler.delivery import Options
+from vertexrig.local.scheduler.engine import SchedulerEngine
+from vertexrig.local.scheduler.store import JobStore
 
 
 class LogSink:
@@ -50,12 +54,12 @@ class Extras:
     def __init__(self, root: Path, project: str, *, at_least_twice: bool = False) -> None:
         self.logs = logs.LogStore(root, project)
         self.sink = LogSink(self.logs)
-        self._jobs = scheduler.JobStore(root)
-        self.engine = scheduler.SchedulerEngine(self._jobs, scheduler.Options(at_least_twice=at_least_twice))
+        self._jobs = JobStore(root)
+        self.engine = SchedulerEngine(self._jobs, Options(at_least_twice=at_least_twice))
 
     def routes(self, logging_prefix: str, scheduler_prefix: str) -> list[BaseRoute]:
         """Their routes, under a prefix each."""
-        return [*logs.routes(self.logs, logging_prefix), *scheduler.routes(self.engine, scheduler_prefix)]
+        return [*logs.routes(self.logs, logging_prefix), *routes(self.engine, scheduler_prefix)]
 
     def running(self) -> AbstractAsyncContextManager[None]:
         """Schedules fire while this is entered."""

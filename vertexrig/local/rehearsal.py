@@ -15,10 +15,13 @@ from vertexrig.errors import FindingsError, UsageError
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.inprocess import run_study
 from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.runner import Control, JobResult, Line, RunOptions, new_job_id, run_job
 from vertexrig.local.runner.configured import of_project
 from vertexrig.local.runner.environment import local_path
+from vertexrig.local.runner.lines import Line
+from vertexrig.local.runner.options import Control, RunOptions
 from vertexrig.local.runner.places import metric_file
+from vertexrig.local.runner.result import JobResult, new_job_id
+from vertexrig.local.runner.run import run_job
 from vertexrig.local.state import make_private
 from vertexrig.local.study.metrics import last_values
 from vertexrig.package import builder

@@ -26,13 +26,7 @@ from vertexrig.files import write_text
 from vertexrig.finding import Finding
 from vertexrig.local import state
 from vertexrig.local.control import (
-    ADMIN,
-    AIPLATFORM,
-    BOTO,
     DEFAULT_PORT,
-    LOGGING,
-    RESOURCE_MANAGER,
-    SCHEDULER,
     add_fault,
     bound,
     call,
@@ -47,9 +41,18 @@ from vertexrig.local.control import (
 )  # fmt: skip
 from vertexrig.local.front.variables import of_replica
 from vertexrig.local.jobs.settings import Fault, Settings
-from vertexrig.local.runner import RunOptions
-from vertexrig.local.runner.options import TrainerSources
-from vertexrig.local.state import HOST, RunningServer, find
+from vertexrig.local.runner.options import RunOptions, TrainerSources
+from vertexrig.local.state import (
+    ADMIN,
+    AIPLATFORM,
+    BOTO,
+    HOST,
+    LOGGING,
+    RESOURCE_MANAGER,
+    SCHEDULER,
+    RunningServer,
+    find,
+)  # fmt: skip
 from vertexrig.project.model import LocalImage
 from vertexrig.spec.document import Document
 
@@ -60,7 +63,7 @@ if TYPE_CHECKING:
     from vertexrig.local.console import Calls
     from vertexrig.local.front.assembly import Front
     from vertexrig.local.front.proxy import Journal
-    from vertexrig.local.rpc.server import RpcServer
+    from vertexrig.local.front.rpc import RpcServer
 
 __all__ = [
     "ADMIN", "AIPLATFORM", "BOTO", "DEFAULT_PORT", "HOST", "LOGGING", "RESOURCE_MANAGER", "SCHEDULER", "Local", "RunningServer", "add_fault",
@@ -111,7 +114,7 @@ def rpc_server(app: ASGIApp, calls: Calls, journal: Journal | None = None) -> Rp
     except ImportError:
         _LOG.warning("grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)")
         return None
-    from vertexrig.local.rpc.server import RpcServer
+    from vertexrig.local.front.rpc import RpcServer
 
     def unserved(method: str, headers: Mapping[str, str]) -> None:
         calls.unserved_rpc(method, headers)
@@ -153,6 +156,7 @@ class Local:
         from vertexrig.local.jobs.store import ResourceStore
         from vertexrig.local.jobs.studies import Studies
         from vertexrig.local.registry import Registry
+        from vertexrig.local.runner.run import run_job
 
         self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
@@ -163,7 +167,7 @@ class Local:
         )
         check = _check if settings.checks else None
         self.jobs = Jobs(
-            settings, self.store, self.extras.sink, check=check, admit=self.registry.machines.require,
+            settings, self.store, self.extras.sink, run_job, check=check, admit=self.registry.machines.require,
             begin_run=self.registry.metadata.begin_run,
         )  # fmt: skip
         self.studies = Studies(self.jobs)
@@ -179,6 +183,7 @@ class Local:
         from vertexrig.local import http, storage
         from vertexrig.local.admin import Admin
         from vertexrig.local.console import Console
+        from vertexrig.local.console.plots import plots
         from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
         from vertexrig.local.vertex import Owner, VertexApi
 
@@ -189,6 +194,7 @@ class Local:
         console = Console(
             store=self.store, schedules=self.extras.engine.store, logs=self.extras.logs, calls=self.calls, about=about,
             queue=self.jobs.queue.state, root=self.jobs.settings.root, refused=refused,
+            plots=plots,
         )  # fmt: skip
         return [
             http.mount(AIPLATFORM, vertex.table()),

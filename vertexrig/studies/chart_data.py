@@ -6,10 +6,7 @@ import math
 from typing import Any
 
 from vertexrig.spec.parameters import LOG, REVERSE_LOG, Domain, Value
-from vertexrig.studies.importance import Importance
 from vertexrig.studies.study import StudyRecord
-from vertexrig.studies.timeline import Timeline
-from vertexrig.studies.timeline import running as running_at
 from vertexrig.text import clean, shown
 
 MOST_POINTS = 20_000
@@ -58,12 +55,12 @@ def trials(study: StudyRecord) -> Rows:
             if ok:
                 value = study.value(trial, goal)
                 so_far[i] = max(so_far.get(i, value), value, key=lambda own, sign=goal.sign: sign * own)  # type: ignore[misc]
-                row[f"m{i}"] = _six(value)
+                row[f"m{i}"] = six(value)
             if i in so_far:
-                row[f"b{i}"] = _six(so_far[i])
+                row[f"b{i}"] = six(so_far[i])
         if ok:
             row["share"] = round(100 * rank[trial.id] / len(rank), 2)
-            row["v"] = _six((study.value(trial) - low) / (high - low) if high > low else 0.5)
+            row["v"] = six((study.value(trial) - low) / (high - low) if high > low else 0.5)
         rows.append(row)
     return rows
 
@@ -96,14 +93,6 @@ def ticks(study: StudyRecord) -> Rows:
     ]
 
 
-def importance(found: Importance) -> Rows:
-    """One row per parameter: `name`, `share`, `low`, `high`."""
-    return [
-        {"name": clean(one.parameter), "share": _six(one.share), "low": _six(one.low), "high": _six(one.high)}
-        for one in found.weights
-    ]
-
-
 def curves(study: StudyRecord) -> tuple[Rows, int]:
     """One row per point of a learning curve of the first goal, and how many points a trial has at most; 0 for all of them.
 
@@ -125,46 +114,11 @@ def curves(study: StudyRecord) -> tuple[Rows, int]:
     for name, own in points.items():
         step = (len(own) - 1) / (most - 1) if len(own) > most else 1
         for x, y in (own[round(i * step)] for i in range(min(most, len(own)))):
-            row = {"id": clean(name), "x": _six(x), "y": _six(y), "best": name in winners, "share": 100}
+            row = {"id": clean(name), "x": six(x), "y": six(y), "best": name in winners, "share": 100}
             if name in rank:
-                row |= {"share": round(100 * rank[name] / len(rank), 2), "v": _six(final[name])}
+                row |= {"share": round(100 * rank[name] / len(rank), 2), "v": six(final[name])}
             rows.append(row)
     return rows, most if thinned else 0
-
-
-def unit(timeline: Timeline) -> tuple[float, str]:
-    """Seconds of the unit that a time axis has, and its name."""
-    return (
-        (1.0, "seconds")
-        if timeline.wall < 300
-        else (60.0, "minutes")
-        if timeline.wall < 6 * 3600
-        else (3600.0, "hours")
-    )
-
-
-def spans(study: StudyRecord, timeline: Timeline) -> Rows:
-    """One row per trial that ran: `id`, `s` and `e` in the unit of the axis, `slot`, `state`, `length` and `gap` as text."""
-    each, _ = unit(timeline)
-    states = {trial.id: trial.state for trial in study.trials}
-    winners = {trial.id for trial in study.best}
-    rows = []
-    for span in timeline.spans:
-        state = "running" if span.running else states.get(span.trial, "").lower()
-        rows.append(
-            {
-                "id": clean(span.trial), "s": _six(span.start / each), "e": _six(span.end / each), "slot": span.slot,
-                "state": "best" if span.trial in winners else state, "length": length(span.end - span.start),
-                "gap": "" if span.gap is None else length(span.gap),
-            }
-        )  # fmt: skip
-    return rows
-
-
-def running(timeline: Timeline) -> Rows:
-    """How many trials ran: `t` in the unit of the axis, `n`."""
-    each, _ = unit(timeline)
-    return [{"t": _six(moment / each), "n": many} for moment, many in running_at(timeline.spans)]
 
 
 def length(seconds: float) -> str:
@@ -205,34 +159,35 @@ def _places(study: StudyRecord, name: str) -> Any:
     """A function from a value to its place from 0 to 1."""
     if is_choice(study, name):
         known = _choices(study, name)
-        return lambda value: _six(known.index(str(value)) / max(1, len(known) - 1))
+        return lambda value: six(known.index(str(value)) / max(1, len(known) - 1))
     domain = _domain(study, name)
-    return lambda value: _six(domain.to_unit(float(value)))
+    return lambda value: six(domain.to_unit(float(value)))
 
 
 def _labels(study: StudyRecord, name: str) -> list[tuple[float, str]]:
     if is_choice(study, name):
         known = _choices(study, name)
         step = max(1, math.ceil(len(known) / 12))
-        return [(_six(i / max(1, len(known) - 1)), clean(value)) for i, value in list(enumerate(known))[::step]]
+        return [(six(i / max(1, len(known) - 1)), clean(value)) for i, value in list(enumerate(known))[::step]]
     domain = _domain(study, name)
     if domain.low == domain.high:
         return [(0.0, shown(domain.low, 4)), (1.0, "")]
     dimension = study.parameters[name]
     if dimension.kind == "DISCRETE" and len(dimension.values) <= 8:
-        return [(_six(domain.to_unit(float(value))), shown(float(value), 4)) for value in sorted(dimension.values)]
+        return [(six(domain.to_unit(float(value))), shown(float(value), 4)) for value in sorted(dimension.values)]
     whole = dimension.kind == "INTEGER"
     found: dict[str, float] = {}
     for at in (0, 0.25, 0.5, 0.75, 1):
         value = domain.from_unit(at)
         value = round(value) if whole else value
-        found.setdefault(str(value) if whole else shown(float(value), 3), _six(domain.to_unit(float(value))))
+        found.setdefault(str(value) if whole else shown(float(value), 3), six(domain.to_unit(float(value))))
     return [(place, label) for label, place in found.items()]
 
 
 def _shown(value: Value) -> Value:
-    return _six(value) if isinstance(value, float) else value
+    return six(value) if isinstance(value, float) else value
 
 
-def _six(value: float) -> float:
+def six(value: float) -> float:
+    """A number with six digits."""
     return float(f"{value:.6g}")

@@ -12,7 +12,7 @@ from typing import Any
 from vertexrig.spec.objective import Metric
 from vertexrig.spec.parameters import LOG
 from vertexrig.spec.space import Dimension
-from vertexrig.studies import chart_data
+from vertexrig.studies import chart_data, chart_results
 from vertexrig.studies.drawing import Chart, Charts, Spec
 from vertexrig.studies.importance import Importance
 from vertexrig.studies.study import StudyRecord
@@ -43,7 +43,7 @@ def charts(
     weights = [weight.parameter for weight in importance.weights]
     names = [*weights, *(name for name in study.parameters if name not in weights)]
     curves, thinned = chart_data.curves(study)
-    spans = chart_data.spans(study, timeline)
+    spans = chart_results.spans(study, timeline)
     sections = {
         "history": [history(study, at, marked=bool(marks)) for at in range(len(study.goals))] if study.ranked else [],
         "pareto": [pareto(study)] if len(study.goals) > 1 and study.ranked else [],
@@ -57,10 +57,10 @@ def charts(
     data = {
         "trials": chart_data.trials(study),
         "ticks": chart_data.ticks(study),
-        "importance": chart_data.importance(importance),
+        "importance": chart_results.importance(importance),
         "curves": curves,
         "spans": spans,
-        "running": chart_data.running(timeline),
+        "running": chart_results.running(timeline),
         **({"studies": [{"n": before + 0.5, "label": clean(name)} for name, before in marks]} if marks else {}),
     }
     return Charts({name: own for name, own in sections.items() if own}, data)
@@ -284,7 +284,7 @@ def _running(study: StudyRecord, timeline: Timeline) -> Chart:
     area = {
         "mark": {"type": "area", "interpolate": "step-after", "color": PLAIN, "opacity": 0.5, "line": {"color": PLAIN}},
         "encoding": {
-            "x": {"field": "t", "type": "quantitative", "title": chart_data.unit(timeline)[1], "axis": {"grid": False}},
+            "x": {"field": "t", "type": "quantitative", "title": chart_results.unit(timeline)[1], "axis": {"grid": False}},
             "y": {
                 "field": "n", "type": "quantitative", "title": "trials", "stack": None,
                 "axis": {"tickMinStep": 1, "tickCount": 4},
@@ -308,7 +308,7 @@ def _spans(timeline: Timeline, rows: Sequence[Mapping[str, Any]]) -> Chart:
     bar = {
         "mark": {"type": "bar", "cornerRadius": 2, "height": {"band": 0.8}},
         "encoding": {
-            "x": {"field": "s", "type": "quantitative", "title": chart_data.unit(timeline)[1], "axis": {"grid": False}},
+            "x": {"field": "s", "type": "quantitative", "title": chart_results.unit(timeline)[1], "axis": {"grid": False}},
             "x2": {"field": "e"},
             "y": {"field": "slot", "type": "ordinal", "title": None, "axis": {"labels": False, "ticks": False}},
             "color": {

@@ -26,8 +26,9 @@ from vertexrig.studies import drawing, trials
 from vertexrig.studies.certainty import Certainty, certainty
 from vertexrig.studies.chain import StudyChain
 from vertexrig.studies.chart_data import length
-from vertexrig.studies.charts import Charts, charts
+from vertexrig.studies.charts import charts
 from vertexrig.studies.cost import Spent
+from vertexrig.studies.drawing import Charts
 from vertexrig.studies.history import Record
 from vertexrig.studies.importance import Importance, importance
 from vertexrig.studies.reproduce import Reproduction, flags

@@ -61,6 +61,7 @@ class Console:
         queue: How many slots are used.
         root: The state folder.
         refused: What the front refused, and how often.
+        plots: The rows of the plots of a study, by its name (`vertexrig.local.console.plots`).
     """
 
     def __init__(
@@ -74,9 +75,10 @@ class Console:
         queue: Callable[[], Mapping[str, int]],
         root: Path,
         refused: Callable[[], Mapping[str, int]],
+        plots: Callable[[ResourceStore, str], Mapping[str, Any]],
     ) -> None:
         self.store, self.schedules, self.calls, self.about = store, schedules, calls, about
-        self.queue, self.root, self.refused = queue, root, refused
+        self.queue, self.root, self.refused, self._plots = queue, root, refused, plots
         self._databases = [store.database, schedules.database, logs.database]
 
     def routes(self) -> list[BaseRoute]:
@@ -142,7 +144,7 @@ class Console:
 
     async def plots(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/STUDY/plots: the rows that the plots of a tuning job or of a study of Vizier are drawn from."""
-        return JSONResponse(await in_thread(looks.plots, self.store, path["name"]))
+        return JSONResponse(await in_thread(self._plots, self.store, path["name"]))
 
 
 def _file(name: str) -> Response:

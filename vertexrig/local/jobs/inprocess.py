@@ -16,6 +16,7 @@ from vertexrig.local.jobs.studies import Studies
 from vertexrig.local.runner.lines import Line
 from vertexrig.local.runner.options import Control
 from vertexrig.local.runner.result import JobResult, new_job_id
+from vertexrig.local.runner.run import run_job
 
 _LOOK_EVERY = 0.1
 
@@ -62,7 +63,7 @@ def run_study(
     root = settings.root.absolute()
     place = root / "rehearsals" / key  # apart from a server's store, which would take these jobs up
     store = ResourceStore(place)
-    jobs = Jobs(replace(settings, root=root), store, _LineSink(on_line), on_result)
+    jobs = Jobs(replace(settings, root=root), store, _LineSink(on_line), run_job, on_result)
     studies = Studies(jobs, on_trial, on_note)
     parent = resources.parent_name(settings.run.project, settings.run.region)
     own = control or Control()

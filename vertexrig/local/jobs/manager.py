@@ -9,6 +9,7 @@ import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
 from dataclasses import replace
+from pathlib import Path
 from typing import Any, Protocol
 
 from vertexrig.catalog import load
@@ -20,11 +21,10 @@ from vertexrig.local.jobs.resources import CUSTOM_JOBS, Json
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
 from vertexrig.local.runner import policy as rules
-from vertexrig.local.runner.lines import SERVICE, Line
-from vertexrig.local.runner.options import Control
+from vertexrig.local.runner.lines import SERVICE, Line, OnLine
+from vertexrig.local.runner.options import Control, RunOptions
 from vertexrig.local.runner.places import job_folder
 from vertexrig.local.runner.result import JobError, JobResult
-from vertexrig.local.runner.run import run_job
 from vertexrig.local.runner.warm import Warmth
 from vertexrig.spec.document import Document
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING
@@ -37,6 +37,23 @@ class Sink(Protocol):
         """Take lines of the job of this resource name; they are kept when this returns."""
 
 
+class Runner(Protocol):
+    """Runs a CustomJobSpec to its end: `vertexrig.local.runner.run.run_job`."""
+
+    def __call__(
+        self,
+        job: Mapping[str, Any],
+        *,
+        root: Path | str,
+        on_line: OnLine | None = None,
+        on_state: Callable[[str], None] | None = None,
+        on_pause: Callable[[], None] | None = None,
+        control: Control | None = None,
+        options: RunOptions | None = None,
+        warmth: Warmth | None = None,
+    ) -> JobResult: ...
+
+
 class Jobs:
     """The custom jobs of a local Vertex.
 
@@ -44,6 +61,7 @@ class Jobs:
         settings: See `Settings`.
         store: Where jobs are kept.
         sink: Takes their output.
+        run: Runs one.
         on_result: Called with the name of a job that has run to its end and how it went, in the job's thread.
         check: The checks that a new job has to pass; None leaves them out.
         admit: Raises `ApiError` for a job that names, under a parent, what does not exist there.
@@ -55,12 +73,13 @@ class Jobs:
         settings: Settings,
         store: ResourceStore,
         sink: Sink,
+        run: Runner,
         on_result: Callable[[str, JobResult], None] | None = None,
         check: validation.Check | None = None,
         admit: Callable[[str, Mapping[str, Any]], None] = lambda parent, job: None,
         begin_run: Callable[[str], str] = lambda experiment: "",
     ) -> None:
-        self.check, self.admit, self.begin_run = check, admit, begin_run
+        self.run, self.check, self.admit, self.begin_run = run, check, admit, begin_run
         self.settings, self.store, self.sink, self.on_result = settings, store, sink, on_result
         self.queue = Queue(settings.slots, self._run)
         self._warmth = Warmth() if settings.run.warm else None
@@ -257,7 +276,7 @@ class Jobs:
         if job.get("persistentResourceId"):
             options = replace(options, slow_start=0.0)  # its machines are there
         with _Batch(self.sink, name) as batch:
-            result = run_job(
+            result = self.run(
                 job, root=self.settings.root, control=control, options=options, on_line=batch.add,
                 on_state=lambda state: self._to(name, state), on_pause=batch.flush,
                 warmth=self._warmth,

@@ -18,8 +18,10 @@ from vertexrig.local.jobs.resources import TUNING_JOBS, Json
 from vertexrig.local.jobs.store import StoredResource, Trials
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.places import metric_file
-from vertexrig.local.study import Handle, StudyEngine, StudyRun, Trial, TrialOutcome
+from vertexrig.local.study.engine import StudyEngine
+from vertexrig.local.study.run import Handle, StudyRun, TrialOutcome
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, RUNNING, SUCCEEDED
+from vertexrig.spec.trial import Trial
 from vertexrig.times import seconds_since_1970
 
 _LOOK_EVERY = 0.2

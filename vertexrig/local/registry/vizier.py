@@ -18,7 +18,7 @@ from vertexrig.local.jobs.store import ResourceStore, StoredResource
 from vertexrig.local.jobs.validation import found_errors, whole_numbers
 from vertexrig.local.registry.collection import Collection
 from vertexrig.local.registry.service import PACKAGE, Done, Method, exists, place_of, precondition
-from vertexrig.local.study import StudyEngine, StudyExhausted
+from vertexrig.local.study.engine import StudyEngine, StudyExhausted
 from vertexrig.spec.names import snake
 from vertexrig.spec.trial import Measurement, Trial, TrialState
 from vertexrig.times import seconds_since_1970

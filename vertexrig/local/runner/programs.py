@@ -2,69 +2,22 @@
 
 from __future__ import annotations
 
-import shutil
-import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
-from functools import lru_cache
 from pathlib import Path
 
 from vertexrig.catalog import load
 from vertexrig.errors import JobFailedError, PackageError
 from vertexrig.local.runner import keras2, packages
-from vertexrig.local.runner.children import shows_buckets
-from vertexrig.local.runner.environment import bucket_folder, local_path, map_paths
+from vertexrig.local.runner.environment import local_path
 from vertexrig.local.runner.options import RunOptions, TrainerSources, first_match
+from vertexrig.local.runner.program import ReplicaProgram, docker
 from vertexrig.package import builder
 from vertexrig.package.recipes import DISTRIBUTIONS
 from vertexrig.project.model import LocalImage
-from vertexrig.spec.cluster import expand
 from vertexrig.spec.document import Pool
 
-Variables = Mapping[str, str]
 _REDUCTION = Path(__file__).with_name("reduction.py")
-
-_UNSEEN = (
-    "a folder for /gcs in arguments and variables only: this system has no mount namespaces for programs, so what the "
-    "trainer's own code writes below /gcs is in no bucket"
-)
-
-
-@dataclass(frozen=True)
-class ReplicaProgram:
-    """How the replicas of a pool are started.
-
-    Args:
-        head: Program and the arguments before the spec's own.
-        args: The spec's arguments, before `$(NAME)` and paths are replaced.
-        folders: Put in front of PATH.
-        cwd: Working directory; None for a replica's own scratch folder.
-        image: The image, when Docker runs it.
-        settings: Variables that replace what the image has in another way.
-        substitutes: A sentence for each thing that replaces the image or what it would install.
-    """
-
-    head: tuple[str, ...]
-    args: tuple[str, ...]
-    folders: tuple[Path, ...] = ()
-    cwd: Path | None = None
-    image: str = ""
-    settings: Mapping[str, str] = field(default_factory=dict)
-    substitutes: tuple[str, ...] = ()
-
-    def argv(self, variables: Variables, buckets: Path | str, *, keep_gs: bool = False) -> list[str]:
-        """The command line of a replica that has these variables."""
-        return [map_paths(expand(arg, variables), buckets, keep_gs=keep_gs) for arg in (*self.head, *self.args)]
-
-    def gcs(self, root: Path) -> str:
-        """The folder to show the replicas as /gcs, "" where that cannot be; Docker does it for an image."""
-        return "" if self.image or not shows_buckets() else str(bucket_folder(root))
-
-    @property
-    def notes(self) -> tuple[str, ...]:
-        """A sentence for each thing that is different here."""
-        return self.substitutes if self.image or shows_buckets() else (*self.substitutes, _UNSEEN)
 
 
 def _substitute(base: packages.Interpreter, image: str, built: TrainerSources | None = None) -> str:
@@ -86,19 +39,6 @@ def _substitute(base: packages.Interpreter, image: str, built: TrainerSources | 
     elif here is not None and version and here.split(".")[:2] != version.split(".")[:2]:
         parts.append(f"{distribution} {here} for {version}")
     return f"{' and '.join(parts)} of the image {name}" if parts else ""
-
-
-@lru_cache(maxsize=1)
-def docker() -> str:
-    """The docker program, "" unless an engine answers it."""
-    program = shutil.which("docker")
-    if not program:
-        return ""
-    try:
-        done = subprocess.run([program, "info", "--format", "{{.ID}}"], capture_output=True, timeout=10)
-    except (OSError, subprocess.SubprocessError):
-        return ""
-    return program if done.returncode == 0 else ""
 
 
 def prepare(
@@ -180,27 +120,3 @@ def _mapped(
     settings, keras = keras2.of_folder(base, image, folder)
     notes = tuple(filter(None, (note, keras)))
     return ReplicaProgram(head, tuple(args), (Path(base.python).parent,), folder, settings=settings, substitutes=notes)
-
-
-def docker_argv(
-    engine: str, name: str, program: ReplicaProgram, variables: Variables, own: Sequence[str], root: Path, gpus: bool
-) -> list[str]:
-    """The `docker run` command of a replica: `command` replaces ENTRYPOINT (and drops CMD), `args` replaces CMD.
-
-    Args:
-        engine: The docker program.
-        name: Name of the container.
-        program: What to run.
-        variables: The replica's variables, for `$(NAME)`.
-        own: Names of the variables the container gets, with the values docker finds in its own environment.
-        root: The local Vertex's folder; its buckets are mounted at /gcs.
-        gpus: Give the container the machine's GPUs.
-    """
-    argv = [engine, "run", "--rm", "--name", name, "--network", "host", "--volume", f"{bucket_folder(root)}:/gcs"]
-    argv += ["--gpus", "all"] if gpus else []
-    for variable in own:
-        argv += ["--env", variable]
-    words = program.argv(variables, "/gcs")
-    if program.head:
-        return [*argv, "--entrypoint", words[0], program.image, *words[1:]]
-    return [*argv, program.image, *words]

@@ -7,12 +7,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from vertexrig import spec
-from vertexrig.local.runner import environment, places, programs
+from vertexrig.local.runner import environment, places
 from vertexrig.local.runner.children import Command
 from vertexrig.local.runner.lines import OF_CONTAINER, OF_PACKAGE
 from vertexrig.local.runner.options import RunOptions
+from vertexrig.local.runner.program import ReplicaProgram, docker, docker_argv
 from vertexrig.spec import cluster
+from vertexrig.spec.document import Pool
 
 MARK = "VERTEXRIG_REPLICA"
 """A variable by which the processes of a replica are found when their supervisor was killed."""
@@ -31,9 +32,9 @@ def visible(options: RunOptions, scratch: Path) -> dict[str, str]:
 
 def command(
     one: cluster.Replica,
-    pool: spec.Pool,
+    pool: Pool,
     replicas: Sequence[cluster.Replica],
-    program: programs.ReplicaProgram,
+    program: ReplicaProgram,
     job: Mapping[str, Any],
     options: RunOptions,
     root: Path,
@@ -69,8 +70,8 @@ def command(
     if program.image:
         name = f"vertexrig-{options.job_id}-{one.name}"
         gpus = bool(environment.accelerators_here())
-        argv = programs.docker_argv(programs.docker(), name, program, seen, sorted(contract), root, gpus)
-        cleanup = (programs.docker(), "rm", "--force", name)
+        argv = docker_argv(docker(), name, program, seen, sorted(contract), root, gpus)
+        cleanup = (docker(), "rm", "--force", name)
     else:
         argv = program.argv(seen, buckets, keep_gs=keep_gs)
     env = {**machine, **contract, MARK: f"{options.job_id}/{one.name}/"}
@@ -85,7 +86,7 @@ def command(
 
 def _service(
     one: cluster.Replica,
-    pool: spec.Pool,
+    pool: Pool,
     replicas: Sequence[cluster.Replica],
     job: Mapping[str, Any],
     options: RunOptions,

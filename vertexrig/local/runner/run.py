@@ -19,6 +19,7 @@ from vertexrig.local.runner.children import Child, Children, Command, Exit, swee
 from vertexrig.local.runner.lines import SERVICE, Line, LogFiles, OnLine
 from vertexrig.local.runner.options import Control, RunOptions
 from vertexrig.local.runner.policy import Action
+from vertexrig.local.runner.program import ReplicaProgram
 from vertexrig.local.runner.result import JobError, JobResult, new_job_id
 from vertexrig.local.runner.warm import Warmth
 from vertexrig.spec import cluster
@@ -264,7 +265,7 @@ class _Run:
         directories = cluster.output_directories(self.job, self.options.trial)
         for uri in directories.values():
             environment.local_path(uri, self.root).mkdir(parents=True, exist_ok=True)
-        made: dict[str, programs.ReplicaProgram] = {}
+        made: dict[str, ReplicaProgram] = {}
         members: dict[str, _Member] = {}
         introduced: set[str] = set()
         for pool in self.pools:
@@ -283,9 +284,7 @@ class _Run:
                     members[one.name] = _Member(one, command, introduced=one.name in introduced)
         self.members = members
 
-    def _install(
-        self, pool: spec.Pool, one: cluster.Replica, replicas: Sequence[cluster.Replica]
-    ) -> programs.ReplicaProgram:
+    def _install(self, pool: spec.Pool, one: cluster.Replica, replicas: Sequence[cluster.Replica]) -> ReplicaProgram:
         """Make ready what a pool runs; what the service says of it goes to the log of its first replica."""
         self.preparing, uris, steps = one.name, {uri.rpartition("/")[2]: uri for uri in pool.package_uris}, 0
         self._say(servicelog.fetching(pool, one, replicas), one.name)
@@ -304,7 +303,7 @@ class _Run:
         self._say([*([] if steps else servicelog.installed(pool)), *servicelog.starting(pool)], one.name)
         return program
 
-    def _note(self, pool: spec.Pool, program: programs.ReplicaProgram) -> None:
+    def _note(self, pool: spec.Pool, program: ReplicaProgram) -> None:
         """Log what is different here from the cloud."""
         for sentence in (environment.substitute(pool), *program.notes):
             if sentence and sentence not in self.substitutes:

@@ -22,7 +22,7 @@ from vertexrig.local.http import (
 )
 from vertexrig.local.storage import media
 from vertexrig.local.storage.conditions import Conditions
-from vertexrig.local.storage.records import Object
+from vertexrig.local.storage.model import Object
 from vertexrig.local.storage.requests import base, conditions, generation, place
 from vertexrig.local.storage.resources import (
     BUCKET_FIELDS,

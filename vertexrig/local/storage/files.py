@@ -15,17 +15,9 @@ import stat
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import NamedTuple
 
+from vertexrig.local.storage.model import Stamp
 from vertexrig.local.storage.names import NAME_LIMIT, is_bucket, plain_parts
-
-
-class Stamp(NamedTuple):
-    """What tells one state of a file from another: size in bytes, modification time in ns, inode."""
-
-    size: int
-    mtime_ns: int
-    inode: int
 
 
 def stamp(status: os.stat_result) -> Stamp:

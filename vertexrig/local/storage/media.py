@@ -1,4 +1,4 @@
-"""The bytes of objects: downloads, simple and multipart uploads. Resumable uploads are in `resumable`."""
+"""The bytes of objects: downloads, simple and multipart uploads. Resumable uploads are in `upload`."""
 
 from __future__ import annotations
 
@@ -18,8 +18,8 @@ from starlette.responses import JSONResponse, Response, StreamingResponse
 from vertexrig.local.http import ApiError, Json, in_thread, invalid, parse_json
 from vertexrig.local.storage.conditions import MESSAGE
 from vertexrig.local.storage.digests import CHUNK
+from vertexrig.local.storage.model import Object
 from vertexrig.local.storage.names import check_bucket, check_object
-from vertexrig.local.storage.records import Object
 from vertexrig.local.storage.requests import base, conditions, generation, place
 from vertexrig.local.storage.resources import OBJECT_FIELDS, etag, object_resource, whole, writable
 from vertexrig.local.storage.store import ObjectStore

@@ -13,7 +13,7 @@ from urllib.parse import quote
 
 from vertexrig import times
 from vertexrig.local.http import Json, invalid
-from vertexrig.local.storage.records import Bucket, Object
+from vertexrig.local.storage.model import Bucket, Object
 
 PROJECT_NUMBER = "123456789012"
 """The project number that the local Vertex answers with."""

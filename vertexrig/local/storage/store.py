@@ -15,8 +15,9 @@ from vertexrig.local.storage import resources
 from vertexrig.local.storage.conditions import Conditions
 from vertexrig.local.storage.digests import CHUNK, digests
 from vertexrig.local.storage.files import Files, remove_empty, stamp
+from vertexrig.local.storage.model import Bucket, Object
 from vertexrig.local.storage.names import check_bucket, check_object
-from vertexrig.local.storage.records import Bucket, Object, Records
+from vertexrig.local.storage.records import Records
 
 ANY = Conditions()
 

@@ -1,16 +1,196 @@
-"""Which kind of upload a request is."""
+"""Uploads: in one request, or resumable ones, which are begun, sent in chunks, asked about, cancelled; what was acknowledged survives the server.
+
+Source: https://cloud.google.com/storage/docs/performing-resumable-uploads
+"""
 
 from __future__ import annotations
 
+import asyncio
+import os
+import re
+import secrets
+import time
 from collections.abc import Mapping
+from dataclasses import replace
+from pathlib import Path
+from typing import NamedTuple
+from urllib.parse import quote
+from weakref import WeakValueDictionary
 
 from starlette.requests import Request
-from starlette.responses import Response
+from starlette.responses import JSONResponse, Response
 
-from vertexrig.local.http import Endpoint, endpoint, invalid
-from vertexrig.local.storage import media
-from vertexrig.local.storage.resumable import Resumable
+from vertexrig.local.http import ApiError, Endpoint, endpoint, in_thread, invalid, not_found, read_json
+from vertexrig.local.storage.conditions import Conditions
+from vertexrig.local.storage.media import check_target, expected, multipart, object_name, receive, simple
+from vertexrig.local.storage.model import Upload
+from vertexrig.local.storage.requests import base
+from vertexrig.local.storage.resources import OBJECT_FIELDS, object_resource, whole, writable
 from vertexrig.local.storage.store import ObjectStore
+
+MULTIPLE = 256 * 1024
+"""Every chunk but the last must be a multiple of this many bytes."""
+
+LIFETIME = 7 * 86400
+"""Seconds after which an upload can no longer be resumed."""
+
+Values = Mapping[str, str]
+
+
+class ContentRange(NamedTuple):
+    """A chunk's first byte, its end (None: the status is asked for) and the whole size (None: not known yet)."""
+
+    start: int
+    end: int | None
+    total: int | None
+
+
+def _capitalised(status: int, headers: Mapping[str, str]) -> Response:
+    """An answer without body whose headers are written as given: TensorFlow's client looks for `Location` and `Range`."""
+    response = Response(status_code=status)
+    own = {name.lower().encode() for name in headers}
+    kept = [(name, value) for name, value in response.raw_headers if name not in own]
+    response.raw_headers = [*kept, *((k.encode(), v.encode("latin-1", "replace")) for k, v in headers.items())]
+    return response
+
+
+def content_range(header: str | None) -> ContentRange | None:
+    """Read a Content-Range header; None when there is none, which means that the body is all the rest."""
+    if header is None:
+        return None
+    match = re.fullmatch(r"bytes\s+(?:(\d{1,19})-(\d{1,19})|\*)/(\d{1,19}|\*)", header.strip())
+    if match is None or (match.group(1) and int(match.group(2)) < int(match.group(1))):
+        raise invalid(f"Failed to parse Content-Range header: {header[:80]!r}.")
+    total = None if match.group(3) == "*" else int(match.group(3))
+    if match.group(1) is None:
+        return ContentRange(0, None, total)
+    end = int(match.group(2)) + 1
+    if total is not None and end > total:
+        raise invalid(f"Content-Range {header[:80]!r} ends after the size of the object.")
+    return ContentRange(int(match.group(1)), end, total)
+
+
+class Resumable:
+    """The handlers of resumable uploads, over one store."""
+
+    def __init__(self, store: ObjectStore) -> None:
+        self.store = store
+        self.folder = store.files.state / "uploads"
+        self.folder.mkdir(exist_ok=True)
+        self._expire()
+        self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
+
+    def _expire(self) -> None:
+        """Drop uploads that are a week old, as the service does."""
+        oldest = time.time() - LIFETIME
+        self.store.records.expire_uploads(int(oldest * 1e6))
+        for path in self.folder.iterdir():
+            if path.stat().st_mtime < oldest:
+                self.store.records.drop_upload(path.name)
+                path.unlink()
+
+    def _path(self, upload: Upload) -> Path:
+        return self.folder / upload.id
+
+    async def begin(self, request: Request, values: Values) -> Response:
+        """objects.insert with uploadType=resumable"""
+        await check_target(self.store, values["bucket"])
+        body = await read_json(request)
+        name = object_name(request, body)
+        asked = dict(request.query_params)
+        Conditions.of(asked)  # refused now rather than after the bytes
+        sent_type = request.headers.get("x-upload-content-type", "application/octet-stream")
+        meta = whole(writable({"contentType": sent_type, **body}, OBJECT_FIELDS))
+        meta |= {"_expect": expected(request, body)}
+        kept = {key: value for key, value in asked.items() if key.startswith("if")}
+        upload = Upload(secrets.token_urlsafe(24), values["bucket"], name, meta, kept)
+        await in_thread(self._path(upload).touch)
+        await in_thread(self.store.records.save_upload, upload)
+        link = f"{base(request)}{request.scope.get('root_path', '')}/v1/b/{quote(upload.bucket)}/o"
+        location = f"{link}?uploadType=resumable&name={quote(name, safe='')}&upload_id={upload.id}"
+        return _capitalised(200, {"Location": location, "X-GUploader-UploadID": upload.id})
+
+    async def _upload(self, request: Request, values: Values) -> Upload:
+        upload_id = request.query_params.get("upload_id", "")
+        upload = await in_thread(self.store.records.upload, upload_id)
+        if upload is None or upload.bucket != values["bucket"]:
+            raise not_found("No such resumable upload: it was cancelled, or never begun here.")
+        return upload
+
+    async def cancel(self, request: Request, values: Values) -> Response:
+        """Cancel an upload: 499, as the service answers."""
+        upload = await self._upload(request, values)
+        await in_thread(self.store.records.drop_upload, upload.id)
+        await in_thread(self._path(upload).unlink, missing_ok=True)
+        return Response(status_code=499)
+
+    async def send(self, request: Request, values: Values) -> Response:
+        """One chunk, or a question about how much has arrived."""
+        upload_id = request.query_params.get("upload_id", "")
+        lock = self._locks.setdefault(upload_id, asyncio.Lock())
+        async with lock:
+            upload = await self._upload(request, values)
+            if upload.generation is not None:
+                return await self._finished(request, upload)
+            chunk = content_range(request.headers.get("content-range"))
+            if chunk is None:
+                # Without a Content-Range the body is the whole object, from its first byte.
+                upload = await self._take(request, replace(upload, received=0), ContentRange(0, None, None))
+            elif chunk.end is not None:
+                upload = await self._take(request, upload, chunk)
+            total = upload.received if chunk is None else chunk.total
+            if total is not None and upload.received > total:
+                raise invalid(f"The upload has {upload.received} bytes, more than its size of {total}.")
+            if upload.received != total:
+                return self._incomplete(upload)
+            return await self._finish(request, upload)
+
+    def _incomplete(self, upload: Upload) -> Response:
+        headers = {"Range": f"bytes=0-{upload.received - 1}"} if upload.received else {}
+        return _capitalised(308, {**headers, "X-GUploader-UploadID": upload.id})
+
+    async def _take(self, request: Request, upload: Upload, chunk: ContentRange) -> Upload:
+        """Append a chunk's bytes, all that arrive; a chunk that does not follow on what is there changes nothing."""
+        if chunk.start != upload.received:
+            return upload
+        length = None if chunk.end is None else chunk.end - chunk.start
+        if length is not None and length % MULTIPLE and chunk.end != chunk.total:
+            raise invalid(f"A chunk of {length} bytes is not a multiple of {MULTIPLE} bytes and is not the last.")
+        with self._path(upload).open("r+b") as out:
+            # Bytes past what was acknowledged are of a chunk that was cut off by a crash.
+            await in_thread(out.truncate, upload.received)
+            out.seek(0, os.SEEK_END)
+            try:
+                size = await receive(request, out)
+            finally:
+                await in_thread(out.flush)
+                arrived = os.fstat(out.fileno()).st_size
+                if length is None or arrived <= upload.received + length:
+                    upload = replace(upload, received=arrived)
+                    await in_thread(self.store.records.save_upload, upload)
+        if length is not None and size != length:
+            raise invalid(f"The body has {size} bytes, and its Content-Range says {length}.")
+        return upload
+
+    async def _finish(self, request: Request, upload: Upload) -> Response:
+        """Turn the bytes into an object."""
+        meta = dict(upload.meta)
+        expect = {**meta.pop("_expect", {}), **expected(request, {})}
+        source = self._path(upload)
+        required = Conditions.of(upload.conditions)
+        try:
+            made = await in_thread(self.store.put, upload.bucket, upload.name, source, meta, required, expect=expect)
+        except ApiError:
+            await in_thread(self.store.records.drop_upload, upload.id)
+            raise
+        await in_thread(self.store.records.save_upload, replace(upload, generation=made.generation))
+        return JSONResponse(object_resource(made, base(request)))
+
+    async def _finished(self, request: Request, upload: Upload) -> Response:
+        """The answer to a client that missed the answer to its finished upload."""
+        found = await in_thread(self.store.get, upload.bucket, upload.name)
+        found = await in_thread(self.store.digested, found)
+        return JSONResponse(object_resource(found, base(request)))
 
 
 def upload_table(store: ObjectStore) -> list[Endpoint]:
@@ -22,9 +202,9 @@ def upload_table(store: ObjectStore) -> list[Endpoint]:
         if request.query_params.get("upload_id"):
             return await resumable.send(request, values)
         if kind == "media":
-            return await media.simple(store, request, values)
+            return await simple(store, request, values)
         if kind == "multipart":
-            return await media.multipart(store, request, values)
+            return await multipart(store, request, values)
         if kind == "resumable":
             return await resumable.begin(request, values)
         raise invalid(f"Invalid uploadType: {kind[:80]!r}. Expected media, multipart or resumable.")
