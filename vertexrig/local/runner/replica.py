@@ -10,12 +10,11 @@ from typing import Any
 from vertexrig import spec
 from vertexrig.local.runner import environment, places, programs
 from vertexrig.local.runner.children import Command
+from vertexrig.local.runner.forker import MARK
 from vertexrig.local.runner.lines import OF_CONTAINER, OF_PACKAGE
 from vertexrig.local.runner.options import RunOptions
 from vertexrig.spec import cluster
 
-MARK = "VERTEXRIG_REPLICA"
-"""A variable by which the processes of a replica are found when their supervisor was killed."""
 _STARTUP = Path(__file__).with_name("startup")
 _CLUSTER = ("CLUSTER_SPEC", "TF_CONFIG")
 
