@@ -64,8 +64,12 @@ def test_the_house_stays_small() -> None:
 
 
 def test_modules_stay_small() -> None:
-    """No module grows over 500 lines."""
-    assert {name: module.lines for name, module in HOUSE.modules.items() if module.lines > 500} == {}
+    """No module grows over 500 lines, nor does one of tests."""
+    tests = {
+        str(file): len(file.read_text(encoding="utf-8").splitlines()) for file in (REPOSITORY / "tests").rglob("*.py")
+    }
+    lines = {name: module.lines for name, module in HOUSE.modules.items()} | tests
+    assert {name: count for name, count in lines.items() if count > 500} == {}
 
 
 def test_only_the_command_line_uses_the_local_vertex() -> None:

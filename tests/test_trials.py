@@ -11,7 +11,6 @@ from vertexrig.studies import trials
 L2 = {"parameterId": "l2", "doubleValueSpec": {"minValue": 0, "maxValue": 0.2}, "scaleType": "UNIT_LINEAR_SCALE"}
 LR = {"parameterId": "lr", "doubleValueSpec": {"minValue": 0.0001, "maxValue": 1}, "scaleType": "UNIT_LOG_SCALE"}
 BATCH = {"parameterId": "batch_size", "discreteValueSpec": {"values": [16, 32, 64, 128]}}
-HIDDEN = {"parameterId": "num_hidden", "integerValueSpec": {"minValue": 1, "maxValue": 100}}
 OPTIMIZER = {
     "parameterId": "optimizer",
     "categoricalValueSpec": {"values": ["adam", "sgd"]},

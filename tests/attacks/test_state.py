@@ -21,8 +21,6 @@ from vertexrig.local import control, server, state
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.sqlite import Database
 
-DATABASES = ("vertex.sqlite3", "scheduler/scheduler.sqlite3", "logs/logs.sqlite3")
-
 
 def databases(root: Path) -> list[Path]:
     return sorted(root.rglob("*.sqlite3"))

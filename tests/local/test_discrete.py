@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-from contextlib import closing
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 import pytest
-from jobkit import job, output, pool
+from jobkit import Api, job, output, pool, sdist
 
+from vertexrig.local import server
 from vertexrig.local.jobs.inprocess import run_study
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, TUNING_JOBS
 from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.runner import Line, RunOptions, keras2, run_job
 from vertexrig.local.runner.packages import Interpreter
 
@@ -48,16 +47,29 @@ def go(root: Path, code: str, trials: int = 1, discrete: str = "retry") -> tuple
 def test_whole_numbers_after_an_end_at_the_start(root: Path) -> None:
     """A trainer that cannot read 8.0 is run with 8, the trials after it begin with whole numbers, and one line says so; a trial is
     one trial, with one job."""
-    with closing(ResourceStore(root)) as store:
-        before = store.last()
     got, notes, done = go(root, STRICT.replace("\nint(", "\n(float if '.5' in args[-1] else int)("), trials=3)
     assert got == ["--units=8.0", "--units=8", "--units=16.5", "--units=32"]
     assert len(notes) == 1 and "Vertex AI may send" in notes[0]
     assert [trial["state"] for trial in done["trials"]] == ["SUCCEEDED"] * 3
     assert len({trial["customJob"] for trial in done["trials"]}) == 3
-    with closing(ResourceStore(root)) as store:  # four custom jobs ran, and none is the user's own
-        assert [kind for kind, _, _ in store.since(before, (CUSTOM_JOBS, TUNING_JOBS))] == [TUNING_JOBS]
-        assert store.newest(CUSTOM_JOBS, 9) == (0, []) and store.count(CUSTOM_JOBS) >= 4
+
+
+def test_both_jobs_of_a_trial_are_the_trials(tmp_path: Path) -> None:
+    """A trial that was run again has had two jobs; neither is among those that `local run` and the console list."""
+    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    with server.running(Settings(tmp_path, run=OPTIONS)) as here:
+        api = Api(here.url)
+        api.wait(
+            api.call("POST", "hyperparameterTuningJobs", json={**study(STRICT, 1), "maxFailedTrialCount": 1}).json()[
+                "name"
+            ]
+        )
+        assert len(api.call("GET", "customJobs").json()["customJobs"]) == 2
+        assert [one["kind"] for one in api.call("GET", "/local/v1/made?after=0").json()["made"]] == [TUNING_JOBS]
+        listed = api.call("GET", "/console/v1/jobs").json()
+        assert [one["trials"] for one in listed["jobs"]] == [{"ended": 1, "asked": 1}] and listed["counts"][
+            CUSTOM_JOBS
+        ] == 0
 
 
 @pytest.mark.parametrize(

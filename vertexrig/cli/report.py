@@ -80,9 +80,8 @@ def _chain(file: Path | None, name: str, *, local: bool) -> tuple[FoundJob, Stud
     parts = studied.chain(remote.find, file, name, local=local)
     links = (Link(part.sweep, RemoteJob(part.job), _spent(RemoteJob(part.job), file)) for part in parts)
     last = parts[-1].found
-    return last if isinstance(last, remote.FoundJob) else remote.FoundJob(RemoteJob(parts[-1].job)), StudyChain(
-        tuple(links)
-    )
+    found = last if isinstance(last, remote.FoundJob) else remote.FoundJob(RemoteJob(parts[-1].job))
+    return found, StudyChain(tuple(links))
 
 
 def _spent(job: RemoteJob, file: Path | None) -> Spent:

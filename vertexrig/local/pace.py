@@ -9,8 +9,6 @@ from vertexrig.catalog import load
 from vertexrig.errors import UsageError
 from vertexrig.local.runner.options import RunOptions
 
-PACES = ("none", "recorded")
-
 
 def paced(run: RunOptions, pace: str = "none", speed: float | None = None) -> RunOptions:
     """Options of a run with the times of a pace.

@@ -20,6 +20,8 @@ from vertexrig.text import kind_of, quoted
 DEFAULT_NAME = "vertexrig.yaml"
 TICK = "tick"
 """The schedule that the tool makes itself, where a schedule of the file has `then`."""
+TICK_PATH = f"/{TICK}"
+"""What it calls of the trigger."""
 STATE_FOLDER = ".vertexrig"
 """State of rehearsals and the local Vertex, beside the project file."""
 

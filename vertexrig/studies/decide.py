@@ -11,7 +11,7 @@ from dataclasses import dataclass, replace
 from itertools import pairwise, product
 from typing import Any, Literal
 
-from vertexrig.spec.parameters import LOG, VALUE_SPECS, Value
+from vertexrig.spec.parameters import LOG, Value
 from vertexrig.spec.space import Dimension
 
 Action = Literal["freeze", "narrow", "widen", "keep"]
@@ -29,7 +29,6 @@ REACH = 0.5
 LEAST = 3
 """Values that a grid tries of a continuous parameter, at least."""
 _NICE = (1.0, 2.0, 2.5, 5.0)
-_SPEC_OF = {kind: name for name, kind in VALUE_SPECS.items()}
 
 
 @dataclass(frozen=True)

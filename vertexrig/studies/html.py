@@ -129,7 +129,7 @@ def page(
 
 def _parts(drawn: Charts, rows: int) -> dict[str, Any]:
     """The page's style, scripts, data, and the policy that allows these scripts."""
-    script = Markup(_read("page.js"))
+    script = Markup(_read("shared.js") + _read("page.js"))
     library = Markup(_inline(drawing.library())) if drawn.sections else Markup("")
     data = {
         "charts": {chart.id: {"spec": chart.spec, "data": chart.data} for chart in drawn.all()},

@@ -103,14 +103,14 @@ class Chains:
         self.storage.write(f"{OPEN}{chain.id}.json", json.dumps(asdict(chain)).encode(), generation=0)
 
     def open(self) -> Iterator[Chain | str]:
-        """The open chains; of an object that is none its URI."""
+        """The open chains; for an object that is not a chain, its URI."""
         for item in list(self.storage.list(OPEN)):
             stored = self.storage.read(item.name)
             if stored is not None:
                 yield _chain(item.name, stored.data) or self.storage.uri(item.name)
 
     def end(self, id: str) -> ChainEnd | None:
-        """How a chain ended; None if it has not, or nobody knows it."""
+        """How a chain ended; None if it has not, or if there is no such chain."""
         data = self.storage.read_json(f"{ENDED}{id}.json")
         return None if data is None else _end(data)
 

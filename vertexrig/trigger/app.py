@@ -30,6 +30,7 @@ from vertexrig.cloud.vertex import RemoteJob, Vertex, job_body
 from vertexrig.errors import ConfigError, TemplateError, UsageError, VertexrigError
 from vertexrig.finding import Severity
 from vertexrig.project import config, overrides
+from vertexrig.project.config import TICK_PATH
 from vertexrig.project.runs import new_run
 from vertexrig.project.then import name_of
 from vertexrig.spec import descriptors
@@ -38,7 +39,7 @@ from vertexrig.submit.chains import Chain, Chains
 from vertexrig.submit.claims import LABEL, Claim, Claims, InProgressError, Key, OtherBodyError
 from vertexrig.submit.submission import NoPackageError, Submitter, uploaded
 from vertexrig.trigger import openapi, request
-from vertexrig.trigger.request import LIMIT, TICK_PATH, Asked, RequestProblem
+from vertexrig.trigger.request import LIMIT, Asked, RequestProblem
 
 if TYPE_CHECKING:
     from vertexrig.trigger.ticks import Ticker

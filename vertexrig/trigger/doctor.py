@@ -283,7 +283,9 @@ def _chains(subject: Subject) -> Iterator[Result]:
     elif state == "ENABLED":
         yield Result("tick", "ok", f"{tick} looks for finished runs: {project.trigger.tick}")
     elif state:
-        yield Result("tick", "error", f"{tick} is {state}, so that no step follows a run", "vertexrig schedule resume tick")
+        yield Result(
+            "tick", "error", f"{tick} is {state}, so that no step follows a run", "vertexrig schedule resume tick"
+        )
     else:
         yield Result("tick", "error", f"there is no {tick}, so that no step follows a run", "vertexrig schedule apply")
     if not deploy.registers(project):

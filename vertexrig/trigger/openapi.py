@@ -82,7 +82,7 @@ def request_schema(loaded: Loaded) -> dict[str, Any]:
     """The JSON Schema of a request's body."""
     project = loaded.project
     opened = {
-        "set": {key: _bounded(bound, _hint(loaded, key)) for key, bound in project.trigger.allow.items()},
+        "set": {key: _bounded(bound, _hint(key)) for key, bound in project.trigger.allow.items()},
         "args": {key: _bounded(bound, None) for key, bound in project.trigger.allow_args.items()},
     }
     about = {"set": "Keys to override.", "args": "Arguments of the trainer to override."}
@@ -147,7 +147,7 @@ def _bounded(bound: Bound, hint: Any) -> dict[str, Any]:
     return {"anyOf": [_TEXT, {"type": "number"}, {"type": "boolean"}]}
 
 
-def _hint(loaded: Loaded, key: str) -> Any:
+def _hint(key: str) -> Any:
     """The type of a key that callers may set; None if it has none."""
     path = key.split(".")
     if path[0] in ("jobs", "sweeps"):

@@ -11,7 +11,7 @@ import re
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from datetime import date
-from typing import Any
+from typing import Any, Literal
 
 from vertexrig.catalog import Catalog
 from vertexrig.cloud.models import ModelsClient, plain
@@ -22,7 +22,7 @@ from vertexrig.project.config import Loaded
 from vertexrig.project.then import CHAIN_LABEL, RegisterStep
 from vertexrig.studies import register, trained
 from vertexrig.studies.register import Trained
-from vertexrig.submit.chains import Chain, Chains
+from vertexrig.submit.chains import Chain, Chains, Outcome
 from vertexrig.submit.claims import Claim, Claims, Existing, Key, Taken, digest
 
 _MARK = re.compile(r" \(chain (?P<chain>[0-9a-f]{32}-[0-9a-f]{12})\)$")
@@ -40,7 +40,7 @@ class Registered:
         model: The version, `projects/P/locations/R/models/M@V`.
     """
 
-    outcome: str
+    outcome: Outcome | Literal[""]
     text: str
     model: str = ""
 
@@ -122,7 +122,7 @@ class Registrar:
         if self.claims.late(taken):
             raise RestError("comparing took too long; nothing was uploaded", retry_after=5.0)
         try:
-            return self.models.begin_upload(body, parent, "" if parent else model_id(chain))
+            return self.models.begin_upload(body, parent, "" if parent else _model_id(chain.id))
         except RestError as error:
             if error.status == 409 and not parent:  # another try of this chain has made it
                 raise RestError(str(error), status=409, outcome_unknown=True) from None
@@ -170,7 +170,7 @@ class Registrar:
         return Registered("registered", text or display, name)
 
     def clean(self, display: str) -> list[str]:
-        """Delete versions that were uploaded a second time for a chain that has ended: those without an alias of a person's.
+        """Delete versions that were uploaded a second time for a chain that has ended, except those to which a person gave an alias.
 
         Returns:
             Their resource names.
@@ -185,7 +185,7 @@ class Registrar:
                 if end is None or end.model == version:
                     continue
                 aliases = set(row.get("versionAliases") or ())
-                alone = len(rows) == 1 and aliases <= {"default"} and name.endswith(f"/{_id(chain)}")
+                alone = len(rows) == 1 and aliases <= {"default"} and name.endswith(f"/{_model_id(chain)}")
                 if aliases and not alone:
                     continue
                 self.models.delete(name, "" if alone else version.partition("@")[2])
@@ -206,12 +206,8 @@ def display_name(chain: Chain, step: RegisterStep, job: RemoteJob) -> str:
     return step.display_name or trained.model_name(job, chain.run)
 
 
-def model_id(chain: Chain) -> str:
+def _model_id(chain: str) -> str:
     """The id of the model that a chain makes if there is none yet."""
-    return _id(chain.id)
-
-
-def _id(chain: str) -> str:
     return f"vertexrig-{chain}"
 
 

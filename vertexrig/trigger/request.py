@@ -26,8 +26,6 @@ LIMIT = 64 * 1024
 DEPTH = 8
 """Levels of lists and mappings in a body at most; a request that is right has two."""
 REQUEST_ID = r"[A-Za-z0-9][A-Za-z0-9._:/@+=-]{0,199}"
-TICK_PATH = "/tick"
-"""What the tick of Cloud Scheduler calls."""
 KEYS = ("run", "set", "args", "then", "dry_run", "request_id")
 _SCHEDULER_JOB = re.compile(r"[A-Za-z0-9_/.:-]{1,600}")
 _SCHEDULER_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})")

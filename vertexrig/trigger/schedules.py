@@ -14,13 +14,12 @@ from typing import Any, Literal
 from vertexrig.cloud import cron
 from vertexrig.errors import UsageError
 from vertexrig.project import overrides
-from vertexrig.project.config import TICK, Loaded
+from vertexrig.project.config import TICK, TICK_PATH, Loaded
 from vertexrig.project.model import Schedule
 from vertexrig.project.then import name_of
 from vertexrig.submit.claims import FREE_AFTER_S, LEASE_S
 from vertexrig.times import duration_seconds
 from vertexrig.trigger import deploy
-from vertexrig.trigger.request import TICK_PATH
 
 OWNER = "X-Vertexrig-Function"
 TICK_ZONE = "Etc/UTC"

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import random
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import asdict, dataclass, field, replace
 from datetime import datetime
 from typing import Any
@@ -156,7 +156,7 @@ class Ticker:
         """Look at every open chain.
 
         Args:
-            unexpected: Gets an error that is none of ours; the other chains are looked at all the same.
+            unexpected: Is called with an error that ends the look at one chain; the other chains are looked at all the same.
 
         Raises:
             RestError: The chains cannot be listed.
@@ -305,8 +305,7 @@ class Ticker:
         found = self.registrar.register(chain, chain.key(index), step, job)
         if found.outcome == "":
             return walk.looked("waits", found.text)
-        outcomes: Mapping[str, Outcome] = {"registered": "registered", "not-better": "not-better", "refused": "refused"}
-        looked = self._end(walk, outcomes[found.outcome], found.text, found.model)
+        looked = self._end(walk, found.outcome, found.text, found.model)
         try:
             self.registrar.clean(display_name(chain, step, job))
         except VertexrigError:

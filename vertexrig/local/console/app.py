@@ -30,8 +30,10 @@ SANDBOX = "sandbox; default-src 'none'; frame-ancestors 'none'"
 """For whatever else a browser opens as a page of this server: an HTML file in a bucket must not act as the console."""
 _FILES = {
     "index.html": "text/html", "console.css": "text/css", "console.js": "text/javascript", "dom.js": "text/javascript",
-    "views.js": "text/javascript", "plots.js": "text/javascript", "jobs.js": "text/javascript",
+    "views.js": "text/javascript", "plots.js": "text/javascript", "jobs.js": "text/javascript", "shared.js": "text/javascript",
 }  # fmt: skip
+_SHARED = "shared.js"
+"""The report of a study has it, too."""
 _PLACE = re.compile(r"projects/[^/]+/locations/[^/]+")
 
 
@@ -148,7 +150,8 @@ class Console:
 
 
 def _file(name: str) -> Response:
-    data = (resources.files("vertexrig.local.console") / "page" / name).read_bytes()
+    package = "vertexrig.studies" if name == _SHARED else "vertexrig.local.console"
+    data = (resources.files(package) / "page" / name).read_bytes()
     headers = {
         "content-security-policy": POLICY,
         "x-content-type-options": "nosniff",

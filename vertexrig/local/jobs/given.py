@@ -56,10 +56,7 @@ def keep(store: ResourceStore, given: Mapping[str, Any]) -> Json:
     with store.database.transaction():
         if store.get(name) is not None:
             raise ApiError(409, f"Requested entity already exists: {name}")
-        store.add(found[3], parent, name, body)
-        store.change(name, lambda *_: True)
-        for trial in trials:
-            store.trials(name).save(trial)
+        store.add_ended(found[3], parent, name, body, trials)
     return {**body, "trials": trials} if trials else body
 
 

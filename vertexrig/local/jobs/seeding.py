@@ -98,10 +98,6 @@ def seed(root: Path, one: Seed) -> None:
             if there is not None and not there.hidden.get(_SEEDED):
                 raise UsageError(f"{one.name} ran on the local Vertex of {root}, so it is not replaced")
             store.remove(one.name)
-            store.add(one.kind, one.parent, one.name, one.body, {_SEEDED: True})
-            store.change(one.name, lambda body, hidden: True)
-            kept = store.trials(one.name)
-            for trial in one.trials:
-                kept.save(trial)
+            store.add_ended(one.kind, one.parent, one.name, one.body, one.trials, {_SEEDED: True})
     finally:
         store.close()

@@ -6,7 +6,7 @@ A call returns when its change is committed, so what a client was answered survi
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 from typing import Any, NamedTuple
 
@@ -82,6 +82,16 @@ class ResourceStore:
                 "INSERT INTO resources SELECT ?, ?, ?, value, 0, ?, ? FROM counters WHERE name = 'resources'",
                 (name, kind, parent, json.dumps(body), json.dumps(hidden or {})),
             )
+
+    def add_ended(
+        self, kind: str, parent: str, name: str, body: Json, trials: Iterable[Json], hidden: Json | None = None
+    ) -> None:
+        """Keep a new resource whose work is over, with the trials of a study."""
+        with self.database.transaction():
+            self.add(kind, parent, name, body, hidden)
+            self.change(name, lambda *_: True)
+            for trial in trials:
+                self.trials(name).save(trial)
 
     def get(self, name: str) -> StoredResource | None:
         """A resource, None if there is none of that name."""

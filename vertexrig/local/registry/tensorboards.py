@@ -48,8 +48,8 @@ class Tensorboards:
             "ListTensorboards": self.boards.list,
             "UpdateTensorboard": self.update,
             "DeleteTensorboard": self._deleter(self.boards),
-            "BatchCreateTensorboardRuns": self._batch(self.runs, "tensorboardRun"),
-            "BatchCreateTensorboardTimeSeries": self._batch(self.series, "tensorboardTimeSeries"),
+            "BatchCreateTensorboardRuns": self._batch(self.runs),
+            "BatchCreateTensorboardTimeSeries": self._batch(self.series),
             "WriteTensorboardExperimentData": self.write_experiment,
             "WriteTensorboardRunData": self.write_run,
             "ReadTensorboardTimeSeriesData": self.read,
@@ -125,7 +125,7 @@ class Tensorboards:
 
         return delete
 
-    def _batch(self, collection: Collection, field: str) -> Callable[[Json], Json]:
+    def _batch(self, collection: Collection) -> Callable[[Json], Json]:
         create = self._creator(collection)
 
         def batch(request: Json) -> Json:

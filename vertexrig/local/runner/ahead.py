@@ -283,7 +283,7 @@ def _other_writes(tree: ast.Module) -> bool:
                 name = _text(node.args[0]) if node.args else None
                 removed = (
                     _last(node.func) == "pop"
-                )  # what was read has been read; it only undoes the source's own default
+                )  # an import has read it before; this undoes the source's own default
                 if name is None or not (removed or read_at_run_time(name)):
                     return True
     return False

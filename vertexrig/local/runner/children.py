@@ -337,9 +337,8 @@ class Children:
             child.process.wait(timeout)
         if child.process is not None or child.waiting:
             return
-        deadline = (
-            time.monotonic() + timeout
-        )  # it is not our child; it and what it started hold the other ends of the pipes
+        # it is not a child of this process; it and what it started hold the other ends of the pipes
+        deadline = time.monotonic() + timeout
         poll = select.poll()
         pipes = {source.fileno() for source in child.streams if source in child.open}
         for pipe in pipes:

@@ -5,8 +5,8 @@ first fork shows that, because libraries such as OpenBLAS end their threads befo
 
 Called as `python forker.py FD`, with a SOCK_SEQPACKET socket on which it reads packets of JSON. The first one has `steps` (what
 to import, `ahead.Ahead`), `run_time` (names and prefixes of variables that no import may read) and `idle` (seconds without a
-request after which it ends). Each later one is a replica (see `_Replica`) with its control socket, stdout and stderr. It
-answers once, with `{"refused": REASON}`; the reason is "" if it can fork.
+request after which it ends). Each later one is a replica: `argv`, `module` or `script`, `args`, `env`, `cwd`, and `memory` and
+`gcs` for its supervisor, with descriptors of its control socket, stdout and stderr. The first packet is answered with `{"refused": REASON}`, "" if it can fork; the others are not answered.
 """
 
 from __future__ import annotations
@@ -34,7 +34,8 @@ TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
 
-_MARK = b"VERTEXRIG_REPLICA"
+MARK = "VERTEXRIG_REPLICA"
+"""A variable by which the processes of a replica are found when their supervisor was killed."""
 _LOOK_EVERY_S = 2.0
 _LEAST_FREE = 0.08
 """Part of the machine's memory that stays free, or the forker ends."""
@@ -121,7 +122,7 @@ def _mark_place() -> tuple[int, int]:
     """Where the mark is in this process's environment as the system shows it, and how long it may be."""
     libc = ctypes.CDLL(None)
     libc.getenv.restype = ctypes.c_void_p
-    address = libc.getenv(_MARK)
+    address = libc.getenv(MARK.encode())
     return (address, len(ctypes.string_at(address))) if address else (0, 0)
 
 
@@ -129,7 +130,7 @@ def _adopt(environment: dict[str, str], place: tuple[int, int]) -> None:
     """Take the replica's environment, and show its mark in /proc, by which what is left of it is found."""
     os.environ.clear()
     os.environ.update(environment)
-    mark = os.fsencode(environment.get(_MARK.decode(), ""))
+    mark = os.fsencode(environment.get(MARK, ""))
     address, length = place
     if address and len(mark) <= length:
         ctypes.memset(address, 0, length)
@@ -239,8 +240,6 @@ def _prepare(request: dict[str, Any]) -> None:
     main = types.ModuleType("__main__")
     main.__dict__.update(__builtins__=builtins, __annotations__={})
     sys.modules["__main__"] = main
-    for name in ("vertexrig_supervisor", "vertexrig_ahead"):
-        sys.modules.pop(name, None)
     if "multiprocessing.process" in sys.modules:
         sys.modules["multiprocessing.process"].ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
     if "numpy.random" in sys.modules:

@@ -41,8 +41,10 @@ def of_folder(base: Interpreter, image: str, folder: Path) -> Settled:
         version = f"{named[1]}.{named[2]}"
         settings, sentence = of_version(base, version)
         here = base.installed.get("tensorflow", "")
+        if not sentence and _minor(here) == _minor(version):
+            return settings, ""
         ran = f"tensorflow {here or 'of no version'} for the {version} of {name.rpartition('/')[2]}"
-        return settings, f"{ran}; {sentence}" if sentence else "" if _minor(here) == _minor(version) else ran
+        return settings, f"{ran}; {sentence}" if sentence else ran
     return {}, ""
 
 
@@ -53,9 +55,8 @@ def of_version(base: Interpreter, version: str) -> Settled:
     if not wanted or not here or wanted >= _KERAS_3 or _minor(here) < _KERAS_3:
         return {}, ""
     if _minor(keras) == _minor(here):
-        return {
-            "TF_USE_LEGACY_KERAS": "1"
-        }, f"tf-keras {keras} (TF_USE_LEGACY_KERAS=1) for the Keras 2 of TensorFlow {version}"
+        sentence = f"tf-keras {keras} (TF_USE_LEGACY_KERAS=1) for the Keras 2 of TensorFlow {version}"
+        return {"TF_USE_LEGACY_KERAS": "1"}, sentence
     why = f"tf-keras {keras} is of another TensorFlow" if keras else "tf-keras is not installed here"
     return {}, f"Keras 3 for the Keras 2 of TensorFlow {version}, because {why}"
 

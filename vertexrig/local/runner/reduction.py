@@ -1,10 +1,9 @@
 """In place of a Reduction Server: it says so, does nothing, and ends with its job."""
 
 import signal
+import sys
 
 if __name__ == "__main__":
-    import sys
-
     sys.stdout.write(
         "This is a stand-in for the Reduction Server. It does nothing: without GPUs the workers reduce among themselves.\n"
     )

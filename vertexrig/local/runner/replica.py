@@ -9,14 +9,13 @@ from typing import Any
 
 from vertexrig.local.runner import environment, places
 from vertexrig.local.runner.children import Command
+from vertexrig.local.runner.forker import MARK
 from vertexrig.local.runner.lines import OF_CONTAINER, OF_PACKAGE
 from vertexrig.local.runner.options import RunOptions
 from vertexrig.local.runner.program import ReplicaProgram, docker, docker_argv
 from vertexrig.spec import cluster
 from vertexrig.spec.document import Pool
 
-MARK = "VERTEXRIG_REPLICA"
-"""A variable by which the processes of a replica are found when their supervisor was killed."""
 _STARTUP = Path(__file__).with_name("startup")
 _CLUSTER = ("CLUSTER_SPEC", "TF_CONFIG")
 

@@ -16,6 +16,7 @@ from vertexrig.errors import JobFailedError, PackageError, VertexrigError
 from vertexrig.local.hints import hint
 from vertexrig.local.runner import environment, places, policy, ports, programs, replica, servicelog
 from vertexrig.local.runner.children import Child, Children, Command, Exit, sweep
+from vertexrig.local.runner.forker import MARK
 from vertexrig.local.runner.lines import SERVICE, Line, LogFiles, OnLine
 from vertexrig.local.runner.options import Control, RunOptions
 from vertexrig.local.runner.policy import Action
@@ -255,7 +256,7 @@ class _Run:
             raise JobFailedError("workerPoolSpecs[0] is missing: a job needs its primary pool")
         environment.refuse_upward(*places.texts(self.job))  # before packages are installed
         if self.folder.exists():  # a server that was killed ran this job; its supervisors may have been killed, too
-            sweep(f"{replica.MARK}={self.options.job_id}/")
+            sweep(f"{MARK}={self.options.job_id}/")
         self.folder.mkdir(parents=True, exist_ok=True)
         replicas = cluster.replicas(self.pools)
         self.ports = ports.take(len(replicas))

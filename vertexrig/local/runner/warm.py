@@ -23,11 +23,10 @@ from typing import Any
 
 from vertexrig.local.runner.ahead import Ahead, read_ahead
 from vertexrig.local.runner.children import Command
-from vertexrig.local.runner.forker import memory_short
+from vertexrig.local.runner.forker import MARK, memory_short
 from vertexrig.local.runner.runtime import RUN_TIME, read_at_import
 
 _FORKER = Path(__file__).with_name("forker.py")
-_PLACEHOLDER = "VERTEXRIG_REPLICA"
 _LONGEST_MARK = 200
 _MOST = 2
 """Forkers at one time: one that has imported TensorFlow takes some 400 MiB."""
@@ -53,7 +52,6 @@ class _Forker:
 
     process: subprocess.Popen[bytes]
     control: socket.socket
-    modules: tuple[str, ...]
     used: float
     refused: str = ""
     answered: bool = False
@@ -239,7 +237,7 @@ def _changed(path: Path) -> int:
 
 def _start(python: str, ahead: Ahead, shared: Mapping[str, str], idle: float) -> _Forker:
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
-    environment = {**shared, _PLACEHOLDER: " " * _LONGEST_MARK}
+    environment = {**shared, MARK: " " * _LONGEST_MARK}
     try:
         process = subprocess.Popen(
             [python, str(_FORKER), str(theirs.fileno())], env=environment, cwd="/", stdin=subprocess.DEVNULL,
@@ -251,7 +249,7 @@ def _start(python: str, ahead: Ahead, shared: Mapping[str, str], idle: float) ->
         if pipe is not None:
             pipe.close()
     ours.setblocking(False)
-    forker = _Forker(process, ours, ahead.modules, time.monotonic())
+    forker = _Forker(process, ours, time.monotonic())
     first = {"steps": [list(step) for step in ahead.steps], "run_time": list(RUN_TIME), "idle": idle}
     with suppress(OSError):
         ours.send(json.dumps(first).encode())

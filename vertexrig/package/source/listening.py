@@ -17,7 +17,7 @@ _BY_POSITION = {
 _BY_KEYWORD = frozenset(
     {"run", "start", "serve", "launch", "listen", "start_server", "start_http_server", "create_server"}
 )
-_OPTION = re.compile(r"--(?:\w+[-_])?port")
+_OPTION = re.compile(r"(?:^|\s)--(?:\w+[-_])?port[=\s]\s*(\d+)\b")
 
 
 def listeners(code: Code) -> Iterator[Listener]:
@@ -63,5 +63,5 @@ def _of_program(call: SourceCall) -> int | None:
     first = call.node.args[0]
     parts = first.elts if isinstance(first, (ast.List, ast.Tuple)) else [first]
     line = " ".join(str(part.value) for part in parts if isinstance(part, ast.Constant))
-    found = re.search(rf"(?:^|\s){_OPTION.pattern}[=\s]\s*(\d+)\b", line)
+    found = _OPTION.search(line)
     return int(found[1]) if found else None

@@ -17,9 +17,8 @@ _LOCAL_READERS = frozenset({
     "os.scandir", "os.walk", "os.path.exists", "os.path.isdir", "os.path.isfile", "glob.glob", "pathlib.Path",
 })  # fmt: skip
 """Functions that look for a file of the machine whatever the path begins with; the path is their first argument."""
-_PANDAS = frozenset(
-    f"pandas.read_{what}" for what in ("csv", "table", "json", "pickle", "excel", "feather", "fwf")
-)  # read_parquet reads gs:// by pyarrow alone
+# not read_parquet, which reads gs:// by pyarrow alone
+_PANDAS = frozenset(f"pandas.read_{what}" for what in ("csv", "table", "json", "pickle", "excel", "feather", "fwf"))
 _BUCKET = "gs://"
 _NAMESPACES = re.compile(r"(?:\w+\.)*(?:args|opts?|options|flags|config|cfg|params|hparams|arguments)", re.IGNORECASE)
 """What a trainer calls the object that holds its flags."""

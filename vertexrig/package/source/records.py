@@ -159,7 +159,7 @@ def _read_call(found: Collector, call: SourceCall) -> bool:
         own = owned(target, call.module, found.code)
         style = STYLES[library]
         if own is not None and isinstance(own[0], ast.ClassDef) and library == "pydantic_settings":
-            style = _settings_style(found, own[0], own[1])
+            style = _settings_style(found, own[0])
         elif full in _POSITIONAL and not _is_false(keywords_of(call).get("as_positional")):
             style = replace(style, positional=True)
         elif library == "simple_parsing" and found.code.mentions("add_option_string_dash_variants"):
@@ -347,12 +347,12 @@ def _read_settings(found: Collector, cls: ast.ClassDef, module: Module) -> None:
     found.parsers.add("pydantic_settings")
     if truth(found, settings.get("cli_ignore_unknown_args"), here):
         found.tolerates_unknown = True
-    complete = _class_flags(found, _settings_style(found, cls, module), cls, module)
+    complete = _class_flags(found, _settings_style(found, cls), cls, module)
     if not complete or "CliSubCommand" in {last_name(node) for node in ast.walk(cls)} or "cli_shortcuts" in settings:
         found.skip(here, f"not all flags of {cls.name} are plain")
 
 
-def _settings_style(found: Collector, cls: ast.ClassDef, module: Module) -> Style:
+def _settings_style(found: Collector, cls: ast.ClassDef) -> Style:
     """How a settings class names its options: with dashes if it says `cli_kebab_case`."""
     given = [item.value for item in _settings(cls) if item.arg == "cli_kebab_case"]
     given += [

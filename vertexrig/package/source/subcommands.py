@@ -109,10 +109,10 @@ class Parsers:
             return self._made(node, scope, module, depth + 1)
         bound = _bindings(node, scope)
         if not bound and isinstance(node, ast.Name):
-            return self._parameter(node.id, scope, module, depth + 1)
+            return self._parameter(node.id, scope, depth + 1)
         return _joined([None if value is None else self._of(value, level, module, depth + 1) for value, level in bound])
 
-    def _parameter(self, name: str, scope: Scope | None, module: Module, depth: int) -> Owners:
+    def _parameter(self, name: str, scope: Scope | None, depth: int) -> Owners:
         """What the callers of a function hand over as its parameter `name`."""
         while scope is not None:
             node = scope.node

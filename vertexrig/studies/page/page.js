@@ -66,19 +66,7 @@
     again();
   });
 
-  for (const button of document.querySelectorAll("[data-copy]")) {
-    button.addEventListener("click", async () => {
-      const text = button.parentElement.querySelector("pre").textContent;
-      try {
-        await navigator.clipboard.writeText(text);
-        button.textContent = "Copied";
-      } catch {
-        getSelection().selectAllChildren(button.parentElement.querySelector("pre"));
-        button.textContent = "Selected: press Ctrl-C";
-      }
-      setTimeout(() => { button.textContent = "Copy"; }, 2000);
-    });
-  }
+  for (const button of document.querySelectorAll("[data-copy]")) button.addEventListener("click", () => shared.copy(button));
 
   for (const button of document.querySelectorAll("thead button")) {
     button.addEventListener("click", () => {
@@ -88,18 +76,12 @@
       head.setAttribute("aria-sort", up ? "ascending" : "descending");
       const body = head.closest("table").tBodies[0];
       const at = head.cellIndex;
-      const key = (row) => {
+      const value = (row) => {
         const cell = row.cells[at].textContent;
         const number = Number.parseFloat(cell);
         return cell === "" ? null : Number.isNaN(number) ? cell : number;
       };
-      const rows = [...body.rows].map((row) => [key(row), row]);
-      rows.sort(([a], [b]) => {
-        if (a === null || b === null) return (a === null) - (b === null);
-        const order = typeof a === typeof b ? (a < b ? -1 : a > b ? 1 : 0) : typeof a === "number" ? -1 : 1;
-        return up ? order : -order;
-      });
-      body.append(...rows.map(([, row]) => row));
+      body.append(...shared.ordered([...body.rows], value, !up));
     });
   }
 })();

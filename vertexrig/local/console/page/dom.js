@@ -117,18 +117,7 @@ function valueOf(cell) {
   const since = cell.querySelector("[data-since]")?.dataset.since;
   if (since) return (Date.now() - new Date(since)) / 1000;
   const text = cell.querySelector("[data-by]")?.dataset.by ?? cell.textContent.trim();
-  return text !== "" && Number.isFinite(Number(text)) ? Number(text) : text;
-}
-
-function ordered(rows, at, down) {
-  const order = (a, b) => (typeof a === "number" && typeof b === "number" ? a - b : String(a).localeCompare(String(b), undefined, { numeric: true }));
-  const values = new Map(rows.map((row) => [row, valueOf(row.children[at])]));
-  const compare = (one, other) => {
-    const [a, b] = [values.get(one), values.get(other)];
-    if (a === "" || b === "") return (a === "") - (b === "");  // at the end in both directions
-    return down ? order(b, a) : order(a, b);
-  };
-  return [...rows].sort(compare);
+  return text === "" ? null : Number.isFinite(Number(text)) ? Number(text) : text;
 }
 
 const sorted = new Map();  // by table: the name of the column, and whether its largest value is first
@@ -145,7 +134,8 @@ export function table(key, heads, rows, caption) {
       if (heads[at] === head) column.setAttribute("aria-sort", down ? "descending" : "ascending");
       else column.removeAttribute("aria-sort");
     });
-    body.replaceChildren(...(heads.includes(head) ? ordered(made, heads.indexOf(head), down) : made));
+    const at = heads.indexOf(head);
+    body.replaceChildren(...(at < 0 ? made : shared.ordered(made, (row) => valueOf(row.children[at]), down)));
   }
   function press(head) {
     const before = sorted.get(key);
@@ -169,19 +159,8 @@ export function facts(pairs) {
 
 // Commands to paste into a shell.
 export function commands(lines, note = "") {
-  const text = lines.join("\n");
-  const button = h("button", { type: "button", "data-k": "copy", onclick: copy }, "Copy");
-  async function copy() {
-    try {
-      await navigator.clipboard.writeText(text);
-      button.textContent = "Copied";
-    } catch {
-      getSelection().selectAllChildren(button.parentElement.querySelector("pre"));
-      button.textContent = "Selected: press Ctrl-C";
-    }
-    setTimeout(() => { button.textContent = "Copy"; }, 2000);
-  }
-  return h("div", { class: "commands" }, note && h("p", { class: "soft" }, note), h("pre", {}, text), button);
+  const button = h("button", { type: "button", "data-k": "copy", onclick: () => shared.copy(button) }, "Copy");
+  return h("div", { class: "commands" }, note && h("p", { class: "soft" }, note), h("pre", {}, lines.join("\n")), button);
 }
 
 export const quoted = (text) => (/^[\w@%+=:,./-]+$/.test(text) ? text : `'${text.replaceAll("'", `'\\''`)}'`);
