@@ -71,6 +71,7 @@ def test_two_hundred_deliveries_to_two_processes(here: server.RunningServer, sta
     assert sum(answer.status_code == 201 for answer in answers if answer is not None) == 1
 
 
+@pytest.mark.whole
 def test_two_hundred_different_requests(here: server.RunningServer, staged: Path) -> None:
     """Two hundred concurrent different requests: each starts a job of its own, none fails."""
     with functions.serving(staged, clouds.variables(here)) as url, ThreadPoolExecutor(50) as pool:
