@@ -67,7 +67,8 @@ def serving(
     kind = "http" if target == "trigger" else "cloudevent"
     start = ["-c", WRAPPER] if wrapped else ["-m", "functions_framework"]
     words = ["--target", target, "--source", str(folder / "main.py"), "--signature-type", kind]
-    clean = {"PATH": os.environ["PATH"], "MAIN": str(folder / "main.py"), "PYTHONDONTWRITEBYTECODE": "1", **env}
+    clean = {"PATH": os.environ["PATH"], "MAIN": str(folder / "main.py"), **env}
+    clean["PYTHONPYCACHEPREFIX"] = str(folder.parent / "compiled")  # the folder stays as it was staged
     log = (folder.parent / f"function-{port}.log").open("wb")
     process = subprocess.Popen(
         [python, *start, *words, "--host", "127.0.0.1", "--port", str(port)],

@@ -286,6 +286,7 @@ print(json.dumps(float((answers["label"].numpy() == np.array(labels)).mean())))
 """
 
 
+@pytest.mark.whole
 def test_the_registered_model_serves_the_accuracy_that_was_reported(fresh: Place) -> None:
     """The trainer's own SavedModel, registered, answers in a process of its own with the accuracy in its labels."""
     code, sent, said = fresh.run("submit", "digits", "--no-budget")

@@ -158,6 +158,7 @@ def test_an_old_runtime_is_refused(tmp_path: Path, runtime: str) -> None:
         deploy.commands(clouds.loaded(tmp_path, data), tmp_path)
 
 
+@pytest.mark.whole
 def test_gcloud_takes_every_command(tmp_path: Path, gcloud: str) -> None:
     """The real gcloud parses each command that is printed: none ends with a usage error (exit code 2)."""
     clouds.loaded(tmp_path, DATA)

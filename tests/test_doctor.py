@@ -159,6 +159,7 @@ def test_no_service(here: server.RunningServer, tmp_path: Path) -> None:
     assert outcomes(doctor._clock, patient(here, tmp_path, vertex=dead, storage=None))["clock"][0] == "unknown"
 
 
+@pytest.mark.whole
 def test_the_verbs(here: server.RunningServer, tmp_path: Path) -> None:
     """jobs, watch, trials, best, report, logs and cancel do what they say on a sweep and a job that really run."""
     data = {**clouds.PROJECT, "sweeps": {"sweep": {**clouds.PROJECT["sweeps"]["sweep"], "max_trial_count": 3}}}
@@ -198,6 +199,7 @@ def test_the_verbs(here: server.RunningServer, tmp_path: Path) -> None:
     run("cancel", failing.name, code=2)
 
 
+@pytest.mark.whole
 def test_logs_of_a_trial(here: server.RunningServer, tmp_path: Path, gcloud: str) -> None:
     """logs shows, through the real gcloud, what a trial's trainer printed, and ends with the job."""
     submitter = clouds.submitter(here, tmp_path)

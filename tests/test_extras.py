@@ -184,6 +184,7 @@ def clean(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return python
 
 
+@pytest.mark.whole
 def test_the_base_installation_is_small(clean: Path) -> None:
     """At most 10 distributions, four of them rich with what it needs, and 20 MiB, without pip."""
     site = next((clean.parents[1] / "lib").glob("python3*")) / "site-packages"
@@ -194,6 +195,7 @@ def test_the_base_installation_is_small(clean: Path) -> None:
     assert sum(file.stat().st_size for file in files) <= 20 * 2**20
 
 
+@pytest.mark.whole
 def test_the_base_installation_works(clean: Path, tmp_path: Path) -> None:
     """In it jobs are rendered, checked and explained, the trainer is packaged, the function staged; a verb that needs more
     says in one line what to install."""

@@ -100,6 +100,7 @@ def newcomer(tmp_path: Path) -> Newcomer:
     return Newcomer(installed, folder)
 
 
+@pytest.mark.whole
 def test_a_newcomer_gets_from_a_script_to_a_function(newcomer: Newcomer) -> None:
     """init, render, check, rehearse, sweep, best, local up, submit, function build: each as the one before printed it."""
     assert os.listdir(newcomer.installed.home) == []

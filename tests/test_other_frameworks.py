@@ -26,6 +26,7 @@ def swept(example: str, folder: Path) -> tuple[Path, float]:
     return models[0], best["metrics"]["accuracy"]
 
 
+@pytest.mark.whole
 def test_scikit_learn(tmp_path: Path) -> None:
     """model.joblib of the best trial has the accuracy that the trial reported."""
     joblib = module("joblib")
@@ -37,6 +38,7 @@ def test_scikit_learn(tmp_path: Path) -> None:
     assert joblib.load(model / "model.joblib").score(test_x, test_y) == pytest.approx(accuracy)
 
 
+@pytest.mark.whole
 def test_xgboost(tmp_path: Path) -> None:
     """model.bst of the best trial has the accuracy that the trial reported last."""
     xgb = module("xgboost")

@@ -406,6 +406,7 @@ def python310() -> str:
     pytest.skip("no Python 3.10 here")
 
 
+@pytest.mark.whole
 def test_it_installs_and_builds_in_a_python_3_10_environment(built: Built, tmp_path: Path) -> None:
     """As in a container without egress: pip with no index and no dependencies installs sdist and wheel, and the module is
     found; a build with that interpreter and its older tools gives a package of the same name."""

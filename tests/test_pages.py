@@ -29,13 +29,21 @@ PROGRAMS = ("gcloud", "curl", "jq")
 """What pages type that a developer may not have."""
 LIBRARIES = {"docs/pytorch.md": "torch", "examples/pytorch-ddp/README.md": "torch"}
 """What trainers of pages import that a developer may not have."""
+WHOLE = {
+    "docs/after-a-sweep.md", "docs/fidelity.md", "docs/local.md", "docs/rehearse.md", "docs/studies.md", "docs/trainer.md",
+    "docs/trigger-owning.md", "docs/tutorial.md",
+    *LIBRARIES,
+}  # fmt: skip
+"""Pages whose commands take over 5 s of processor."""
 
 
 def name(page: Path) -> str:
     return page.relative_to(REPOSITORY).as_posix()
 
 
-@pytest.mark.parametrize("page", PAGES, ids=name)
+@pytest.mark.parametrize(
+    "page", [pytest.param(page, id=name(page), marks=[pytest.mark.whole] * (name(page) in WHOLE)) for page in PAGES]
+)
 def test_the_commands_of_a_page_do_what_it_shows(page: Path, tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """Each command of the page, typed in order in one project, ends as the page says and prints what the page shows."""
     text = page.read_text(encoding="utf-8")

@@ -76,6 +76,7 @@ def succeeded(vertex: Vertex, name: str) -> None:
     assert last.state == "JOB_STATE_SUCCEEDED", last.error
 
 
+@pytest.mark.whole
 def test_what_render_prints_is_the_whole_way(folder: Path) -> None:
     """Package, upload into the bucket that the server made, creation: a job and a sweep that share a package train."""
     need("gcloud")
@@ -105,6 +106,7 @@ def test_what_rehearse_prints_is_what_ran(folder: Path) -> None:
     succeeded(vertex, "cpu")
 
 
+@pytest.mark.whole
 def test_the_real_trainer_goes_the_same_way(folder: Path) -> None:
     """The repository's own trainer, from its folder with a setup.py, trains from what render prints."""
     need("gcloud")
@@ -118,6 +120,7 @@ def test_the_real_trainer_goes_the_same_way(folder: Path) -> None:
     succeeded(vertex, "cpu")
 
 
+@pytest.mark.whole
 def test_package_upload_does_nothing_twice_and_tells_a_missing_bucket(folder: Path) -> None:
     """The upload is skipped where the object is there; without the bucket the error is the command that makes it."""
     up(folder)

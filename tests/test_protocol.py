@@ -90,7 +90,7 @@ class Deliveries(RuleBasedStateMachine):
 
 TestDeliveries = Deliveries.TestCase
 TestDeliveries.settings = settings(
-    max_examples=2000 if LONG else 150, stateful_step_count=30, deadline=None,
+    max_examples=2000 if LONG else 70, stateful_step_count=30, deadline=None,
     suppress_health_check=list(HealthCheck), database=None,
 )  # fmt: skip
 

@@ -73,6 +73,7 @@ DATA: dict[str, Any] = {
 }
 
 
+@pytest.mark.whole
 def test_plan_and_apply(here: server.RunningServer, tmp_path: Path, gcloud: str) -> None:
     """plan prints a diff, apply makes it so and is idempotent, a change is one field, a schedule that goes is deleted, and
     a job made by somebody else with the real gcloud stays as it is."""

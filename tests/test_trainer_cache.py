@@ -40,26 +40,35 @@ def test_a_change_of_the_sources_is_seen(tmp_path: Path) -> None:
     assert read_cached(folder, "trainer.config", store).module == "trainer.config"
 
 
+@pytest.fixture(scope="module")
+def kept(tmp_path_factory: pytest.TempPathFactory) -> tuple[Path, TrainerSource]:
+    """A cache with this repository's trainer, and what it keeps."""
+    store = tmp_path_factory.mktemp("kept")
+    return store, read_cached(REPOSITORY / "trainer_pkg", "trainer.task", store)
+
+
 @pytest.mark.parametrize("content", ["", "{", "[]", "null", "{}", '{"module": 1}', "[" * 10_000])
-def test_a_broken_cache_is_read_anew(tmp_path: Path, content: str) -> None:
-    """Whatever stands in the cache, the answer is that of reading the sources."""
+def test_a_broken_cache_is_read_anew(kept: tuple[Path, TrainerSource], tmp_path: Path, content: str) -> None:
+    """Whatever the cache holds, the answer is that of reading the sources."""
     store = tmp_path / "cache"
-    right = read_cached(REPOSITORY / "trainer_pkg", "trainer.task", store)
+    shutil.copytree(kept[0], store)
     (file,) = store.iterdir()
     file.write_text(content)
-    assert read_cached(REPOSITORY / "trainer_pkg", "trainer.task", store) == right
-    store_is_a_file = tmp_path / "file"
-    store_is_a_file.write_text("")
-    assert read_cached(REPOSITORY / "trainer_pkg", "trainer.task", store_is_a_file) == right
+    assert read_cached(REPOSITORY / "trainer_pkg", "trainer.task", store) == kept[1]
 
 
-def test_a_kept_source_needs_no_parser(tmp_path: Path) -> None:
+def test_a_cache_that_cannot_be_written_costs_the_reading(kept: tuple[Path, TrainerSource], tmp_path: Path) -> None:
+    """A file in the place of the cache's folder: the sources are read."""
+    (tmp_path / "file").write_text("")
+    assert read_cached(REPOSITORY / "trainer_pkg", "trainer.task", tmp_path / "file") == kept[1]
+
+
+def test_a_kept_source_needs_no_parser(kept: tuple[Path, TrainerSource]) -> None:
     """With the cache warm the modules that parse are not loaded: that is what makes it fast."""
-    read_cached(REPOSITORY / "trainer_pkg", "trainer.task", tmp_path)
     program = (
         "import sys; from pathlib import Path; from vertexrig.package.cache import read_cached; "
         "read_cached(Path(sys.argv[1]), 'trainer.task', Path(sys.argv[2])); "
         "sys.exit('vertexrig.package.source.reader' in sys.modules)"
     )
-    words = [sys.executable, "-c", program, str(REPOSITORY / "trainer_pkg"), str(tmp_path)]
+    words = [sys.executable, "-c", program, str(REPOSITORY / "trainer_pkg"), str(kept[0])]
     assert subprocess.run(words, cwd=INSTALLED, timeout=60).returncode == 0

@@ -7,6 +7,7 @@ import os
 import re
 import subprocess
 import sys
+from collections.abc import Iterator
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
@@ -40,15 +41,20 @@ def with_note(here: server.RunningServer, note: str) -> int:
 POINTS = [f"{when}:{call}" for call in range(1, 9) for when in ("before", "after")]
 
 
+@pytest.fixture(scope="module")
+def other(here: server.RunningServer, staged: Path) -> Iterator[str]:
+    """Another instance, which gets what is delivered again."""
+    with functions.serving(staged, {**clouds.variables(here), "LEASE": "3", "WAIT": "1"}, wrapped=True) as url:
+        yield url
+
+
 @pytest.mark.parametrize("point", POINTS)
-def test_killed_anywhere_and_delivered_again(here: server.RunningServer, staged: Path, point: str) -> None:
+def test_killed_anywhere_and_delivered_again(here: server.RunningServer, staged: Path, other: str, point: str) -> None:
     """The process killed with -9 at any point between the first call and the last, then redelivered: exactly one job."""
     body = {"run": "cpu", "args": {"note": f"killed {point}"}, "request_id": f"killed-{point}"}
     with functions.serving(staged, {**clouds.variables(here), "KILL": point}, wrapped=True) as url:
         assert functions.deliver(url, body) is None
-    with functions.serving(staged, {**clouds.variables(here), "LEASE": "3", "WAIT": "1"}, wrapped=True) as url:
-        first = functions.until_done(url, body)
-        again = functions.until_done(url, body)
+    first, again = functions.until_done(other, body), functions.until_done(other, body)
     assert first.json()["name"] == again.json()["name"] and again.json()["duplicate"]
     assert with_note(here, f"killed {point}") == 1
 
@@ -65,6 +71,7 @@ def test_two_hundred_deliveries_to_two_processes(here: server.RunningServer, sta
     assert sum(answer.status_code == 201 for answer in answers if answer is not None) == 1
 
 
+@pytest.mark.whole
 def test_two_hundred_different_requests(here: server.RunningServer, staged: Path) -> None:
     """Two hundred concurrent different requests: each starts a job of its own, none fails."""
     with functions.serving(staged, clouds.variables(here)) as url, ThreadPoolExecutor(50) as pool:
@@ -87,6 +94,7 @@ def test_events_over_http(here: server.RunningServer, staged: Path) -> None:
     assert with_note(here, "pubsub") == 1
 
 
+@pytest.mark.whole
 def test_fuzzed_with_its_own_document(here: server.RunningServer, staged: Path) -> None:
     """schemathesis, fed with the served OpenAPI document, finds no 5xx and no answer that the document does not know."""
     with functions.serving(staged, clouds.variables(here)) as url:
@@ -102,6 +110,7 @@ def test_fuzzed_with_its_own_document(here: server.RunningServer, staged: Path) 
     assert tried and tried[1] == tried[2] and int(tried[1]) >= 600, run.stdout[-2000:]
 
 
+@pytest.mark.whole
 @pytest.mark.skipif(
     sys.version_info < (3, 11), reason="the pinned packages are for the function's runtime: Python 3.12 or newer"
 )

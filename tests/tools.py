@@ -25,6 +25,15 @@ INSTALLED = Path(package.__file__).parent.parent
 """Where the vertexrig under test is imported from: the checkout, or the installed wheel."""
 
 
+LONG = os.environ.get("ATTACK") == "long"
+"""Whether properties are tried at length: `make attack`, or `ATTACK=long make test TESTS=...` of any other test."""
+
+
+def examples(brief: int, long: int) -> int:
+    """How many examples of a property are tried: `brief` on every run, `long` by ATTACK=long."""
+    return long if LONG else brief
+
+
 def need(program: str) -> str:
     """The path of a program that users may not have: without it a test skips here and fails in CI."""
     found = shutil.which(program)

@@ -104,6 +104,7 @@ def test_the_java_client(run: Run, tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("whose", ["PyPI's", "gcloud's"])
+@pytest.mark.whole
 def test_gsutil(whose: str, run: Run, here: RunningServer, tmp_path: Path) -> None:
     """gsutil, alone and as it comes with gcloud, makes a bucket, copies in pieces, lists, reads and removes."""
     gsutil = program("gsutil", "gsutil") if whose == "PyPI's" else shutil.which("gsutil")

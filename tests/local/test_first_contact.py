@@ -133,6 +133,7 @@ def test_up_prints_an_env_line_for_its_root(tmp_path: Path) -> None:
         server.down(root)
 
 
+@pytest.mark.whole
 def test_gsutil_finds_the_server(up: server.RunningServer, root: Path, tmp_path: Path) -> None:
     """The unmodified gsutil, in a shell and in a job, works on the server's buckets with what `local env` sets."""
     gsutil = need("gsutil")

@@ -131,6 +131,7 @@ def write(path: Path, data: dict[str, Any]) -> str:
     return str(path)
 
 
+@pytest.mark.whole
 def test_custom_jobs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> None:
     """create --config, describe, list and cancel do what they do in the cloud; a refusal reads as there."""
     api = Api(here.url)
@@ -191,6 +192,7 @@ def test_stream_logs(ai: Gcloud, here: server.RunningServer, tmp_path: Path) -> 
     assert all(re.fullmatch(r"\d{4}-\d\d-\d\d \d\d:\d\d:\d\d [+-]\d{4}", row[1]) for row in rows)
 
 
+@pytest.mark.whole
 def test_tuning_jobs(
     ai: Gcloud, here: server.RunningServer, golden: Callable[[str, str], None], tmp_path: Path
 ) -> None:

@@ -44,6 +44,7 @@ def tuning(code: str, *args: str, trials: int, parallel: int, **fields: Any) -> 
     return {"displayName": "sweep", "studySpec": STUDY, "trialJobSpec": job(pool(code, *args)), **counts, **fields}
 
 
+@pytest.mark.whole
 def test_a_study_survives_five_kills_of_the_server(tmp_path: Path) -> None:
     """A study of 20 trials whose server is killed with -9 five times ends with 20 trials, no finished one rerun, no orphan."""
     sdist(tmp_path / "gs/packages/trainer.tar.gz")

@@ -21,6 +21,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse
 from starlette.routing import Route
 
+from tests.tools import examples
 from tests.web import http
 from vertexrig import times
 from vertexrig.local.guard import LoopbackGuard
@@ -152,7 +153,7 @@ def test_any_text_is_a_filter_or_a_400(text: str) -> None:
         assert matches(node, ENTRY) in (True, False)
 
 
-@settings(max_examples=600, deadline=None)
+@settings(max_examples=examples(150, 600), deadline=None)
 @given(st.lists(st.sampled_from(["timestamp", "timestamp", "timestamp", "job"]), min_size=1, max_size=3), st.data())
 def test_bounds_never_lose_an_entry(kinds: list[str], data: st.DataObject) -> None:
     """What a filter lets through lies within the bounds that the index is read with."""
@@ -330,7 +331,7 @@ LOG_ENTRY = st.fixed_dictionaries(
 FILTERS = st.sampled_from(['timestamp>="9999-12-31T00:00:00Z"', "severity>=INFO", "x", "timestamp>x", "a" * 30_000])
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(80, 500), deadline=None)
 @given(
     path=st.sampled_from(["entries:list", "entries:write", "entries:tail", "projects/p/logs"]),
     body=st.binary(max_size=30)

@@ -454,6 +454,7 @@ def test_docker_runs_a_container_spec(root: Path, tmp_path: Path, monkeypatch: p
     assert cleanup == ["rm", "--force", "vertexrig-77-workerpool0-0"]
 
 
+@pytest.mark.whole
 def test_an_interpreter_chosen_for_an_image(root: Path, tmp_path: Path) -> None:
     """The layer stands on the Python chosen for the image and sees what is installed there; a wrong one is named."""
     subprocess.run([sys.executable, "-m", "venv", str(tmp_path / "base")], check=True, timeout=120)

@@ -23,6 +23,7 @@ from starlette.requests import Request
 from starlette.responses import Response
 from starlette.routing import Route
 
+from tests.tools import examples
 from tests.web import http
 from vertexrig.local.guard import LoopbackGuard
 from vertexrig.local.scheduler import COVERAGE, JobStore, SchedulerEngine, routes
@@ -61,6 +62,7 @@ def wait_for(seen: list[tuple[dict[str, str], bytes]], name: str) -> tuple[dict[
     raise AssertionError("the job did not fire")
 
 
+@pytest.mark.whole
 def test_gcloud_scheduler(gcloud: Command, server: tuple[str, list[tuple[dict[str, str], bytes]]]) -> None:
     """gcloud scheduler creates, lists, describes, runs, updates, pauses, resumes and deletes a job, and it fires."""
     url, seen = server
@@ -173,7 +175,7 @@ TARGET = st.fixed_dictionaries(
 )
 
 
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=examples(80, 500), deadline=None)
 @given(
     method=st.sampled_from(["GET", "POST", "PATCH", "DELETE", "PUT"]),
     path=st.sampled_from(["jobs", "jobs/x", "jobs/x:run", "jobs/x:pause", "jobs/%2F", "", "jobs/x:nope", "jobs/%ff"]),

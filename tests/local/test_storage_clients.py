@@ -25,6 +25,7 @@ def url(store: ObjectStore, serve: Callable[..., str]) -> str:
     return serve(routes(store))
 
 
+@pytest.mark.whole
 def test_gcloud_storage(gcloud: Command, store: ObjectStore, url: str, tmp_path: Path) -> None:
     """gcloud storage makes a bucket, copies up (simple and resumable) and down, lists, prints, moves and removes."""
     big = os.urandom(9 * 1024 * 1024)
@@ -59,6 +60,7 @@ def test_gcloud_honours_a_precondition(gcloud: Command, store: ObjectStore, url:
     assert again.returncode == 1 and "pre-conditions you specified did not hold" in again.stderr
 
 
+@pytest.mark.whole
 def test_gsutil(gsutil: Command, store: ObjectStore, url: str, tmp_path: Path) -> None:
     """gsutil, through its own gcloud shim, makes a bucket, copies, lists, prints and removes."""
     (tmp_path / "a.txt").write_text("hello\n")

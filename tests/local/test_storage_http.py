@@ -20,6 +20,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from starlette.applications import Starlette
 
+from tests.tools import examples
 from tests.web import http
 from vertexrig.local.guard import LoopbackGuard
 from vertexrig.local.storage import COVERAGE, ObjectStore, routes
@@ -234,7 +235,7 @@ START = st.sampled_from(
 )
 
 
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=examples(100, 600), deadline=None)
 @given(
     method=st.sampled_from(["GET", "POST", "PUT", "PATCH", "DELETE", "HEAD", "OPTIONS"]),
     start=START,
@@ -262,7 +263,7 @@ def test_nonsense_is_never_a_500(
     assert answer.status_code < 500
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=examples(40, 200), deadline=None)
 @given(
     st.binary(max_size=80),
     st.sampled_from([b"", b"--b\r\n\r\n{}\r\n--b\r\n\r\n", b"--b\r\nContent-Type: application/http\r\n\r\n"]),
@@ -276,7 +277,7 @@ def test_broken_multipart(base: str, tail: bytes, head: bytes) -> None:
 
 
 @given(data=st.binary(max_size=300))
-@settings(max_examples=60, deadline=None)
+@settings(max_examples=examples(30, 200), deadline=None)
 def test_multipart_keeps_every_byte(base: str, data: bytes) -> None:
     """The media of a multipart upload comes back byte for byte, whatever line ends it holds."""
     body = (

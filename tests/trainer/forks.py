@@ -130,14 +130,19 @@ def _serve() -> None:
             *lines, pending = (pending + data).split(b"\n")
             for line in lines:
                 request = json.loads(line)
+                begun, request["begun"] = os.pipe()
                 pid = os.fork()
                 if pid == 0:
+                    os.close(begun)
                     signal.set_wakeup_fd(-1)
                     signal.signal(signal.SIGCHLD, signal.SIG_DFL)
                     os.close(ended)
                     os.close(woken)
                     raise _Begin(request)
                 running[pid] = request["id"]
+                os.close(request["begun"])
+                os.read(begun, 1)  # until the child has its own session, streams and folder, or has ended
+                os.close(begun)
                 _say(id=request["id"], pid=pid)
 
 
@@ -159,6 +164,7 @@ def _become(request: dict[str, Any]) -> None:
         time.tzset()
     sys.path[0] = request["cwd"]
     sys.argv = ["trainer.task", *request["args"]]
+    os.close(request["begun"])
 
 
 if __name__ == "__main__":

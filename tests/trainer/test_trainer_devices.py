@@ -11,6 +11,7 @@ from conftest import QUICK, Launched, summary
 FLAGS = (*QUICK, "--global_batch_size=48")
 
 
+@pytest.mark.whole
 def test_mirrored_learns_the_same_curve_as_one_device(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """2 and 4 mirrored devices and central storage give one device's curves on the same global batch."""
     runs = {

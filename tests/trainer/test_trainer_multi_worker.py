@@ -9,6 +9,7 @@ import signal
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
+import pytest
 from conftest import QUICK, Launched, metrics, summary
 
 Cluster = Callable[..., dict[str, Launched]]
@@ -49,6 +50,7 @@ def test_chief_and_worker_train_agree_and_only_the_chief_writes(launch_cluster: 
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.whole
 def test_three_workers_without_a_chief_save_twenty_times(launch_cluster: Cluster, tmp_path: Path) -> None:
     """Worker 0 is the chief where there is none. Of more than twenty saves none fails, and what is left is whole."""
     processes = launch_cluster({"worker": 3}, *QUICK, "--save_every=1", "--batch_size=32")
@@ -64,6 +66,7 @@ def test_three_workers_without_a_chief_save_twenty_times(launch_cluster: Cluster
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.whole
 def test_parameter_servers_and_evaluator(launch_cluster: Cluster, tmp_path: Path) -> None:
     """Chief, two workers, a server and an evaluator: the chief ends, the evaluator scored the last save alike."""
     roles = {"master": 1, "worker": 2, "ps": 1, "evaluator": 1}
@@ -83,6 +86,7 @@ def test_parameter_servers_and_evaluator(launch_cluster: Cluster, tmp_path: Path
     assert list((tmp_path / "tmp").iterdir()) == []
 
 
+@pytest.mark.whole
 def test_parameter_servers_go_on_without_a_worker(launch_cluster: Cluster, tmp_path: Path) -> None:
     """kill -9 of one of two workers in mid-training: the other takes over its steps, and the run ends with all of them."""
     processes = launch_cluster({"chief": 1, "worker": 2, "ps": 1}, *QUICK, "--epochs=6")
@@ -94,6 +98,7 @@ def test_parameter_servers_go_on_without_a_worker(launch_cluster: Cluster, tmp_p
     assert processes["worker-0"].process.poll() is None and processes["ps-0"].process.poll() is None
 
 
+@pytest.mark.whole
 def test_parameter_servers_end_without_a_server(launch_cluster: Cluster, tmp_path: Path) -> None:
     """kill -9 of the parameter server, and with it of the variables: the chief ends with a clear error and leaves no model;
     restarted, the cluster goes on from its last save."""
@@ -111,6 +116,7 @@ def test_parameter_servers_end_without_a_server(launch_cluster: Cluster, tmp_pat
     assert summary(tmp_path)["steps"] == 6 * 44
 
 
+@pytest.mark.whole
 def test_sigterm_ends_a_worker_that_waits_for_another(launch_cluster: Cluster, tmp_path: Path) -> None:
     """The chief is frozen, so that the worker waits for it inside TensorFlow: SIGTERM ends the worker all the same, with 143,
     without a traceback, and with its temporary directory gone."""

@@ -47,6 +47,7 @@ def test_modules_import_nothing_of_the_launcher() -> None:
         assert "vertexrig" not in path.read_text()
 
 
+@pytest.mark.whole
 def test_a_missing_tf_keras_is_named(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """TensorFlow without tf-keras: the error says what to install."""
     hidden = tmp_path / "hide" / "tf_keras"

@@ -25,6 +25,7 @@ def going_on(process: Launched) -> int:
     return int(found[1])
 
 
+@pytest.mark.whole
 def test_a_killed_run_ends_as_if_it_had_not_been(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """kill -9 in mid-epoch; the restarted run has the undisturbed one's curve to the last digit, augmentation included."""
     flags = (*FLAGS, "--with_color_distort=true", "--warmup_steps=30", "--schedule=cosine")
@@ -57,6 +58,7 @@ def test_sigterm_saves_the_step_it_comes_in(launch: Callable[..., Launched], tmp
     assert going_on(second) == saved
 
 
+@pytest.mark.whole
 def test_a_cluster_survives_the_loss_of_its_worker_and_of_its_chief(
     launch_cluster: Callable[..., dict[str, Launched]], tmp_path: Path
 ) -> None:
