@@ -36,7 +36,7 @@ def test_the_generated_clients(library: str, run: Run) -> None:
 
 
 def test_scheduler_and_logging(run: Run) -> None:
-    """google-cloud-scheduler and google-cloud-logging work at their defaults; tailing logs is refused with its name."""
+    """google-cloud-scheduler and google-cloud-logging work at their defaults; a tail has what is written after it."""
     done = run(python("google.cloud.scheduler_v1", "google.cloud.logging"), str(PROGRAMS / "apis.py"))
     assert done.stdout.splitlines() == [
         "grpc ENABLED POST",
@@ -44,5 +44,6 @@ def test_scheduler_and_logging(run: Run) -> None:
         "0 4 * * * True",
         "404",
         "[('over gRPC', 'WARNING'), ({'step': 3.0}, None)]",
+        "{'for the tail'}",
         "True",
     ]

@@ -5,7 +5,8 @@ from __future__ import annotations
 import shlex
 from collections.abc import Callable, Iterable, Mapping
 
-Unset, Found = Iterable[str], Mapping[str, str]
+Unset = Iterable[str]
+Found = Mapping[str, str]
 
 
 def _sh(unset: Unset, found: Found) -> str:

@@ -17,6 +17,7 @@ import time
 from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
+from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -64,6 +65,7 @@ if TYPE_CHECKING:
     from vertexrig.local.front.assembly import Front
     from vertexrig.local.front.proxy import Journal
     from vertexrig.local.front.rpc import RpcServer
+    from vertexrig.local.logs.store import LogStore
 
 __all__ = [
     "ADMIN", "AIPLATFORM", "BOTO", "DEFAULT_PORT", "HOST", "LOGGING", "RESOURCE_MANAGER", "SCHEDULER", "Local", "RunningServer", "add_fault",
@@ -107,13 +109,14 @@ def _check(document: Document, region: str) -> list[Finding]:
     return check(document, Context(load(), region=region))
 
 
-def rpc_server(app: ASGIApp, calls: Calls, journal: Journal | None = None) -> RpcServer | None:
+def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal | None = None) -> RpcServer | None:
     """The gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
         import grpc  # noqa: F401
     except ImportError:
         _LOG.warning("grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)")
         return None
+    from vertexrig.local.logs.api import tail
     from vertexrig.local.front.rpc import RpcServer
 
     def unserved(method: str, headers: Mapping[str, str]) -> None:
@@ -122,7 +125,8 @@ def rpc_server(app: ASGIApp, calls: Calls, journal: Journal | None = None) -> Rp
             journal.note("not served: " + "/".join(method.rpartition(".")[::2]))
 
     piped: Container[int] = journal.piped if journal is not None else ()
-    return RpcServer(calls.around(app, "gRPC", piped), RPC_PREFIXES, unserved)
+    streams = {"google.logging.v2.LoggingServiceV2/TailLogEntries": partial(tail, logs)}
+    return RpcServer(calls.around(app, "gRPC", piped), RPC_PREFIXES, unserved, streams)
 
 
 class Local:
@@ -176,7 +180,8 @@ class Local:
         self.apis = self._apis(self._routes(about, stop, front), record)
         self.app = sandboxed(LoopbackGuard(self.apis))
         self.xml = storage.XmlApi(self.objects)
-        self.rpc = rpc_server(self.apis, self.calls, front.journal if front else None) if grpc else None
+        journal = front.journal if front else None
+        self.rpc = rpc_server(self.apis, self.calls, self.extras.logs, journal) if grpc else None
 
     def _routes(self, about: Mapping[str, object], stop: Callable[[], None], front: Front | None) -> list[BaseRoute]:
         """Every route of the server's own port."""

@@ -1,5 +1,7 @@
 """google-cloud-scheduler and google-cloud-logging at their default transport, which is gRPC, as a program would use them."""
 
+import threading
+
 from google.api_core import exceptions
 from google.cloud import logging, scheduler_v1
 from google.cloud.logging_v2.services.logging_service_v2 import LoggingServiceV2Client
@@ -26,8 +28,25 @@ logger.log_struct({"step": 3})
 found = list(client.list_entries(filter_='resource.labels.job_id="77"'))
 about = "logging.googleapis.com/diagnostic"  # what the library logs of itself
 print([(one.payload, one.severity) for one in found if about not in one.payload])
-tail = TailLogEntriesRequest(resource_names=["projects/my-project"])
+tail = TailLogEntriesRequest(resource_names=["projects/my-project"], filter='textPayload:"tail"')
+stopped = threading.Event()
+
+
+def write() -> None:
+    while not stopped.wait(0.1):  # a tail begins with what is written after it, and does not say when it began
+        logger.log_text("other")
+        logger.log_text("for the tail")
+
+
+writer = threading.Thread(target=write)
+writer.start()
+answers = LoggingServiceV2Client().tail_log_entries(requests=iter([tail]), timeout=60)  # returns with the first entries
+print({one.text_payload for one in next(iter(answers)).entries})
+stopped.set()
+writer.join()
+answers.cancel()
+wrong = TailLogEntriesRequest(resource_names=["projects/my-project"], filter="(")
 try:
-    print(list(LoggingServiceV2Client().tail_log_entries(requests=iter([tail]), timeout=60)))
-except exceptions.MethodNotImplemented as error:
-    print("google.logging.v2.LoggingServiceV2/TailLogEntries" in error.message)
+    print(list(LoggingServiceV2Client().tail_log_entries(requests=iter([wrong]), timeout=60)))
+except exceptions.InvalidArgument as error:
+    print("Unparseable filter" in error.message)

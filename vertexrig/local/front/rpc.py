@@ -1,6 +1,7 @@
 """The gRPC server of a local Vertex: unary methods, each answered by the REST handler of the same method.
 
-Methods that stream, and others that are not served, are refused at once with their names. It runs in the event loop of
+A method that streams has no such handler: it is given one of its own, or it is refused at once with its name, as all others
+that are not served. It runs in the event loop of
 the HTTP server, on a second port of this machine, without TLS. Clients that insist on TLS reach it through a proxy that
 adds it.
 """
@@ -11,6 +12,7 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
+from types import MappingProxyType
 from typing import Any
 
 from starlette.types import ASGIApp
@@ -18,7 +20,7 @@ from starlette.types import ASGIApp
 from vertexrig.local import methods
 from vertexrig.local.front import rpc_convert, rpc_inside
 from vertexrig.local.guard import user_refusal
-from vertexrig.local.http import JSON_LIMIT, unserved
+from vertexrig.local.http import JSON_LIMIT, ApiError, unserved
 from vertexrig.local.registry import empty
 from vertexrig.local.state import HOST
 from vertexrig.spec import messages
@@ -32,6 +34,8 @@ _EMPTY = ("google.cloud.aiplatform.v1.ListCustomJobsRequest", "google.cloud.aipl
 """What reads and answers lists that are always empty and whose messages are not shipped: the requests have the same fields
 1 to 5, which a test holds, and an answer has nothing in it."""
 
+Stream = Callable[[dict[str, Any]], AsyncIterator[dict[str, Any]]]
+
 
 class RpcServer:
     """Answers the methods whose messages are shipped, and names those that it does not serve.
@@ -40,6 +44,7 @@ class RpcServer:
         app: The REST application, called in this process.
         prefixes: The path at which the REST API of each service is, by the beginning of the service's full name.
         on_unserved: Called with a method that is not served and the call's header fields.
+        streams: Methods that stream, by `package.Service/Method`: a request's JSON to that of each answer.
     """
 
     def __init__(
@@ -47,7 +52,9 @@ class RpcServer:
         app: ASGIApp,
         prefixes: Mapping[str, str],
         on_unserved: Callable[[str, Mapping[str, str]], None] = lambda method, headers: None,
+        streams: Mapping[str, Stream] = MappingProxyType({}),
     ) -> None:
+        self.streams = streams
         self.app, self.prefixes, self.on_unserved, self.port = app, prefixes, on_unserved, 0
 
     @asynccontextmanager
@@ -92,6 +99,8 @@ class RpcServer:
         import grpc
 
         service, _, name = path.strip("/").partition("/")
+        if path.strip("/") in self.streams:
+            return grpc.stream_stream_rpc_method_handler(self._streamed(service, name))
         stable = service.replace("google.cloud.aiplatform.v1beta1.", "google.cloud.aiplatform.v1.")
         version = "v1" if stable == service else "v1beta1"
         routes = methods.of_service(stable).get(name, ())
@@ -126,6 +135,25 @@ class RpcServer:
             trailing = (("grpc-status-details-bin", details),) if details else ()
             await context.abort(grpc.StatusCode[name], message, trailing)
             return b""
+
+        return call
+
+    def _streamed(self, service: str, name: str) -> Callable[[Any, Any], AsyncIterator[bytes]]:
+        method = messages.pool().FindServiceByName(service).methods_by_name[name]
+        kind, answer = messages.message_class(method.input_type.full_name), method.output_type.full_name
+
+        async def call(requests: Any, context: Any) -> AsyncIterator[bytes]:
+            import grpc
+
+            await self._guard(context)
+            try:
+                first = convert.to_json(kind, await anext(requests, b""))  # the first message is the request
+                async for data in self.streams[f"{service}/{name}"](first):
+                    yield convert.to_answer(answer, data).SerializeToString()
+            except ApiError as error:
+                await context.abort(grpc.StatusCode[error.status], error.message)
+            except ValueError as error:
+                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
 
         return call
 

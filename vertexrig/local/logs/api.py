@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import asyncio
 import base64
 import binascii
 import re
-from collections.abc import Mapping
+from collections.abc import AsyncIterator, Mapping
 from typing import Any
 
 from starlette.requests import Request
@@ -19,6 +20,8 @@ from vertexrig.times import nanoseconds
 Values = Mapping[str, str]
 PAGE_LIMIT = 1000
 WRITE_LIMIT = 1000
+TAIL_S = 0.2
+"""How often a tail looks for entries."""
 LIST_FIELDS = ("resourceNames", "projectIds", "filter", "orderBy", "pageSize", "pageToken")
 WRITE_FIELDS = ("logName", "resource", "labels", "entries", "partialSuccess", "dryRun")
 ENTRY_FIELDS = (
@@ -35,6 +38,12 @@ def _known(body: Json, fields: tuple[str, ...], where: str = "") -> None:
         if name not in fields:
             at = f" at '{where}'" if where else ""
             raise invalid(f'Invalid JSON payload received. Unknown name "{name[:200]}"{at}: Cannot find field.')
+
+
+def _resources(body: Json) -> None:
+    names = body.get("resourceNames") or body.get("projectIds")
+    if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
+        raise invalid("At least one resource name (resourceNames) is required.")
 
 
 def _text(body: Json, name: str) -> str:
@@ -68,6 +77,26 @@ def _place(token: str) -> tuple[int, str, int] | None:
     return place
 
 
+async def tail(store: LogStore, request: Json) -> AsyncIterator[Json]:
+    """LoggingServiceV2.TailLogEntries, which has no REST form: entries as they arrive, from now on, without an end.
+
+    Entries come in order of arrival: `bufferWindow`, for which the service waits to put them in order, is not needed.
+
+    Raises:
+        ApiError: The request is wrong.
+    """
+    _resources(request)
+    node = await in_thread(parse, _text(request, "filter"))
+    place = await in_thread(store.last)
+    while True:
+        found, now = await in_thread(store.arrived, node, place)
+        if found:
+            yield {"entries": found}
+        if now == place:
+            await asyncio.sleep(TAIL_S)
+        place = now
+
+
 class LoggingApi:
     """The handlers, over one store."""
 
@@ -78,9 +107,7 @@ class LoggingApi:
         """entries.list."""
         body = await read_json(request)
         _known(body, LIST_FIELDS)
-        names = body.get("resourceNames") or body.get("projectIds")
-        if not isinstance(names, list) or not all(isinstance(name, str) for name in names):
-            raise invalid("At least one resource name (resourceNames) is required.")
+        _resources(body)
         order = " ".join(_text(body, "orderBy").lower().split())
         if order not in ("", "timestamp", "timestamp asc", "timestamp desc"):
             raise invalid(f"Invalid order_by: {order[:80]!r}. Expected 'timestamp asc' or 'timestamp desc'.")

@@ -13,7 +13,7 @@ COVERAGE: tuple[Coverage, ...] = (
     ),
     Coverage("logging.entries.write", "served", "No deduplication by insertId."),
     Coverage("logging.logs.list", "approximated", "All projects are one."),
-    Coverage("logging.entries.tail", "not served", "gRPC only in the clients."),
+    Coverage("logging.entries.tail", "served", "Over gRPC, as in the clients; in order of arrival, without a window."),
     Coverage("logging.entries.copy", "not served"),
     Coverage("logging.logs.delete", "not served"),
     Coverage("logging: sinks, buckets, views, metrics", "not served"),

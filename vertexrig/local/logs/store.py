@@ -215,6 +215,16 @@ class LogStore:
             if len(rows) < batch:
                 return
 
+    def last(self) -> int:
+        """The number of the entry that came last, 0 before there is one."""
+        return int(self.database.rows("SELECT COALESCE(MAX(id), 0) AS last FROM entries")[0]["last"])
+
+    def arrived(self, node: Node, after: int, limit: int = 500) -> tuple[list[Json], int]:
+        """Entries that came after that number and pass a filter, in order of arrival, and the number to go on from."""
+        rows = self.database.rows("SELECT id, entry FROM entries WHERE id > ? ORDER BY id LIMIT ?", after, limit)
+        bodies = [json.loads(row["entry"]) for row in rows]
+        return [body for body in bodies if matches(node, body)], rows[-1]["id"] if rows else after
+
     def log_names(self) -> list[str]:
         """Every log's name."""
         rows = self.database.rows("SELECT DISTINCT json_extract(entry, '$.logName') AS name FROM entries ORDER BY name")
