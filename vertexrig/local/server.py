@@ -116,8 +116,8 @@ def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal | No
     except ImportError:
         _LOG.warning("grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)")
         return None
-    from vertexrig.local.logs.api import tail
     from vertexrig.local.front.rpc import RpcServer
+    from vertexrig.local.logs.api import tail
 
     def unserved(method: str, headers: Mapping[str, str]) -> None:
         calls.unserved_rpc(method, headers)

@@ -11,7 +11,6 @@ from vertexrig.local.runner.places import job_folder
 from vertexrig.spec import cluster
 from vertexrig.spec.document import Document
 
-
 MOST_LISTED = 100
 """Jobs of each kind, models and schedules that the page lists."""
 _LISTED = ("name", "displayName", "state", "createTime", "startTime", "endTime")
