@@ -26,8 +26,7 @@ from vertexrig.local.jobs.settings import Fault as JobFault
 from vertexrig.submit import claims
 from vertexrig.submit.budget import OverBudgetError
 from vertexrig.submit.claims import Claims, InProgressError, Key, OtherBodyError
-from vertexrig.submit.request import Request
-from vertexrig.submit.submission import NoPackageError, Submitted, Submitter, UnsureError, request_key
+from vertexrig.submit.submission import NoPackageError, Request, Submitted, Submitter, UnsureError, request_key
 
 Make = Callable[..., Submitter]
 
