@@ -7,7 +7,6 @@ from __future__ import annotations
 
 import argparse
 import ast
-import signal
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -251,7 +250,6 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).resolve().parents[1] / "vertexrig")
     parser.add_argument("--details", action="store_true", help="also name each offender and the longest chain")
     options = parser.parse_args()
-    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # a reader such as head may stop early
     house = House(options.folder)
     print(report(house))
     if options.details:

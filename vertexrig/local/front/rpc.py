@@ -18,7 +18,8 @@ from typing import Any
 from starlette.types import ASGIApp
 
 from vertexrig.local import methods
-from vertexrig.local.front import rpc_convert, rpc_inside
+from vertexrig.local.front import rpc_convert as convert
+from vertexrig.local.front import rpc_inside as inside
 from vertexrig.local.guard import user_refusal
 from vertexrig.local.http import JSON_LIMIT, ApiError, unserved
 from vertexrig.local.registry import empty
@@ -122,16 +123,16 @@ class RpcServer:
             await self._guard(context)
             headers = [(key, str(value)) for key, value in context.invocation_metadata() if key in _PASSED]
             try:
-                binding, target, body = _rest(routes, rpc_convert.to_json(kind, request), version)
+                binding, target, body = _rest(routes, convert.to_json(kind, request), version)
             except ValueError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
                 raise
             peer = _PEER.fullmatch(context.peer())
             client = (peer[1], int(peer[2])) if peer else None
-            code, data = await rpc_inside.call(self.app, binding.http, prefix + target, body, headers, client)
+            code, data = await inside.call(self.app, binding.http, prefix + target, body, headers, client)
             if code < 400:
-                return rpc_convert.to_answer(answer, data).SerializeToString()  # type: ignore[no-any-return]
-            name, message, details = rpc_convert.status(code, data)
+                return convert.to_answer(answer, data).SerializeToString()  # type: ignore[no-any-return]
+            name, message, details = convert.status(code, data)
             trailing = (("grpc-status-details-bin", details),) if details else ()
             await context.abort(grpc.StatusCode[name], message, trailing)
             return b""
