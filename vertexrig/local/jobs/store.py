@@ -154,9 +154,8 @@ class ResourceStore:
         chosen = f"FROM resources WHERE kind = ? AND {_OF_NO_TRIAL}"
         counted = self.database.row(f"SELECT COUNT(*) {chosen}", kind)
         rows = self.database.rows(f"SELECT name, number, body {chosen} ORDER BY number DESC LIMIT ?", kind, most)
-        return int(counted[0]) if counted else 0, [
-            StoredResource(row[0], row[1], json.loads(row[2]), {}) for row in rows
-        ]
+        found = [StoredResource(row[0], row[1], json.loads(row[2]), {}) for row in rows]
+        return int(counted[0]) if counted else 0, found
 
     def last(self) -> int:
         """The number of the resource made last, 0 before the first."""

@@ -281,9 +281,8 @@ def _other_writes(tree: ast.Module) -> bool:
             owner = node.func.value if isinstance(node.func, ast.Attribute) else None
             if _last(node.func) in {"putenv", "unsetenv"} or (owner is not None and _environ(owner)):
                 name = _text(node.args[0]) if node.args else None
-                removed = (
-                    _last(node.func) == "pop"
-                )  # an import has read it before; this undoes the source's own default
+                # an import has read the variable before it is removed: this undoes the default that the source has set
+                removed = _last(node.func) == "pop"
                 if name is None or not (removed or read_at_run_time(name)):
                     return True
     return False

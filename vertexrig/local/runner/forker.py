@@ -5,8 +5,9 @@ first fork shows that, because libraries such as OpenBLAS end their threads befo
 
 Called as `python forker.py FD`, with a SOCK_SEQPACKET socket on which it reads packets of JSON. The first one has `steps` (what
 to import, `ahead.Ahead`), `run_time` (names and prefixes of variables that no import may read) and `idle` (seconds without a
-request after which it ends). Each later one is a replica: `argv`, `module` or `script`, `args`, `env`, `cwd`, and `memory` and
-`gcs` for its supervisor, with descriptors of its control socket, stdout and stderr. The first packet is answered with `{"refused": REASON}`, "" if it can fork; the others are not answered.
+request after which it ends); it is answered with `{"refused": REASON}`, where the reason is "" if replicas can be forked. Each
+later one is a replica: `argv`, `module` or `script`, `args`, `env`, `cwd`, and `memory` and `gcs` for its supervisor, with the
+descriptors of its control socket, stdout and stderr.
 """
 
 from __future__ import annotations
