@@ -7,8 +7,10 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 
@@ -26,6 +28,14 @@ LONG = os.environ.get("ATTACK") == "long"
 def examples(brief: int, long: int) -> int:
     """How many examples of a property are tried: `brief` on every run, `long` by ATTACK=long."""
     return long if LONG else brief
+
+
+def brief(rows: Sequence[Any], quick: int) -> list[Any]:
+    """Parameters of a test of which `make test` runs the first `quick`; the others are marked `whole`."""
+    return [
+        pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=[pytest.mark.whole] * (place >= quick))
+        for place, row in enumerate(rows)
+    ]
 
 
 def need(program: str) -> str:
