@@ -5,8 +5,7 @@ from __future__ import annotations
 import importlib
 from typing import Any
 
-
-NOT_OURS = ("__wrapped", "__test", "__file", "__path", "pytest", "_pytest", "_mock")
+NOT_OURS = ("__", "pytest", "_pytest", "_mock")
 """Beginnings of attributes that pytest looks for in all that a test module holds."""
 
 
@@ -22,7 +21,7 @@ class Lazy:
         return getattr(module, part) if part else module
 
     def __getattr__(self, name: str) -> Any:
-        if name.startswith(NOT_OURS):
+        if name.startswith(NOT_OURS) and name != "__version__":
             raise AttributeError(name)
         return getattr(self._found(), name)
 
