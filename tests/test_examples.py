@@ -349,10 +349,15 @@ def message(kind: str, data: Mapping[str, Any]) -> dict[str, Any]:
     ("example", "name", "args"),
     [
         (S1, "horses-humans-hyperparam-job", ()),
-        (S2, "my-hp-search-job", ("search",)),
-        (S4, "bayesian", ()),
-        (S4, "random", ("random",)),
-        (S4, "grid", ("grid",)),
+        *(
+            pytest.param(*row, marks=pytest.mark.whole)
+            for row in (
+                (S2, "my-hp-search-job", ("search",)),
+                (S4, "bayesian", ()),
+                (S4, "random", ("random",)),
+                (S4, "grid", ("grid",)),
+            )
+        ),
     ],
 )
 def test_launch_sends_the_rendered_sweep(example: str, name: str, args: tuple[str, ...], tmp_path: Path) -> None:
@@ -372,7 +377,11 @@ def test_launch_sends_the_rendered_sweep(example: str, name: str, args: tuple[st
 
 @pytest.mark.parametrize(
     ("example", "name", "args"),
-    [(S3, "multiworker-cassava-sdk", ()), (S3, "all-pools", ("all-pools",)), (S2, "tpu", ("job", "tpu"))],
+    [
+        (S3, "multiworker-cassava-sdk", ()),
+        pytest.param(S3, "all-pools", ("all-pools",), marks=pytest.mark.whole),
+        pytest.param(S2, "tpu", ("job", "tpu"), marks=pytest.mark.whole),
+    ],
 )
 def test_launch_sends_the_rendered_job(example: str, name: str, args: tuple[str, ...], tmp_path: Path) -> None:
     """CustomJob.run() of the real SDK creates the very job that was rendered."""
@@ -385,6 +394,7 @@ def test_launch_sends_the_rendered_job(example: str, name: str, args: tuple[str,
     assert message("CustomJob", body) == message("CustomJob", {"displayName": name, "jobSpec": spec})
 
 
+@pytest.mark.whole
 def test_launch_trains_on_two_replicas(tmp_path: Path) -> None:
     """CustomPythonPackageTrainingJob.run(replica_count=2) makes the rendered pools, with the SDK's default disks."""
     name = "my-custom-training-job"
@@ -399,6 +409,7 @@ def test_launch_trains_on_two_replicas(tmp_path: Path) -> None:
     assert message("CustomJobSpec", body["trainingTaskInputs"]) == message("CustomJobSpec", spec)
 
 
+@pytest.mark.whole
 def test_launch_refuses_what_it_cannot_send(tmp_path: Path) -> None:
     """A field that the SDK's calls do not carry ends the script with its name; nothing is sent."""
     folder = copied(S3, "multiworker-cassava-sdk", tmp_path)

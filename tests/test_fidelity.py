@@ -184,6 +184,7 @@ def tried(tmp_path_factory: pytest.TempPathFactory) -> tuple[int, dict[str, Any]
     return code, json.loads(held.read_text()), file.read_text()
 
 
+@pytest.mark.whole
 def test_every_difference_is_decided_and_published(tried: tuple[int, dict[str, Any], str]) -> None:
     """The rows that differ are those of fidelity/score.json, each with a decision: run `make fidelity ACCEPT=1`."""
     code, document, _ = tried
@@ -197,6 +198,7 @@ def test_every_difference_is_decided_and_published(tried: tuple[int, dict[str, A
     assert code == 0
 
 
+@pytest.mark.whole
 def test_the_score_is_the_sum_of_its_areas(tried: tuple[int, dict[str, Any], str]) -> None:
     """Each row counts once, and the percentage is of those that were tried."""
     *areas, all_ = tried[1]["areas"]
@@ -204,6 +206,7 @@ def test_the_score_is_the_sum_of_its_areas(tried: tuple[int, dict[str, Any], str
     assert all_["percent"] == round(100 * all_["same"] / (all_["same"] + all_["differs"]), 1)
 
 
+@pytest.mark.whole
 def test_the_recording_has_every_exchange_and_nobodys_names(tried: tuple[int, dict[str, Any], str]) -> None:
     """Each request of each script and row is there with its answer; bucket, project and ids are not."""
     lines = [json.loads(line) for line in tried[2].splitlines()]

@@ -14,11 +14,11 @@ from typing import Any
 
 import pytest
 
-from tests.tools import REPOSITORY, vertexrig
+from tests.tools import REPOSITORY, brief, vertexrig
 from vertexrig import spec
 from vertexrig.spec import messages
 
-JOBS = ["cpu", "gpu", "multi-gpu", "multi-worker", "parameter-server", "tpu", "sweep", "grid"]
+JOBS = ["multi-worker", "sweep", "cpu", "gpu", "multi-gpu", "parameter-server", "tpu", "grid"]
 
 
 class Endpoint(BaseHTTPRequestHandler):
@@ -65,7 +65,7 @@ def environment(endpoint: tuple[str, Any], tmp_path: Path) -> dict[str, str]:
     }
 
 
-@pytest.mark.parametrize("name", JOBS)
+@pytest.mark.parametrize("name", brief(JOBS, 2))
 def test_gcloud_takes_the_printed_command(
     name: str, gcloud: str, endpoint: tuple[str, list[Any]], environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -122,7 +122,7 @@ VALUES = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("line", "accepted"), VALUES)
+@pytest.mark.parametrize(("line", "accepted"), brief(VALUES, 3))
 def test_types_are_refused_where_gcloud_refuses_them(
     line: str, accepted: bool, gcloud: str, environment: dict[str, str], tmp_path: Path
 ) -> None:
@@ -161,7 +161,7 @@ TUNING = [
 ]
 
 
-@pytest.mark.parametrize(("line", "severities"), TUNING)
+@pytest.mark.parametrize(("line", "severities"), brief(TUNING, 2))
 def test_a_tuning_job_is_refused_where_gcloud_refuses_it(
     line: str,
     severities: set[str],

@@ -90,6 +90,7 @@ def test_what_render_prints_is_the_whole_way(folder: Path) -> None:
     succeeded(vertex, "sweep")
 
 
+@pytest.mark.whole
 def test_what_rehearse_prints_is_what_ran(folder: Path) -> None:
     """A rehearsal leaves the YAML that its last lines name, with the keys it was called with, in place of an older one."""
     need("gcloud")

@@ -116,6 +116,7 @@ def test_an_upload_holds_every_module_that_is_run_from_it(tmp_path: Path) -> Non
         submission.upload_packages(Workspace(workspace.loaded), ["vision", "text"], storage)
 
 
+@pytest.mark.whole
 def test_two_trainers_of_a_monorepo_have_packages_of_their_own(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
@@ -159,6 +160,7 @@ def index(tmp_path: Path) -> Iterator[str]:
         server.shutdown()
 
 
+@pytest.mark.whole
 def test_a_private_index(tmp_path: Path, index: str) -> None:
     """A package cannot name an index: building says so with what to do. A rehearsal takes it from pip's own variable, and
     the lock file of the trainer's own image has it, with hashes."""

@@ -59,6 +59,7 @@ def test_killed_anywhere_and_delivered_again(here: server.RunningServer, staged:
     assert with_note(here, f"killed {point}") == 1
 
 
+@pytest.mark.whole
 def test_two_hundred_deliveries_to_two_processes(here: server.RunningServer, staged: Path) -> None:
     """Two hundred concurrent deliveries of one scheduled request to two functions: one job, and all are told of it."""
     body = {"run": "cpu", "args": {"note": "two hundred"}}

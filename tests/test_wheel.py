@@ -157,6 +157,7 @@ def test_the_wheel_holds_the_tool_and_nothing_else(wheel: Path) -> None:
     assert {"vertexrig/functions/main.py", "vertexrig/functions/requirements.txt"} <= names
 
 
+@pytest.mark.whole
 def test_the_tests_pass_on_the_wheel(wheel: Path, tmp_path: Path) -> None:
     """Rendering, checks, catalog and command line pass on the installed wheel, away from the source tree."""
     site = tmp_path / "site"

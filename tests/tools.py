@@ -9,6 +9,7 @@ import os
 import shutil
 import subprocess
 import sys
+from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
 from pathlib import Path
@@ -18,7 +19,6 @@ from typing import Any
 import pytest
 
 import vertexrig as package
-from vertexrig import cli
 
 REPOSITORY = Path(__file__).parent.parent
 INSTALLED = Path(package.__file__).parent.parent
@@ -32,6 +32,14 @@ LONG = os.environ.get("ATTACK") == "long"
 def examples(brief: int, long: int) -> int:
     """How many examples of a property are tried: `brief` on every run, `long` by ATTACK=long."""
     return long if LONG else brief
+
+
+def brief(rows: Sequence[Any], quick: int) -> list[Any]:
+    """Parameters of a test of which `make test` runs the first `quick`; the others are marked `whole`."""
+    return [
+        pytest.param(*(row if isinstance(row, tuple) else (row,)), marks=[pytest.mark.whole] * (place >= quick))
+        for place, row in enumerate(rows)
+    ]
 
 
 def need(program: str) -> str:
@@ -71,6 +79,8 @@ class Done:
 
 def typed(*words: str, cwd: Path | None = None) -> Done:
     """The command line in this process, in a folder if one is given; it never gives a traceback."""
+    from vertexrig import cli  # the trainer's tests run on a container's Python, which has no click
+
     out, err, before = io.StringIO(), io.StringIO(), Path.cwd()
     os.chdir(cwd or before)
     try:

@@ -55,7 +55,7 @@ print([one.state.name for one in (custom, training, package, tuning)], len(tunin
 """
 
 
-@pytest.mark.parametrize("transport", ["rest", "grpc"])
+@pytest.mark.parametrize("transport", [pytest.param("rest", marks=pytest.mark.whole), "grpc"])
 def test_the_sdk_without_endpoint_or_credentials(transport: str, run: Run, here: RunningServer, tmp_path: Path) -> None:
     """CustomJob, CustomTrainingJob with two replicas, CustomPythonPackageTrainingJob and HyperparameterTuningJob run.
 
@@ -128,6 +128,7 @@ def test_a_replica_has_an_account(here: RunningServer, tmp_path: Path, monkeypat
     ).read_text() == "local-vertex@local-project.iam.gserviceaccount.com\n"
 
 
+@pytest.mark.whole
 def test_tensorflows_own_file_system(run: Run, here: RunningServer) -> None:
     """tf.io.gfile lists, reads, writes, renames and removes by gs://, also what is longer than a chunk of an upload.
 

@@ -7,11 +7,11 @@ from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from trainer import cluster, strategy
+from lazily import strategy
+from trainer import cluster
 from trainer.cluster import Cluster
 from trainer.config import Config
 from trainer.errors import ClusterError, ConfigError
-from trainer.strategy import Devices
 
 
 def tf_config(task: str, index: int, **roles: int) -> dict[str, str]:
@@ -92,18 +92,18 @@ SERVED = cluster.from_environment(tf_config("chief", 0, chief=1, worker=2, ps=1)
 @pytest.mark.parametrize(
     ("where", "devices", "name"),
     [
-        (ALONE, Devices(), "one-device"),
-        (ALONE, Devices(gpus=1), "one-device"),
-        (ALONE, Devices(gpus=4), "mirrored"),
-        (ALONE, Devices(virtual=2), "mirrored"),
-        (ALONE, Devices(tpu=True), "tpu"),
-        (MANY, Devices(gpus=2), "multi-worker"),
-        (SERVED, Devices(), "parameter-server"),
+        (ALONE, {}, "one-device"),
+        (ALONE, {"gpus": 1}, "one-device"),
+        (ALONE, {"gpus": 4}, "mirrored"),
+        (ALONE, {"virtual": 2}, "mirrored"),
+        (ALONE, {"tpu": True}, "tpu"),
+        (MANY, {"gpus": 2}, "multi-worker"),
+        (SERVED, {}, "parameter-server"),
     ],
 )
-def test_auto_follows_the_cluster_and_then_the_machine(where: Cluster, devices: Devices, name: str) -> None:
+def test_auto_follows_the_cluster_and_then_the_machine(where: Cluster, devices: dict[str, Any], name: str) -> None:
     """The strategy of each cluster and machine."""
-    assert strategy.choose(Config(), where, devices) == name
+    assert strategy.choose(Config(), where, strategy.Devices(**devices)) == name
 
 
 @pytest.mark.parametrize(
@@ -125,15 +125,15 @@ def test_auto_follows_the_cluster_and_then_the_machine(where: Cluster, devices: 
 def test_a_forced_strategy_that_does_not_fit_says_why(forced: str, where: Cluster, message: str) -> None:
     """A misfit is an error with the reason and what auto would do."""
     with pytest.raises(ClusterError, match=message):
-        strategy.choose(Config(strategy=forced), where, Devices())
+        strategy.choose(Config(strategy=forced), where, strategy.Devices())
 
 
 def test_forced_strategies_that_fit() -> None:
     """Forcing what works is allowed, and so is multi-worker beside reduction servers."""
     for name in ("one-device", "mirrored", "central-storage"):
-        assert strategy.choose(Config(strategy=name), ALONE, Devices()) == name
-    assert strategy.choose(Config(strategy="multi-worker"), SERVED, Devices()) == "multi-worker"
-    assert strategy.choose(Config(strategy="tpu", tpu="my-tpu"), ALONE, Devices()) == "tpu"
+        assert strategy.choose(Config(strategy=name), ALONE, strategy.Devices()) == name
+    assert strategy.choose(Config(strategy="multi-worker"), SERVED, strategy.Devices()) == "multi-worker"
+    assert strategy.choose(Config(strategy="tpu", tpu="my-tpu"), ALONE, strategy.Devices()) == "tpu"
 
 
 def test_virtual_devices_must_be_a_number() -> None:
@@ -157,7 +157,7 @@ def test_tpu_up_to_where_hardware_starts(name: str, connects: bool, monkeypatch:
     monkeypatch.setattr(tf.config, "experimental_connect_to_cluster", lambda r: calls.append(("connect", r)))
     monkeypatch.setattr(tf.tpu.experimental, "initialize_tpu_system", lambda r: calls.append(("initialize", r)))
     monkeypatch.setattr(tf.distribute, "TPUStrategy", lambda r: SimpleNamespace(num_replicas_in_sync=8, made_of=r))
-    monkeypatch.setattr(strategy, "find_devices", lambda cluster: Devices(tpu=True))
+    monkeypatch.setattr("trainer.strategy.find_devices", lambda cluster: strategy.Devices(tpu=True))
     setup = strategy.create(Config(tpu=name), Cluster())
     assert (setup.name, setup.replicas, setup.strategy.made_of) == ("tpu", 8, "R")
     assert calls == [("resolve", name), *([("connect", "R")] if connects else []), ("initialize", "R")]
@@ -170,6 +170,6 @@ def test_a_tpu_vm_is_known_by_the_services_variables() -> None:
 
 def test_nccl_without_gpus_is_an_error(monkeypatch: pytest.MonkeyPatch) -> None:
     """NCCL connects GPUs only."""
-    monkeypatch.setattr(strategy, "find_devices", lambda cluster: Devices())
+    monkeypatch.setattr("trainer.strategy.find_devices", lambda cluster: strategy.Devices())
     with pytest.raises(ClusterError, match="--collective=nccl"):
         strategy.create(Config(collective="nccl"), Cluster())

@@ -9,25 +9,23 @@ from pathlib import Path
 import makers
 import numpy as np
 import pytest
-from trainer import augment, data, sources
+from lazily import augment, data, sources, tf
 from trainer.config import Config
-from trainer.data import Shard, Source
-from trainer.framework import tf
 
 CONFIG = Config(image_size=8)
 
 
-def numbered(size: int) -> Source:
+def numbered(size: int) -> data.Source:
     """A source of `size` images whose label is their own number."""
 
-    def elements(shard: Shard) -> tf.data.Dataset:
+    def elements(shard: data.Shard) -> tf.data.Dataset:
         numbers = tf.data.Dataset.range(size).shard(shard.count, shard.index)
         return numbers.map(lambda n: (tf.fill((2, 2, 1), tf.cast(n % 256, tf.uint8)), tf.cast(n, tf.int32)))
 
-    return Source("numbered", lambda parts: data.even_shards(size, parts), elements, size, (2, 2, 1))
+    return data.Source("numbered", lambda parts: data.even_shards(size, parts), elements, size, (2, 2, 1))
 
 
-def stream(source: Source, shard: Shard, config: Config, number: int, first: int = 0) -> list[int]:
+def stream(source: data.Source, shard: data.Shard, config: Config, number: int, first: int = 0) -> list[int]:
     """The labels of `number` examples of the training stream from the `first`."""
     return [int(label) for _, label in islice(iter(data.training_stream(source, shard, config, first, 0)), number)]
 
@@ -41,7 +39,7 @@ def test_shards_partition_the_data_in_every_epoch(size: int, parts: int) -> None
     assert sum(sizes) == size
     for epoch in range(2):
         read = [number for index in range(parts)
-                for number in stream(source, Shard(parts, index), CONFIG, sizes[index] * 2)[epoch * sizes[index]:][: sizes[index]]]  # fmt: skip
+                for number in stream(source, data.Shard(parts, index), CONFIG, sizes[index] * 2)[epoch * sizes[index]:][: sizes[index]]]  # fmt: skip
         assert sorted(read) == list(range(size))
 
 
@@ -54,7 +52,7 @@ def test_record_shards_partition_by_file_or_by_record(tmp_path: Path, files: int
     for source in splits:
         sizes = source.shard_sizes(parts)
         assert sum(sizes) == source.size
-        seen = [[image.tobytes() for image, _ in source.elements(Shard(parts, index)).as_numpy_iterator()]
+        seen = [[image.tobytes() for image, _ in source.elements(data.Shard(parts, index)).as_numpy_iterator()]
                 for index in range(parts)]  # fmt: skip
         assert [len(part) for part in seen] == sizes
         everything += [image for part in seen for image in part]
@@ -64,25 +62,25 @@ def test_record_shards_partition_by_file_or_by_record(tmp_path: Path, files: int
 def test_order_changes_with_epoch_and_seed_and_is_repeated_by_both() -> None:
     """An epoch's order is a function of seed and epoch."""
     source = numbered(50)
-    two = stream(source, Shard(), CONFIG, 100)
+    two = stream(source, data.Shard(), CONFIG, 100)
     assert two[:50] != two[50:]
-    assert two == stream(source, Shard(), CONFIG, 100)
-    assert two[:50] != stream(source, Shard(), replace(CONFIG, seed=7), 50)
-    assert stream(source, Shard(), replace(CONFIG, shuffle=False), 60) == [*range(50), *range(10)]
+    assert two == stream(source, data.Shard(), CONFIG, 100)
+    assert two[:50] != stream(source, data.Shard(), replace(CONFIG, seed=7), 50)
+    assert stream(source, data.Shard(), replace(CONFIG, shuffle=False), 60) == [*range(50), *range(10)]
 
 
 @pytest.mark.parametrize("first", [0, 1, 13, 50, 77])
 def test_stream_goes_on_with_the_very_next_example(first: int) -> None:
     """A stream that starts at example n equals the undisturbed one from its example n on."""
     source = numbered(50)
-    assert stream(source, Shard(), CONFIG, 30, first) == stream(source, Shard(), CONFIG, first + 30)[first:]
+    assert stream(source, data.Shard(), CONFIG, 30, first) == stream(source, data.Shard(), CONFIG, first + 30)[first:]
 
 
 def test_decoded_images_are_cached_once() -> None:
     """With a cache each element is made once, however many epochs and streams read it."""
     made: list[int] = []
 
-    def elements(shard: Shard) -> tf.data.Dataset:
+    def elements(shard: data.Shard) -> tf.data.Dataset:
         def make(number: tf.Tensor) -> tf.Tensor:
             made.append(int(number))
             return number
@@ -90,14 +88,14 @@ def test_decoded_images_are_cached_once() -> None:
         numbers = tf.data.Dataset.range(10).map(lambda n: tf.ensure_shape(tf.py_function(make, [n], tf.int64), ()))
         return numbers.map(lambda n: (tf.zeros((2, 2, 1), tf.uint8), tf.cast(n, tf.int32)))
 
-    source = Source("counted", lambda parts: data.even_shards(10, parts), elements, 10, (2, 2, 1))
-    assert len(stream(source, Shard(), CONFIG, 45)) == 45
+    source = data.Source("counted", lambda parts: data.even_shards(10, parts), elements, 10, (2, 2, 1))
+    assert len(stream(source, data.Shard(), CONFIG, 45)) == 45
     assert sorted(made) == list(range(10))
 
 
 def test_batches_are_full_and_nothing_is_dropped() -> None:
     """Batches run over the end of an epoch: 5 batches of 10 from 25 examples hold each example twice."""
-    batches = data.training_batches(numbered(25), Shard(), 10, CONFIG)
+    batches = data.training_batches(numbered(25), data.Shard(), 10, CONFIG)
     labels = np.concatenate([labels.numpy() for _, labels in batches.take(5)])
     assert sorted(labels) == sorted([*range(25), *range(25)])
 
@@ -105,7 +103,7 @@ def test_batches_are_full_and_nothing_is_dropped() -> None:
 @pytest.mark.parametrize("shuffle", [True, False])
 def test_training_batches_say_that_they_never_end(shuffle: bool) -> None:
     """The strategy knows that no worker's data ends, and so does not ask all of them before each step."""
-    batches = data.training_batches(numbered(10), Shard(), 4, replace(CONFIG, shuffle=shuffle))
+    batches = data.training_batches(numbered(10), data.Shard(), 4, replace(CONFIG, shuffle=shuffle))
     assert batches.cardinality() == tf.data.INFINITE_CARDINALITY
     assert len(list(islice(iter(batches), 9))) == 9
 
@@ -117,7 +115,7 @@ def test_validation_sees_each_example_once_whatever_the_padding(parts: int) -> N
     steps = data.validation_steps(source, parts, 4)
     seen: list[int] = []
     for index in range(parts):
-        batches = list(data.validation_batches(source, Shard(parts, index), 4, CONFIG, steps))
+        batches = list(data.validation_batches(source, data.Shard(parts, index), 4, CONFIG, steps))
         assert len(batches) == steps
         assert {batch[0].shape for batch in batches} == {(4, 2, 2, 1)}
         seen += [
@@ -140,7 +138,7 @@ def test_virtual_epochs_set_the_number_of_steps() -> None:
 def test_cache_changes_nothing_but_speed(tmp_path: Path, cache: str) -> None:
     """The stream is the same with every kind of cache."""
     config = replace(CONFIG, cache=str(tmp_path / "cache") if cache == "directory" else cache)
-    assert stream(numbered(20), Shard(), config, 50) == stream(numbered(20), Shard(), CONFIG, 50)
+    assert stream(numbered(20), data.Shard(), config, 50) == stream(numbered(20), data.Shard(), CONFIG, 50)
 
 
 def images(count: int = 6) -> tf.Tensor:

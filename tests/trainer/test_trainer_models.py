@@ -7,10 +7,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from trainer import models, optimizers
+from lazily import keras, models, optimizers, tf
 from trainer.config import OPTIMIZERS, PRECISIONS, Config
 from trainer.errors import ConfigError
-from trainer.framework import keras, tf
 
 #: (flags, image shape, classes) -> parameters. The cnn on 150 x 150 has 19 x 19 x 64 features before its dense layer.
 PARAMETERS = [

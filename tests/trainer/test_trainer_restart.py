@@ -43,6 +43,7 @@ def test_a_killed_run_ends_as_if_it_had_not_been(launch: Callable[..., Launched]
     assert told["accuracy"] == expected["accuracy"]
 
 
+@pytest.mark.whole
 def test_sigterm_saves_the_step_it_comes_in(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """SIGTERM in mid-epoch of a run that would save at its end only: it saves, ends with 143, and goes on from that step."""
     flags = (*QUICK, "--epochs=400", "--save_every=1000000")

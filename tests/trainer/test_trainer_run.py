@@ -44,6 +44,7 @@ def default_run(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return once(tmp_path_factory, "default-run", train)
 
 
+@pytest.mark.whole
 def test_no_flags_train_digits_to_97_percent(default_run: Path) -> None:
     """The default run reaches 97 % and writes model, plot, summary, logs and nothing to the temporary directory."""
     assert summary(default_run)["accuracy"] >= 0.97
@@ -55,6 +56,7 @@ def test_no_flags_train_digits_to_97_percent(default_run: Path) -> None:
     assert list((default_run / "tmp").iterdir()) == []
 
 
+@pytest.mark.whole
 def test_reports_per_epoch_and_last_what_the_summary_says(default_run: Path) -> None:
     """One report per epoch with its step, then that of the exported model, which is the best epoch's."""
     rows, told = metrics(default_run), summary(default_run)
@@ -64,6 +66,7 @@ def test_reports_per_epoch_and_last_what_the_summary_says(default_run: Path) -> 
     assert told["accuracy"] == pytest.approx(max(values), abs=1e-6) == values[told["best_epoch"] - 1]
 
 
+@pytest.mark.whole
 def test_summary_tells_how_it_was_trained(default_run: Path) -> None:
     """Strategy, replicas, epochs, seconds, speed and memory are in the summary."""
     told = summary(default_run)
@@ -73,6 +76,7 @@ def test_summary_tells_how_it_was_trained(default_run: Path) -> None:
     assert told["parameters"] == 32_906
 
 
+@pytest.mark.whole
 def test_the_exported_model_gives_the_reported_accuracy_in_a_fresh_process(default_run: Path) -> None:
     """Both signatures, arrays and PNG bytes, have the reported accuracy."""
     code = FRESH.format(package=str(PACKAGE), model=str(default_run / "model"))
@@ -83,6 +87,7 @@ def test_the_exported_model_gives_the_reported_accuracy_in_a_fresh_process(defau
     assert files == arrays and shape == [359, 10]
 
 
+@pytest.mark.whole
 def test_another_run_goes_on_from_it_or_starts_from_its_weights(
     default_run: Path, launch: Callable[..., Launched], tmp_path: Path
 ) -> None:
@@ -99,6 +104,7 @@ def test_another_run_goes_on_from_it_or_starts_from_its_weights(
     assert summary(tmp_path / "more")["accuracy"] >= summary(default_run)["accuracy"]
 
 
+@pytest.mark.whole
 def test_same_seed_same_weights(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """Two runs of one seed have equal histories; another seed's differs."""
     flags = (*QUICK, "--with_color_distort=true", "--crop_ratio=0.9", "--flip=true")
@@ -136,6 +142,7 @@ def test_without_vertex_the_outputs_are_local(launch: Callable[..., Launched], t
     assert not (tmp_path / "model").exists()
 
 
+@pytest.mark.whole
 def test_train_on_records_with_a_backbone(launch: Callable[..., Launched], tmp_path: Path) -> None:
     """TFRecords, a backbone, augmentation and a schedule in one real run."""
     pattern = makers.tfrecords(tmp_path / "data", 5, 8)
@@ -206,6 +213,7 @@ def test_damaged_image_in_mid_training_is_named_without_traceback(
     not hasattr(resource, "prlimit"), reason="the limit of another process's files can be set on Linux only"
 )
 @pytest.mark.parametrize("kib", [100, 180], ids=["best weights", "checkpoint"])
+@pytest.mark.whole
 def test_a_disk_that_is_full_ends_the_run_and_loses_nothing(
     kib: int, launch: Callable[..., Launched], tmp_path: Path
 ) -> None:

@@ -7,16 +7,14 @@ from pathlib import Path
 import makers
 import numpy as np
 import pytest
-from trainer import sources
+from lazily import data, sources, tf
 from trainer.config import Config
-from trainer.data import Shard
 from trainer.errors import ConfigError, DataError
-from trainer.framework import tf
 
 
 def labels(source: sources.Source) -> list[int]:
     """All labels of a source, sorted."""
-    return sorted(int(label) for _, label in source.elements(Shard()).as_numpy_iterator())
+    return sorted(int(label) for _, label in source.elements(data.Shard()).as_numpy_iterator())
 
 
 def test_digits_are_split_the_same_way_whatever_the_seed() -> None:
@@ -25,7 +23,7 @@ def test_digits_are_split_the_same_way_whatever_the_seed() -> None:
     assert (splits.training.size, splits.validation.size) == (1438, 359)
     assert splits.training.image_shape == (8, 8, 1)
     assert labels(splits.validation) == labels(other.validation)
-    image, _ = next(iter(splits.training.elements(Shard()).as_numpy_iterator()))
+    image, _ = next(iter(splits.training.elements(data.Shard()).as_numpy_iterator()))
     assert image.dtype == np.uint8 and image.max() > 200
 
 
@@ -40,7 +38,7 @@ def test_digits_equal_scikit_learns() -> None:
 def test_digits_become_rgb_of_the_backbones_size() -> None:
     """A backbone gets three channels and at least 32 pixels."""
     source = sources.load(Config(model="mobilenet_v2", image_size=32)).training
-    image, _ = next(iter(source.elements(Shard()).as_numpy_iterator()))
+    image, _ = next(iter(source.elements(data.Shard()).as_numpy_iterator()))
     assert image.shape == source.image_shape == (32, 32, 3)
 
 
@@ -52,7 +50,7 @@ def test_records_of_both_layouts_and_compressions(tmp_path: Path, floats: bool, 
     splits = sources.load(Config(data=f"tfrecord:{pattern}", image_size=16))
     assert sorted(labels(splits.training) + labels(splits.validation)) == sorted(n % 3 for n in range(9))
     assert splits.training.num_classes == 3
-    image, label = next(iter(splits.training.elements(Shard()).as_numpy_iterator()))
+    image, label = next(iter(splits.training.elements(data.Shard()).as_numpy_iterator()))
     assert abs(image.mean() - makers.picture(int(label), 0).mean()) < 5
 
 
@@ -80,7 +78,7 @@ def test_csv_of_paths_and_class_names(tmp_path: Path, heading: bool) -> None:
     splits = sources.load(Config(data=f"csv:{path}", image_size=16))
     assert splits.training.class_names == ("cat", "dog")
     assert (splits.training.size, splits.validation.size) == (8, 2)
-    for image, label in splits.training.elements(Shard()).as_numpy_iterator():
+    for image, label in splits.training.elements(data.Shard()).as_numpy_iterator():
         assert image.shape == (16, 16, 3)
         assert (image.mean() < 50) == (splits.training.class_names[label] == "dog")
 
@@ -112,7 +110,7 @@ def test_tfds_by_name(tmp_path: Path) -> None:
     splits = sources.load(Config(data="tfds:tiny/x", data_dir=str(tmp_path), image_size=16))
     assert (splits.training.size, splits.validation.size) == (11, 5)
     assert splits.training.class_names == ("h", "p")
-    parts = [[image.tobytes() for image, _ in splits.training.elements(Shard(3, index)).as_numpy_iterator()]
+    parts = [[image.tobytes() for image, _ in splits.training.elements(data.Shard(3, index)).as_numpy_iterator()]
              for index in range(3)]  # fmt: skip
     assert [len(part) for part in parts] == splits.training.shard_sizes(3) == [4, 4, 3]
     assert len({image for part in parts for image in part}) == 11

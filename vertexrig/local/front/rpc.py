@@ -148,9 +148,9 @@ class RpcServer:
 
             await self._guard(context)
             try:
-                first = rpc_convert.to_json(kind, await anext(requests, b""))  # the first message is the request
+                first = convert.to_json(kind, await anext(requests, b""))  # the first message is the request
                 async for data in self.streams[f"{service}/{name}"](first):
-                    yield rpc_convert.to_answer(answer, data).SerializeToString()
+                    yield convert.to_answer(answer, data).SerializeToString()
             except ApiError as error:
                 await context.abort(grpc.StatusCode[error.status], error.message)
             except ValueError as error:
