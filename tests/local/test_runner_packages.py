@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import subprocess
 from pathlib import Path
 
 import pytest
 from jobkit import job, output, pool, sdist
 
-from vertexrig.local.runner import RunOptions, run_job
+from vertexrig.local.runner import RunOptions, packages, pythons, run_job
 
 FAST = RunOptions(grace=0.5)
 
@@ -48,6 +49,26 @@ def test_requirements_that_are_here_are_not_fetched(root: Path, monkeypatch: pyt
     sdist(root / "gs/packages/lacks.tar.gz", requires=("surely-not-a-distribution-of-anyone>=9",))
     result = run_job(job(pool("", package="gs://packages/lacks.tar.gz")), root=root, options=FAST)
     assert result.error is not None and "surely-not-a-distribution-of-anyone>=9" in result.error.message
+
+
+def test_a_python_before_3_8_runs_packages(root: Path, tmp_path: Path) -> None:
+    """The Python 3.7 of images up to TensorFlow 2.7 cannot list its distributions; requirements and frameworks are found."""
+    found = pythons._found("3.7")
+    if not Path(found).is_file():
+        pytest.skip("pyenv has no Python 3.7 here")
+    python = tmp_path / "env/bin/python"
+    subprocess.run([found, "-m", "venv", tmp_path / "env"], check=True)
+    site = tmp_path / "env/lib/python3.7/site-packages"
+    for name, version in (("tensorflow", "2.4.4"), ("psutil", "5.9")):
+        (site / f"{name}-{version}.dist-info").mkdir()
+        (site / f"{name}-{version}.dist-info/METADATA").write_text(f"Name: {name}\nVersion: {version}\n")
+    assert packages.interpreter(str(python)).installed == {"tensorflow": "2.4.4"}
+    sdist(root / "gs/packages/needs.tar.gz", requires=("surely-not-a-distribution-of-anyone>=9",))
+    options = RunOptions(grace=0.5, interpreters={"*": str(python)})
+    result = run_job(job(pool("", package="gs://packages/needs.tar.gz")), root=root, options=options)
+    assert (
+        result.error is not None and "requirements of needs.tar.gz cannot be installed: surely" in result.error.message
+    )
 
 
 def test_the_same_package_is_installed_once(root: Path) -> None:
