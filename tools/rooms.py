@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import argparse
 import ast
+import signal
 import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
@@ -250,6 +251,7 @@ def main() -> None:
     parser.add_argument("folder", nargs="?", type=Path, default=Path(__file__).resolve().parents[1] / "vertexrig")
     parser.add_argument("--details", action="store_true", help="also name each offender and the longest chain")
     options = parser.parse_args()
+    signal.signal(signal.SIGPIPE, signal.SIG_DFL)  # `| head` closes the pipe before everything is printed
     house = House(options.folder)
     print(report(house))
     if options.details:
