@@ -18,6 +18,7 @@ from hypothesis.stateful import RuleBasedStateMachine, precondition, rule
 from tests import clouds
 from tests.clouds_in_memory import Clock, MemoryStorage, MemoryVertex
 from tests.protocol import BODY, LAGS, LIVING, REQUEST, TICKS, VERDICTS, Broken, World, explore, fence
+from tests.tools import brief
 from vertexrig.cloud.storage import Storage
 from vertexrig.local import server
 from vertexrig.spec.states import LIVE
@@ -29,7 +30,7 @@ PARTS = 8
 SCHEDULES = 20_800 * (10 if LONG else 1)
 
 
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", brief(range(PARTS), 2))
 def test_one_job_survives_every_schedule(part: int) -> None:
     """Deliveries that are frozen, woken, killed, cut, refused and repeated at any call, over lists that lag: afterwards
     one job survives for the request, it is the recorded one, and a body whose window is over has got a new job. A job that
