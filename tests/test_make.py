@@ -187,7 +187,7 @@ CASES: dict[str, list[Case]] = {
         Case("test --dry-run", says=r'pytest .*-m "not whole"$'),
         Case(
             "test --dry-run TESTS='tests/test_pages.py -k tutorial'",
-            says=r"pytest -n \d+ --dist worksteal (--reruns \d )?tests/test_pages.py -k tutorial$",
+            says=r"pytest -n \d+ --dist worksteal +(--reruns \d )?tests/test_pages.py -k tutorial$",
         ),
     ],
     "test-all": [
