@@ -336,7 +336,7 @@ def test_what_is_imported_ahead(tmp_path: Path, source: str, steps: list[str], s
     assert found.stopped == stopped
 
 
-def test_a_study_is_warm_from_its_second_trial_and_can_be_cold(warm_root: Path) -> None:
+def test_a_study_is_warm_from_its_first_trial_and_can_be_cold(warm_root: Path) -> None:
     """A sweep's log says how each trial has started; `warm` false starts all of them cold."""
     study = {
         "studySpec": {"metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}], "algorithm": "RANDOM_SEARCH",
@@ -350,7 +350,7 @@ def test_a_study_is_warm_from_its_second_trial_and_can_be_cold(warm_root: Path) 
         settings = Settings(warm_root, run=replace(OPTIONS, warm=warm))
         done = run_study(study, settings=settings, on_line=lambda _, line, lines=lines: lines.append(line))  # type: ignore[misc]
         assert done["state"] == "JOB_STATE_SUCCEEDED", done
-        assert [" starts warm" in text for text in started(lines)] == ([False, True, True] if warm else [])
+        assert [" starts warm" in text for text in started(lines)] == ([True, True, True] if warm else [])
     assert forkers() == []
 
 
@@ -404,7 +404,7 @@ def test_a_tensorflow_study(tmp_path: Path) -> None:
     ]  # fmt: skip
     assert len({text for own in printed for text in own if text.startswith("free ")}) == 2
     how = [text for own in lines.values() for text in started(own)]
-    assert ["starts warm" in text for text in how] == [False, True, True], how
+    assert ["starts warm" in text for text in how] == [True, True, True], how
     assert any("TF_USE_LEGACY_KERAS=1" in text for text in next(iter(results.values())).stand_ins)
     warm = next(text for own in printed for text in own if text.startswith("result 16"))
     seen: list[Line] = []

@@ -382,7 +382,7 @@ class LocalSettings(Value):
         None,
     )
     warm: bool = option(
-        "Start replicas, from the second one of an environment on, from a process that has made their imports; Linux only.",
+        "Start trials, and other replicas from the second one of an environment on, from a process that has made their imports; Linux only.",
         True,
     )
     discrete: Literal["retry", "decimal", "whole"] = option(

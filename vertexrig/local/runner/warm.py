@@ -1,7 +1,8 @@
 """Warm starts: a process per environment that has made the imports of a trainer, and forks its replicas.
 
-What TensorFlow's import costs, a sweep then pays twice and not once per trial: the first replica of an environment starts cold,
-the second one has a forker made. Only on Linux: elsewhere a fork after an import of TensorFlow is not safe.
+What TensorFlow's import costs, a sweep then pays once and not once per trial: its first trial has a forker made. Of jobs on
+their own the first of an environment starts cold, as no other may follow, and the second one has a forker made. Only on Linux:
+elsewhere a fork after an import of TensorFlow is not safe.
 """
 
 from __future__ import annotations
@@ -98,7 +99,8 @@ class Warmth:
             environment = self._environment(program, command, shared)
             if all(name in sys.stdlib_module_names for name in environment.ahead.modules):
                 return command, ""
-            reason = self._obstacle(command, replicas) or self._forker(environment, program, shared)
+            trial = "CLOUD_ML_TRIAL_ID" in command.env
+            reason = self._obstacle(command, replicas) or self._forker(environment, program, shared, trial=trial)
             forker = environment.forker
         if reason or forker is None:
             return command, reason
@@ -146,7 +148,7 @@ class Warmth:
             return "each of several replicas has a hash seed of its own; PYTHONHASHSEED is not set"
         return "the local Vertex closes" if self._closed else ""
 
-    def _forker(self, environment: _Environment, program: _Program, shared: Mapping[str, str]) -> str:
+    def _forker(self, environment: _Environment, program: _Program, shared: Mapping[str, str], *, trial: bool) -> str:
         """Have a forker if it is time for one; why there is none, "" if there is."""
         environment.wanted += 1
         _look(environment)
@@ -155,7 +157,7 @@ class Warmth:
         if environment.forker is not None:
             environment.forker.used = time.monotonic()
             return ""
-        if environment.wanted == 1:
+        if environment.wanted == 1 and not trial:
             return "it is the first of its environment"
         if memory_short():
             return "memory is short"
