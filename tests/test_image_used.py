@@ -158,9 +158,8 @@ def test_submit_the_trigger_and_the_doctor_use_the_image_of_the_sources(
         shutil.move(tmp_path / "moved", tmp_path / "code")
         (tmp_path / "code/trainer/task.py").write_text("print('changed')\n")
         monkeypatch.delenv(registry.ENDPOINT_VARIABLE)
-        assert (
-            images.is_local() and list(look(here, loaded)) == []
-        )  # the local Vertex runs the sources and pulls nothing
+        # the local Vertex runs the sources and pulls nothing
+        assert images.is_local() and list(look(here, loaded)) == []
         assert (
             submission.publish(Workspace(loaded), ["cpu"], storage)
             == [image.identify_image(loaded, "cpu").uri]

@@ -127,7 +127,6 @@ def _print_error(message: str, code: int) -> int:
 
 def main() -> None:
     """The console script."""
-    gc.set_threshold(
-        50_000
-    )  # what imports make stays; looking through it again and again took 6 % of a short verb's time
+    # what imports make stays: looking through it again and again took 6 % of a short verb's time
+    gc.set_threshold(50_000)
     sys.exit(run())

@@ -148,9 +148,8 @@ _POOL_KEYS = {"machineSpec", "machine_spec", "containerSpec", "container_spec", 
 
 def _concerns(data: Mapping[str, Any], kind: Kind | None) -> bool:
     """Whether any key of a file is one of a job spec or of the retired service's, or near one where nothing else fits."""
-    common = (
-        set() if kind and not looks_like(data)[0] else {"name", "state", "error", "models", "network", "labels"}
-    )  # other files have these, too
+    # other files have these, too
+    common = set() if kind and not looks_like(data)[0] else {"name", "state", "error", "models", "network", "labels"}
     stems = {strict.stem(name) for name in _LEGACY_KEYS}
     for each in KINDS:
         stems |= {strict.stem(name) for name in descriptors.message(each).json_names if name not in common}

@@ -1,9 +1,8 @@
 """The gRPC server of a local Vertex: unary methods, each answered by the REST handler of the same method.
 
-A method that streams has no such handler: it is given one of its own, or it is refused at once with its name, as all others
-that are not served. It runs in the event loop of
-the HTTP server, on a second port of this machine, without TLS. Clients that insist on TLS reach it through a proxy that
-adds it.
+A method that streams has no such handler: it is given one of its own, or it is refused at once with its name, as are all
+others that are not served. The server runs in the event loop of the HTTP server, on a second port of this machine, without
+TLS. Clients that insist on TLS reach it through a proxy that adds it.
 """
 
 from __future__ import annotations

@@ -76,11 +76,9 @@ def command(
     env = {**machine, **contract, MARK: f"{options.job_id}/{one.name}/"}
     if not program.image and "TRAINER_VIRTUAL_DEVICES" in env:
         env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_STARTUP), env.get("PYTHONPATH", "")]))
-    severities = OF_PACKAGE if pool.container is None else OF_CONTAINER
-    return Command(
-        argv, env, program.cwd or work, options.memory_limit, cleanup, f"{MARK}={env[MARK]}", severities,
-        gcs=program.gcs(root),
-    )  # fmt: skip
+    severities, mark = OF_PACKAGE if pool.container is None else OF_CONTAINER, f"{MARK}={env[MARK]}"
+    cwd, gcs = program.cwd or work, program.gcs(root)
+    return Command(argv, env, cwd, options.memory_limit, cleanup, mark, severities, gcs=gcs)
 
 
 def _service(
