@@ -5,7 +5,6 @@ An error names the value, the rule it broke, the choices, and what to do. Only `
 
 from __future__ import annotations
 
-import difflib
 import re
 from collections.abc import Callable, Iterable, Mapping
 from itertools import islice
@@ -136,7 +135,9 @@ def nearest(value: str, choices: Iterable[str], cutoff: float = 0.6) -> str | No
     choices = [choice for choice in choices if not set(_words(choice)) < words]
     if sum(_plain(choice).startswith(_plain(value)) for choice in choices) > 1:
         return None  # a beginning that several choices share
-    matcher = difflib.SequenceMatcher(b=_plain(value))  # it caches its second text
+    from difflib import SequenceMatcher  # for messages only, which most runs do without
+
+    matcher = SequenceMatcher(b=_plain(value))  # it caches its second text
     likeness = {}
     for choice in choices:
         matcher.set_seq1(_plain(choice))

@@ -5,7 +5,6 @@ Source of the forms: google.protobuf.Timestamp and Duration, JSON mapping (proto
 
 from __future__ import annotations
 
-import calendar
 import re
 from datetime import datetime, timedelta, timezone
 from typing import Any
@@ -15,6 +14,7 @@ _RFC3339 = re.compile(
 )
 _DURATION = re.compile(r"-?\d{1,12}(?:\.\d{1,9})?s")
 _NS = 1_000_000_000
+_EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
 
 def now() -> datetime:
@@ -33,7 +33,7 @@ def nanoseconds(text: str) -> int | None:
         moment = datetime(year, month, day, hour, minute, min(second, 59), tzinfo=timezone.utc)
     except ValueError:
         return None
-    seconds = calendar.timegm(moment.utctimetuple()) + max(0, second - 59)
+    seconds = _seconds(moment) + max(0, second - 59)
     if match[9]:
         offset = int(match[10]) * 3600 + int(match[11]) * 60
         seconds -= offset if match[9] == "+" else -offset
@@ -42,7 +42,12 @@ def nanoseconds(text: str) -> int | None:
 
 def nanoseconds_of(moment: datetime) -> int:
     """Nanoseconds since 1970 of an aware datetime."""
-    return calendar.timegm(moment.utctimetuple()) * _NS + moment.microsecond * 1000
+    return _seconds(moment) * _NS + moment.microsecond * 1000
+
+
+def _seconds(moment: datetime) -> int:
+    """Whole seconds since 1970 of an aware datetime, rounded down."""
+    return (moment - _EPOCH) // timedelta(seconds=1)
 
 
 def parse(text: str) -> datetime:

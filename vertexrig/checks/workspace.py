@@ -21,7 +21,6 @@ from vertexrig.finding import Finding, Severity
 from vertexrig.package import folders
 from vertexrig.package.cache import read_cached
 from vertexrig.package.source.model import TrainerSource
-from vertexrig.package.source.reader import read
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD, Sweep
 from vertexrig.project.origins import origin
@@ -116,13 +115,17 @@ class Workspace:
         """The project's trainer as read, with `module` as its entry; None if its folder is not there."""
         if module not in self._trainers:
             folder = self._trainer or self.loaded.path(self.loaded.project.trainer.path)
-            store = self.loaded.path("build/cache")
-            if folders.is_bare(folder):  # its neighbours are not all its own, so there is no folder to keep it by
-                self._trainers[module] = read(folders.module_root(folder), module)
-            elif folder.is_file():  # an archive
-                self._trainers[module] = read(folder, module)
+            if folder.is_dir() and not folders.is_bare(folder):
+                self._trainers[module] = read_cached(folder, module, self.loaded.path("build/cache"))
+            elif folder.exists():
+                from vertexrig.package.source.reader import read  # not needed for what was kept
+
+                # a script's neighbours are not all its own, so there is no folder to keep it by; an archive is read as it is
+                self._trainers[module] = read(
+                    folders.module_root(folder) if folders.is_bare(folder) else folder, module
+                )
             else:
-                self._trainers[module] = read_cached(folder, module, store) if folder.is_dir() else None
+                self._trainers[module] = None
         return self._trainers[module]
 
     def context(self, document: spec.Document) -> checks.Context:

@@ -6,7 +6,7 @@ import hashlib
 import json
 import os
 import typing
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import fields, is_dataclass
 from functools import cache
 from pathlib import Path
@@ -96,22 +96,30 @@ def encode(value: Any) -> Any:
     return value
 
 
-@cache
-def _hints(cls: Any) -> dict[str, Any]:
-    return typing.get_type_hints(cls, vars(model))
-
-
 def decode(hint: Any, data: Any) -> Any:
     """The value of type `hint` that `encode` made `data` of; TypeError or KeyError if it is none."""
+    return _decoder(hint)(data)
+
+
+@cache
+def _decoder(hint: Any) -> Callable[[Any], Any]:
+    """What `decode` does for a type, worked out once: a trainer has hundreds of imports and flags."""
     if isinstance(hint, type) and is_dataclass(hint):
-        return hint(**{name: decode(inner, data[name]) for name, inner in _hints(hint).items()})
+        parts = {name: _decoder(inner) for name, inner in typing.get_type_hints(hint).items()}
+        return lambda data: hint(**{name: part(data[name]) for name, part in parts.items()})
     origin, inner = typing.get_origin(hint), typing.get_args(hint)
-    if origin is tuple and isinstance(data, list):
-        return tuple(decode(inner[0], item) for item in data)
+    if origin is tuple:
+        item = _decoder(inner[0])
+        return lambda data: tuple([item(one) for one in data])
     if origin is frozenset:
-        return frozenset(data)
+        return frozenset
     if origin is dict:
-        return {key: decode(inner[1], item) for key, item in data.items()}
-    if data is not None and origin is not None and any(typing.get_origin(part) is tuple for part in inner):
-        return tuple(data)
+        part = _decoder(inner[1])
+        return lambda data: {key: part(one) for key, one in data.items()}
+    if any(typing.get_origin(part) is tuple for part in inner):  # tuple[str, ...] | None
+        return lambda data: data if data is None else tuple(data)
+    return _same
+
+
+def _same(data: Any) -> Any:
     return data

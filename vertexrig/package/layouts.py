@@ -9,14 +9,17 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Mapping
-from configparser import RawConfigParser
 from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path, PurePosixPath
+from typing import TYPE_CHECKING
 
 from vertexrig.errors import PackageError
 from vertexrig.package import pyproject
 from vertexrig.package.pyproject import Declared, Metadata
+
+if TYPE_CHECKING:
+    from configparser import RawConfigParser
 
 SETUP_PY = "from setuptools import setup\n\nsetup()\n"
 """The setup.py of a project that has none: setup.cfg says the rest."""
@@ -59,7 +62,7 @@ def whole(path: Path, files: Mapping[str, Path]) -> Layout:
     packages = {place.replace("/", "."): place for place in places}
     modules = {file.removesuffix(".py"): file for file in files if file.endswith(".py") and "/" not in file}
     name = path.stem if path.is_file() else path.resolve().name
-    return _undescribed(name, RawConfigParser(), packages, modules, files, missing)
+    return _undescribed(name, _parser(), packages, modules, files, missing)
 
 
 def modules(path: Path, files: Mapping[str, Path]) -> Layout | None:
@@ -121,7 +124,7 @@ def scripted(folder: Path, files: Mapping[str, Path]) -> Layout | None:
 
 def with_requirements(config_text: str, requirements: Collection[str]) -> str:
     """A generated setup.cfg with its install_requires."""
-    config = RawConfigParser()
+    config = _parser()
     config.read_string(config_text)
     _fill(config, "options", {"install_requires": _lines(requirements)})
     return _written(config)
@@ -235,8 +238,14 @@ def _others(packages: Mapping[str, str], path: str) -> set[str]:
 # setup.cfg
 
 
+def _parser() -> RawConfigParser:
+    from configparser import RawConfigParser  # few trainers have a setup.cfg
+
+    return RawConfigParser()
+
+
 def _config(files: Mapping[str, Path]) -> RawConfigParser:
-    config = RawConfigParser()
+    config = _parser()
     config.optionxform = str  # type: ignore[assignment,method-assign]  # packages in [options.package_data] have capitals
     if "setup.cfg" in files:
         from configparser import Error

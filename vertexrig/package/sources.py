@@ -9,8 +9,6 @@ import ast
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from configparser import Error as ConfigParserError
-from configparser import RawConfigParser
 from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
@@ -343,6 +341,9 @@ def _setup_identity(files: Mapping[str, Path]) -> dict[str, str | None]:
 
 def _configured(text: bytes) -> dict[str, str]:
     """Plain values of setup.cfg's [metadata]; `attr:` and `file:` are left to the build."""
+    from configparser import Error as ConfigParserError
+    from configparser import RawConfigParser
+
     config = RawConfigParser()
     try:
         config.read_string(text.decode("utf-8", "replace"))

@@ -1,12 +1,10 @@
 """The nouns of `vertexrig.yaml` as typed values. Field names are the Vertex API's own, in snake_case.
 
+# No postponed annotations: they are read at run time, and 300 of them would be compiled one by one at every start.
 Sources of the field names: REST reference CustomJobSpec and HyperparameterTuningJob (google-cloud-aiplatform 2.7.0).
 """
 
-from __future__ import annotations
-
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal
 
 from vertexrig.catalog.option import Scalar, option
@@ -58,7 +56,7 @@ from vertexrig.project.study import (
 from vertexrig.project.then import NextStep, Then, steps
 from vertexrig.project.value import NAME as NAME
 from vertexrig.project.value import Goal as Goal
-from vertexrig.project.value import Value
+from vertexrig.project.value import dataclass
 from vertexrig.spec.names import PROJECT, REGION
 
 BUILD = "build"
@@ -74,8 +72,8 @@ ALLOWED_HOST = (
 Args = Mapping[str, Scalar | None] | tuple[str, ...]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ImageBuild(Value):
+@dataclass(frozen=True)
+class ImageBuild:
     """The image that `vertexrig image` makes of the trainer, used where an image is `build`."""
 
     framework: str = option(
@@ -109,8 +107,8 @@ class ImageBuild(Value):
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Trainer(Value):
+@dataclass(frozen=True)
+class Trainer:
     """The training code that the jobs run."""
 
     path: str = option(
@@ -132,16 +130,16 @@ class Trainer(Value):
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Container(Value):
+@dataclass(frozen=True)
+class Container:
     """A custom container to run instead of the trainer package (containerSpec)."""
 
     image_uri: str = option("Image URI, usually in Artifact Registry.")
     command: tuple[str, ...] = option("Replaces the image's ENTRYPOINT; then its CMD is ignored too.", ())
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ReservationAffinity(Value):
+@dataclass(frozen=True)
+class ReservationAffinity:
     """Which Compute Engine reservation a machine uses."""
 
     reservation_affinity_type: Literal["NO_RESERVATION", "ANY_RESERVATION", "SPECIFIC_RESERVATION"] = option(
@@ -151,8 +149,8 @@ class ReservationAffinity(Value):
     values: tuple[str, ...] = option("projects/P/zones/Z/reservations/NAME for SPECIFIC_RESERVATION.", ())
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class NfsMount(Value):
+@dataclass(frozen=True)
+class NfsMount:
     """A network file share mounted under /mnt/nfs/."""
 
     server: str = option("IP address of the NFS server.")
@@ -160,8 +158,8 @@ class NfsMount(Value):
     mount_point: str = option("Directory name under /mnt/nfs/.")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class DnsPeeringConfig(Value):
+@dataclass(frozen=True)
+class DnsPeeringConfig:
     """A domain resolved in another network."""
 
     domain: str = option("DNS name suffix, with a dot at its end.")
@@ -169,16 +167,16 @@ class DnsPeeringConfig(Value):
     target_network: str = option("Name of that network.")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PscInterfaceConfig(Value):
+@dataclass(frozen=True)
+class PscInterfaceConfig:
     """Private Service Connect: how replicas reach your network."""
 
     network_attachment: str = option("Name or full resource name of the network attachment.")
     dns_peering_configs: tuple[DnsPeeringConfig, ...] = option("Domains to resolve in your network.", ())
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class MachineSettings(Value):
+@dataclass(frozen=True)
+class MachineSettings:
     """What one replica of a pool runs on. A role that names its own machine_type inherits no accelerator."""
 
     machine_type: str | None = option("Machine type, such as n1-standard-8.", None)
@@ -195,14 +193,14 @@ class MachineSettings(Value):
     env: Mapping[str, Scalar] = option("Environment variables of the replicas.", factory=dict)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class Role(MachineSettings):
     """A pool beside the chief's: what it has of its own; the rest is the job's."""
 
     args: Args | None = option("Arguments of this pool's replicas, in place of the job's.", None)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class Job(MachineSettings):
     """A CustomJob: a topology plus machines, image, args, scheduling."""
 
@@ -247,8 +245,8 @@ class Job(MachineSettings):
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Sweep(Value):
+@dataclass(frozen=True)
+class Sweep:
     """A HyperparameterTuningJob over a job."""
 
     job: str = option("The job each trial runs.")
@@ -275,8 +273,8 @@ class Sweep(Value):
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class RetryConfig(Value):
+@dataclass(frozen=True)
+class RetryConfig:
     """How Cloud Scheduler retries a failed delivery."""
 
     retry_count: int = option("Retries, 0 to 5.", 3)
@@ -286,8 +284,8 @@ class RetryConfig(Value):
     max_retry_duration: str | None = option("Give up after this long; no limit if not given.", None)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Schedule(Value):
+@dataclass(frozen=True)
+class Schedule:
     """A cron line that runs a job or a sweep through the trigger."""
 
     run: str = option("The job or sweep.")
@@ -312,8 +310,8 @@ class Schedule(Value):
         return steps(self.then)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Bound(Value):
+@dataclass(frozen=True)
+class Bound:
     """What a caller of the trigger may set a key to."""
 
     min: float | None = option("Smallest number.", None)
@@ -322,8 +320,8 @@ class Bound(Value):
     pattern: str | None = option("Regular expression that the whole text must match.", None)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Budget(Value):
+@dataclass(frozen=True)
+class Budget:
     """What the trigger may start."""
 
     usd_per_run: float | None = option("Estimated US dollars of one run, at most.", None)
@@ -336,8 +334,8 @@ class Budget(Value):
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TriggerSettings(Value):
+@dataclass(frozen=True)
+class TriggerSettings:
     """The Cloud Function that starts jobs and sweeps."""
 
     function: str = option("Name of the function.", "vertexrig", pattern=NAME)
@@ -358,16 +356,16 @@ class TriggerSettings(Value):
     budget: Budget = option("What it may start.", factory=Budget)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LocalImage(Value):
+@dataclass(frozen=True)
+class LocalImage:
     """A folder that is run in place of a container image on this machine when there is no container engine."""
 
     path: str = option("Folder with the image's code, relative to the project file.")
     command: tuple[str, ...] = option("Its entry point, run in that folder; `python` is the interpreter of the image.")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class LocalSettings(Value):
+@dataclass(frozen=True)
+class LocalSettings:
     """How rehearsals run on this machine."""
 
     slots: int | None = option("Replicas that may run at one time; a guess from the processors if not given.", None)
@@ -398,8 +396,8 @@ class LocalSettings(Value):
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Project(Value):
+@dataclass(frozen=True)
+class Project:
     """The whole project file."""
 
     project: str = option("Google Cloud project id.", pattern=PROJECT)

@@ -2,8 +2,8 @@
 
 from __future__ import annotations
 
+import os
 import re
-import secrets
 from collections.abc import Iterable
 from datetime import datetime, timezone
 from typing import Any, Protocol
@@ -19,7 +19,7 @@ _NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
 def new_run(now: datetime | None = None) -> str:
     """A new run's name: the time in UTC to the second, and four random hexadecimal digits."""
     when = (now or datetime.now(timezone.utc)).astimezone(timezone.utc)
-    return f"{when:%Y%m%d-%H%M%S}-{secrets.token_hex(2)}"
+    return f"{when:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 
 def run_of(uri: str) -> str:

@@ -1,17 +1,15 @@
 """A study of the project file as typed values: its metrics, its parameters, and when it stops."""
 
-from __future__ import annotations
-
+# No postponed annotations: they are read at run time, and 300 of them would be compiled one by one at every start.
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Literal
 
 from vertexrig.catalog.option import option
-from vertexrig.project.value import Goal, Value
+from vertexrig.project.value import Goal, dataclass
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class SafetyConfig(Value):
+@dataclass(frozen=True)
+class SafetyConfig:
     """A metric that must stay on the safe side of a threshold."""
 
     safety_threshold: float = option("The threshold.")
@@ -21,53 +19,53 @@ class SafetyConfig(Value):
 ScaleType = Literal["UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"]
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class MetricSettings(Value):
+@dataclass(frozen=True)
+class MetricSettings:
     """A metric with more than a goal."""
 
     goal: Goal = option("MAXIMIZE or MINIMIZE.")
     safety_config: SafetyConfig | None = option("Makes it a safety metric.", None)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class DoubleRange(Value):
+@dataclass(frozen=True)
+class DoubleRange:
     """A continuous range, both ends included."""
 
     min_value: float = option("Smallest value.")
     max_value: float = option("Largest value.")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class IntegerRange(Value):
+@dataclass(frozen=True)
+class IntegerRange:
     """A range of whole numbers, both ends included."""
 
     min_value: int = option("Smallest value.")
     max_value: int = option("Largest value.")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class NumberValues(Value):
+@dataclass(frozen=True)
+class NumberValues:
     """Numbers, in increasing order."""
 
     values: tuple[float, ...] = option("The values.")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class IntegerValues(Value):
+@dataclass(frozen=True)
+class IntegerValues:
     """Whole numbers."""
 
     values: tuple[int, ...] = option("The values.")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TextValues(Value):
+@dataclass(frozen=True)
+class TextValues:
     """Texts."""
 
     values: tuple[str, ...] = option("The values.")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class StudyParameter(Value):
+@dataclass(frozen=True)
+class StudyParameter:
     """A parameter of a study; exactly one of the four value specs is given."""
 
     double_value_spec: DoubleRange | None = option("A continuous range.", None)
@@ -75,20 +73,20 @@ class StudyParameter(Value):
     discrete_value_spec: NumberValues | None = option("A list of numbers, increasing.", None)
     categorical_value_spec: TextValues | None = option("A list of texts.", None)
     scale_type: ScaleType | None = option("How the range is searched; not for categorical.", None)
-    conditional_parameter_specs: tuple[ConditionalParameter, ...] = option(
+    conditional_parameter_specs: "tuple[ConditionalParameter, ...]" = option(
         "Parameters that exist only while this one has certain values.", ()
     )
 
 
-@dataclass(frozen=True, eq=False, repr=False)
+@dataclass(frozen=True)
 class ParameterSpec(StudyParameter):
     """A parameter that carries its own id, inside conditional_parameter_specs."""
 
     parameter_id: str = option("Its name; the trainer gets --NAME=value.", "")
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ConditionalParameter(Value):
+@dataclass(frozen=True)
+class ConditionalParameter:
     """A child parameter and the parent's values it exists for; exactly one of the three conditions is given."""
 
     parameter_spec: ParameterSpec = option("The child.")
@@ -97,15 +95,15 @@ class ConditionalParameter(Value):
     parent_categorical_values: TextValues | None = option("Values of a categorical parent.", None)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ElapsedDuration(Value):
+@dataclass(frozen=True)
+class ElapsedDuration:
     """Automated stopping by median or decay curve."""
 
     use_elapsed_duration: bool | None = option("Compare trials by time instead of by step.", None)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class ConvexStopping(Value):
+@dataclass(frozen=True)
+class ConvexStopping:
     """Automated stopping by a convex model of the curve."""
 
     max_step_count: int | None = option("Steps at which a trial is complete.", None)
@@ -116,16 +114,16 @@ class ConvexStopping(Value):
     update_all_stopped_trials: bool | None = option("Also update trials already stopped.", None)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class TimeConstraint(Value):
+@dataclass(frozen=True)
+class TimeConstraint:
     """A duration or an end time."""
 
     max_duration: str | None = option("Duration such as 3600s.", None)
     end_time: str | None = option("Time such as 2026-12-31T00:00:00Z.", None)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class StudyStopping(Value):
+@dataclass(frozen=True)
+class StudyStopping:
     """When the whole study ends before max_trial_count."""
 
     should_stop_asap: bool | None = option("Stop running trials as well.", None)
@@ -137,8 +135,8 @@ class StudyStopping(Value):
     max_duration_no_progress: str | None = option("Stop after so long without a better one.", None)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class Study(Value):
+@dataclass(frozen=True)
+class Study:
     """What a sweep searches for and where (StudySpec)."""
 
     metrics: Mapping[str, Goal | MetricSettings] = option("Metric ids and their goal: {accuracy: MAXIMIZE}.")

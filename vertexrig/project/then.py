@@ -1,13 +1,11 @@
 """What follows a scheduled run: the steps `promote` and `register` of a schedule's `then`, as typed values."""
 
-from __future__ import annotations
-
+# No postponed annotations: they are read at run time, and 300 of them would be compiled one by one at every start.
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Literal, Union
 
 from vertexrig.catalog.option import Scalar, option
-from vertexrig.project.value import NAME, Goal, Value
+from vertexrig.project.value import NAME, Goal, dataclass
 
 ALIAS = (
     r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]",
@@ -18,8 +16,8 @@ CHAIN_LABEL = "vertexrig_chain"
 """Label of a step's job and model: the claim of the run that the step follows."""
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class PromoteStep(Value):
+@dataclass(frozen=True)
+class PromoteStep:
     """A full training job from the best trial of the sweep, as `vertexrig promote` makes it."""
 
     name: str | None = option("Name of the job; by default SWEEP-best.", None, pattern=NAME)
@@ -31,8 +29,8 @@ class PromoteStep(Value):
     warm_start_flag: str | None = option("The trainer's flag for a model to start from: it gets the trial's.", None)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class RegisterStep(Value):
+@dataclass(frozen=True)
+class RegisterStep:
     """The trained model as a version in the Model Registry, if it is better, as `vertexrig register` adds it."""
 
     display_name: str | None = option("The model's display name; by default the sweep's, or the job's.", None)
@@ -46,8 +44,8 @@ class RegisterStep(Value):
     labels: Mapping[str, str] = option("Labels of the version, added to the project's.", factory=dict)
 
 
-@dataclass(frozen=True, eq=False, repr=False)
-class StepOptions(Value):
+@dataclass(frozen=True)
+class StepOptions:
     """A step with options: exactly one of the keys."""
 
     promote: PromoteStep | None = option("Train the best trial in full.", None)

@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from functools import cached_property
-from importlib import resources
+from importlib.util import find_spec
 from pathlib import Path
 from typing import Any, NoReturn
 
@@ -29,6 +29,7 @@ from vertexrig.package import folders
 from vertexrig.project import resolve
 from vertexrig.project.config import Loaded
 from vertexrig.project.origins import Origins, Recorder, Tagged, laid_over, tagged_project, untagged
+from vertexrig.render.compiled import compiled_templates
 from vertexrig.render.sandbox import Sandbox, charge, guarded_filter, weight
 from vertexrig.spec.names import camel
 from vertexrig.yamltext import scalar
@@ -115,6 +116,7 @@ class Renderer:
             trim_blocks=True,
             lstrip_blocks=True,
             auto_reload=False,
+            bytecode_cache=compiled_templates(),
         )
         for name in ("safe", "escape", "e", "forceescape", "striptags"):
             del env.filters[name]  # ways around the JSON, or meant for HTML
@@ -296,10 +298,10 @@ class Renderer:
 
 def shipped_templates() -> Path:
     """The folder of our own templates, in an installed tool and in a plain checkout."""
-    try:
-        return Path(str(resources.files("vertexrig.templates")))
-    except ModuleNotFoundError:
+    found = find_spec("vertexrig.templates")
+    if found is None or found.origin is None:
         return Path(__file__).resolve().parents[2] / "templates"
+    return Path(found.origin).parent
 
 
 _recorder: ContextVar[Recorder | None] = ContextVar("recorder", default=None)

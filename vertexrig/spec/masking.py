@@ -1,10 +1,13 @@
-"""Secrets in plain text: what looks like one, and text with every one of them cut to its first characters."""
+"""Secrets in plain text: what looks like one, and text with every one of them cut to its first characters.
+
+The patterns are texts, compiled by their first use: nearly every text is free of `_HINTS` and needs none of them.
+"""
 
 from __future__ import annotations
 
 import re
 
-_KNOWN = re.compile(
+_KNOWN = (
     r"AIza[0-9A-Za-z_-]{30,}"  # Google API key
     r"|hf_[A-Za-z0-9]{16,}"
     r"|sk-[A-Za-z0-9_-]{16,}"
@@ -15,16 +18,21 @@ _KNOWN = re.compile(
     r"|ya29\.[A-Za-z0-9_-]{20,}"
     r"|eyJ[A-Za-z0-9_-]{10,}\.eyJ[A-Za-z0-9_-]{10,}\.[A-Za-z0-9_-]+"  # a signed web token
 )
-_PEM = re.compile(r"-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"']*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z)", re.DOTALL)
+_PEM = r"(?s:-----BEGIN [A-Z ]*PRIVATE KEY-----[^\"']*?(?:-----END [A-Z ]*PRIVATE KEY-----|\Z))"
 _WORD = r"(?:TOKEN|SECRET|PASSWORD|PASSWD|API_?KEY|ACCESS_?KEY|PRIVATE_?KEY)"
-_NAME = re.compile(rf"(?:.*_)?{_WORD}", re.IGNORECASE)
-_FLAG_NAME = re.compile(rf"--?(?:[A-Za-z0-9]+[-_])*{_WORD.replace('_?', '[-_]?')}", re.IGNORECASE)
+_NAME = rf"(?i:(?:.*_)?{_WORD})"
+_FLAG_NAME = rf"(?i:--?(?:[A-Za-z0-9]+[-_])*{_WORD.replace('_?', '[-_]?')})"
+# In lower case: each pattern above, and `_PLACES` below, needs one of these to match.
+_HINTS = (
+    "token", "secret", "passw",
+    *(f"{kind}{joint}key" for kind in ("api", "access", "private") for joint in ("", "_", "-", " ")),
+    "aiza", "hf_", "sk-", "wandb_v", "ghp_", "gho_", "ghu_", "ghs_", "ghr_", "github_pat_", "glpat-", "akia", "xox", "ya29.", "eyj",
+)  # fmt: skip
 
 # Values under such a name that are not the secret itself.
-_REFERENCE = re.compile(
-    r"projects/[^/]+/secrets/.*|(?:sm|gcp-sm|secretmanager|berglas|vault)://.*|(?:gs://|/|\./|~/).*|\$\(.*|<.*>|\[.*\]"
-    r"|[-+0-9.eE]+|true|false|none|null|yes|no|on|off|dryrun|disabled|offline",
-    re.IGNORECASE | re.DOTALL,
+_REFERENCE = (
+    r"(?is:projects/[^/]+/secrets/.*|(?:sm|gcp-sm|secretmanager|berglas|vault)://.*|(?:gs://|/|\./|~/).*|\$\(.*|<.*>|\[.*\]"
+    r"|[-+0-9.eE]+|true|false|none|null|yes|no|on|off|dryrun|disabled|offline)"
 )
 _SHORTEST = 8
 
@@ -33,15 +41,12 @@ _QUOTED = r"\"(?:\\.|[^\"\\])*\"|'(?:''|[^'])*'"
 _VALUE = rf"(?P<value>{_QUOTED}|[^\s,{{}}\"'#][^\s,}}\"']*)"
 _REST = rf"(?P<value>{_QUOTED}|[^\s\"'#][^\s\"']*)"  # after a = a comma is part of the value
 _KEY = rf"(?<![A-Za-z0-9])(?P<key>(?:[A-Za-z0-9]{{1,40}}[-_]){{0,8}}{_WORD.replace('_?', '[-_]?')})[\"']?"
-_PLACES = tuple(
-    re.compile(pattern, re.IGNORECASE)
-    for pattern in (
-        rf"{_KEY}\s*:\s*{_VALUE}",
-        rf"{_KEY}\s*=\s*{_REST}",
-        rf"name[\"']?\s*:\s*[\"']?{_KEY}\s*,?\s*(?:#[^\n]*\n\s*)*[\"']?value[\"']?\s*:\s*{_VALUE}",
-        rf"value[\"']?\s*:\s*{_VALUE}\s*,?\s*[\"']?name[\"']?\s*:\s*[\"']?{_KEY}",
-        rf"(?<![\w-])--?{_KEY}[\"']?\s*,?\s*(?:-\s+)?{_VALUE}",
-    )
+_PLACES = (
+    rf"{_KEY}\s*:\s*{_VALUE}",
+    rf"{_KEY}\s*=\s*{_REST}",
+    rf"name[\"']?\s*:\s*[\"']?{_KEY}\s*,?\s*(?:#[^\n]*\n\s*)*[\"']?value[\"']?\s*:\s*{_VALUE}",
+    rf"value[\"']?\s*:\s*{_VALUE}\s*,?\s*[\"']?name[\"']?\s*:\s*[\"']?{_KEY}",
+    rf"(?<![\w-])--?{_KEY}[\"']?\s*,?\s*(?:-\s+)?{_VALUE}",
 )
 
 
@@ -52,11 +57,13 @@ def secret_in(value: str, name: str = "") -> str:
         value: The value of a variable, or an argument.
         name: The variable's name, or the argument's flag.
     """
-    found = _KNOWN.search(value) or _PEM.search(value)
+    if not (_may_hold_one(value) or _may_hold_one(name)):
+        return ""
+    found = re.search(_KNOWN, value) or re.search(_PEM, value)
     if found is not None:
         return found[0]
-    named = _NAME.fullmatch(name) or _FLAG_NAME.fullmatch(name)
-    if not named or _REFERENCE.fullmatch(value.strip()) or not value.strip():
+    named = re.fullmatch(_NAME, name) or re.fullmatch(_FLAG_NAME, name)
+    if not named or re.fullmatch(_REFERENCE, value.strip()) or not value.strip():
         return ""
     is_password = "pass" in name.casefold()
     return value if is_password or len(value.strip()) >= _SHORTEST else ""
@@ -74,17 +81,26 @@ def masked(text: str, secrets: frozenset[str] = frozenset()) -> str:
         text: YAML, JSON, a message or a line.
         secrets: Secrets that are known to be in it.
     """
-    for secret in sorted({*secrets, *_named(text)}, key=len, reverse=True):
+    named = _named(text) if _may_hold_one(text) else ()
+    for secret in sorted({*secrets, *named}, key=len, reverse=True):
         text = text.replace(secret, hint(secret))
-    text = _PEM.sub(lambda match: hint(match[0]) + "\n" * match[0].count("\n"), text)
-    return _KNOWN.sub(lambda match: hint(match[0]), text)
+    if not _may_hold_one(text):
+        return text
+    text = re.sub(_PEM, lambda match: hint(match[0]) + "\n" * match[0].count("\n"), text)
+    return re.sub(_KNOWN, lambda match: hint(match[0]), text)
+
+
+def _may_hold_one(text: str) -> bool:
+    """Whether a pattern of this module could match; the same letters are alike here and with `(?i:…)`."""
+    folded = text.casefold()
+    return any(hint in folded for hint in _HINTS)
 
 
 def _named(text: str) -> set[str]:
     """The values under a secret's name in a text."""
     found = set()
     for place in _PLACES:
-        for match in place.finditer(text):
+        for match in re.finditer(place, text, re.IGNORECASE):
             value = match["value"]
             inner = value[1:-1] if value[0] in "\"'" else value.rstrip(",]}")
             if "…" not in inner and secret_in(inner, match["key"].replace("-", "_")):
