@@ -80,7 +80,7 @@ def whole_processes(runs: int) -> list[str]:
     server.shutdown()
     ours = taken["ours"]
     rows = []
-    for peer, bar in (("gcloud", 0.35), ("sdk", 0.12)):
+    for peer, bar in (("gcloud", 0.25), ("sdk", 0.09)):
         if peer not in taken:
             rows.append(
                 row(

@@ -3,7 +3,7 @@
 Both are served by functions-framework, both take their token from a metadata server as on Cloud Run, and both create a
 job on the same local Vertex. The other one does less: it renders, checks, claims and records nothing.
 
-`python bench/trigger_start.py` prints one row per function and the two ratios (bars: time 0.35, memory 0.5).
+`python bench/trigger_start.py` prints one row per function and the two ratios (bars: time 0.20, memory 0.25).
 """
 
 from __future__ import annotations
@@ -152,7 +152,7 @@ def main() -> None:
     for who, (seconds, size) in found.items():
         print(f"{who} | {seconds:.2f} | {size:.0f}")
     (seconds, size), (peer_seconds, peer_size) = found["ours"], found["peer"]
-    print(f"ratio | {seconds / peer_seconds:.2f} (bar 0.35) | {size / peer_size:.2f} (bar 0.5)")
+    print(f"ratio | {seconds / peer_seconds:.2f} (bar 0.20) | {size / peer_size:.2f} (bar 0.25)")
 
 
 if __name__ == "__main__":

@@ -33,7 +33,7 @@ def main() -> None:
         with functions.serving(staged.folder, clouds.variables(here)) as url:
             added, bare = latency(here, url, root)
             failed, seconds = concurrent(url)
-    print(f"added to the bare call ({bare:.1f} ms) at the median | {added:.1f} ms | bar 20 ms")
+    print(f"added to the bare call ({bare:.1f} ms) at the median | {added:.1f} ms | bar 15 ms")
     print(f"200 concurrent different requests | {failed} failed in {seconds:.1f} s | bar 0")
     print(
         f"staged folder | {staged.size / 1024:.0f} KiB, {staged.files} files | {staged.requirements} packages installed"
