@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -88,3 +89,28 @@ def test_any_value_under_a_secrets_name_is_cut(value: str) -> None:
         if secret_in(value, "API_KEY"):
             assert value not in masked(line)
     assert len(hint(value)) <= 5
+
+
+NAMES = ["token", "secret", "password", "passwd"] + [
+    f"{kind}{joint}key" for kind in ("api", "access", "private") for joint in ("", "_", "-")
+]
+
+
+@given(
+    st.sampled_from(NAMES), st.sampled_from(["", "my_", "db-"]), st.sampled_from([str.lower, str.upper, str.title]),
+    st.sampled_from(["{}: {}", "--{}={}", "{} = {}", "name: {}, value: {}"]),
+)  # fmt: skip
+def test_every_name_of_a_secret_is_seen_alone_in_a_text(name: str, before: str, case: Any, form: str) -> None:
+    """A text that has nothing else to do with secrets is masked, however the name is written."""
+    assert PLAIN[:5] not in masked(form.format(case(before + name), PLAIN))
+
+
+@pytest.mark.parametrize("word", [
+    "AIza" + "x" * 35, "hf_" + "x" * 34, "sk-" + "x" * 40, "wandb_v1_" + "x" * 20, *(f"gh{kind}_" + "x" * 36 for kind in "pousr"),
+    "github_pat_" + "x" * 30, "glpat-" + "x" * 20, "AKIA" + "X" * 16, "xoxb-" + "1" * 20, "ya29." + "x" * 40,
+    f"eyJ{'x' * 20}.eyJ{'x' * 20}.{'x' * 20}", "-----BEGIN PRIVATE KEY-----\\nMII\\n-----END PRIVATE KEY-----",
+])  # fmt: skip
+def test_every_kind_of_key_is_seen_alone_in_a_text(word: str) -> None:
+    """What looks like a key of a service is masked under any name, or none."""
+    assert secret_in(word) == word
+    assert masked(f"seen {word} here") == f"seen {hint(word)} here"
