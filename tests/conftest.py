@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import tools
 from tests.tools import need
 
 if TYPE_CHECKING:
@@ -44,6 +45,10 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    tools.end_forks()
 
 
 @pytest.fixture(scope="session")
