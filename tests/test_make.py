@@ -135,7 +135,8 @@ def _told(name: str) -> Callable[[Path], None]:
 def rehearsed(name: str) -> Case:
     """A job's verb with RUN=local and an override: it trains, and leaves a model."""
     gone = (f"build/jobs/{name}.yaml", f".vertexrig/gs/*/runs/{name}/**/summary.json")
-    return Case(f"{name}-job RUN=local SET=args.epochs=2", gone, r"state +SUCCEEDED", look=_epochs(name))
+    whole = name in ("gpu", "multi-gpu", "parameter-server", "tpu")  # by the same rule as the others
+    return Case(f"{name}-job RUN=local SET=args.epochs=2", gone, r"state +SUCCEEDED", look=_epochs(name), whole=whole)
 
 
 def _epochs(name: str) -> Callable[[Path], None]:
@@ -152,7 +153,12 @@ def searched(name: str, override: str, trials: int) -> list[Case]:
     ended = rf"(?s)(\d+ +SUCCEEDED.*){{{trials}}}"
     return [
         Case(name, (f"build/jobs/{name}.yaml",), submit, look=_yaml_of(name)),
-        Case(f"{name} RUN=local SET='{override}'", (f".vertexrig/gs/*/runs/{name}/**/summary.json",), ended),
+        Case(
+            f"{name} RUN=local SET='{override}'",
+            (f".vertexrig/gs/*/runs/{name}/**/summary.json",),
+            ended,
+            whole=name == "grid",  # by the same rule as sweep
+        ),
     ]
 
 

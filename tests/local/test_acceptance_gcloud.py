@@ -71,6 +71,7 @@ def test_package_to_output(gcloud: Gcloud, here: server.RunningServer, tmp_path:
     assert [path for path in (here.root / "gs/bkt/out").rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.whole
 def test_stream_logs_follows_a_job_that_runs(here: server.RunningServer, tmp_path: Path) -> None:
     """stream-logs prints a line while the job that said it still runs.
 
