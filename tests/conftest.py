@@ -42,6 +42,12 @@ def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--accept", action="store_true", help="write golden files instead of comparing them")
 
 
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The trainer's tests first: workers steal tests from the end, and each that gets one of these imports TensorFlow."""
+    items.sort(key=lambda item: HERE / "trainer" not in item.path.parents)
+
+
 def pytest_collection_finish() -> None:
     gc.freeze()
     gc.enable()

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import io
 import json
 import os
@@ -57,6 +57,12 @@ def need(program: str) -> str:
             pytest.fail(message)
         pytest.skip(message)
     return found
+
+
+def installed(name: str) -> None:
+    """Skip without a library that only the processes of a test import: TensorFlow takes 4 s of processor in this one."""
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"{name} is not installed")
 
 
 def module(name: str) -> ModuleType:

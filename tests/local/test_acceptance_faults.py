@@ -76,6 +76,7 @@ def test_a_job_that_fails_says_why(api: Api, what: str) -> None:
     assert "vertexrig/" not in done["error"]["message"]
 
 
+@pytest.mark.whole
 def test_a_trainer_that_prints_100_mb(api: Api, here: server.RunningServer) -> None:
     """The job succeeds, the server answers all the while, and the log holds the last line."""
     code = "for i in range(1000):\n    sys.stdout.write(('x' * 999 + '\\n') * 100)\nprint('the last line')"
