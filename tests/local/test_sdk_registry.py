@@ -186,6 +186,7 @@ def test_a_parent_model_that_is_not_there(sdk: Any) -> None:
         training.run(model_display_name="m", parent_model="7", args=[SAVES], base_output_dir="gs://staging/none")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("sdk", ["grpc"], indirect=True)
 def test_event_files_are_uploaded(sdk: Any, tmp_path: Path) -> None:
     """The SDK's uploader copies event files into a TensorBoard, from which their values are read again."""
