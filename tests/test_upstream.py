@@ -16,15 +16,16 @@ from tools.upstream.table import FAILED, NOT_RUN, PASSED, SKIPPED
 TESTS = """
 import os, urllib.request
 import pytest
-import requests
+from google.cloud import aiplatform_v1
 
 PROJECT = os.environ["BUILD_SPECIFIC_GCLOUD_PROJECT"]
 
 
 def test_vizier_lifecycle():
+    options = {"api_endpoint": "us-central1-aiplatform.googleapis.com"}
+    jobs = aiplatform_v1.JobServiceClient(client_options=options)
     name = f"projects/{PROJECT}/locations/us-central1/customJobs/7980906305281851392"
-    answer = requests.get(f"https://us-central1-aiplatform.googleapis.com/v1/{name}", timeout=60)
-    assert answer.json()["displayName"] == "permanent_custom_job"
+    assert jobs.get_custom_job(name=name).display_name == "permanent_custom_job"
 
 
 def test_vizier_study_deletion():
@@ -37,6 +38,7 @@ def test_vizier_trial_deletion():
 """
 
 
+@pytest.mark.whole
 def test_a_file_of_three_tests(tmp_path: Path) -> None:
     """The tests reach the local Vertex and its known jobs by Google's own host; each has its result and its reason."""
     file = tmp_path / "checkout/tests/system/aiplatform/test_vizier.py"
