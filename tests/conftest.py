@@ -57,6 +57,13 @@ def pytest_sessionfinish() -> None:
     tools.end_forks()
 
 
+@pytest.fixture(scope="session", autouse=True)
+def _environments(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where packages are installed that many tests use: one folder for all workers of a run."""
+    base = tmp_path_factory.getbasetemp()
+    tools.environments((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "environments")
+
+
 @pytest.fixture(scope="session")
 def gcloud() -> str:
     """The real gcloud."""

@@ -59,6 +59,17 @@ def need(program: str) -> str:
     return found
 
 
+_ENVIRONMENTS: list[Path] = []
+
+
+def environments(folder: Path | None = None) -> Path | None:
+    """The folder of packages that this run of the tests has installed, once conftest has named it."""
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
+        _ENVIRONMENTS[:] = [folder]
+    return _ENVIRONMENTS[0] if _ENVIRONMENTS else None
+
+
 def installed(name: str) -> None:
     """Skip without a library that only the processes of a test import: TensorFlow takes 4 s of processor in this one."""
     if importlib.util.find_spec(name) is None:

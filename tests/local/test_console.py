@@ -14,7 +14,7 @@ from urllib.parse import quote
 import grpc
 import httpx
 import pytest
-from jobkit import Api, job, pool, sdist
+from jobkit import Api, job, pool, with_trainer
 
 from tests.browser import chromium
 from tests.web import http
@@ -108,7 +108,7 @@ def test_an_empty_server_says_what_to_do(browser: Any, here: server.RunningServe
 
 @pytest.fixture(scope="module")
 def trainer(here: server.RunningServer) -> None:
-    sdist(here.root / "gs/packages/trainer.tar.gz")
+    with_trainer(here.root)
 
 
 @pytest.fixture(scope="module")

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from jobkit import IMAGE, job, pool, sdist
+from jobkit import IMAGE, job, pool, with_trainer
 
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
@@ -25,7 +25,7 @@ open(os.environ["AIP_MODEL_DIR"] + "saved_model.pb", "w").write("x")
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     root = tmp_path_factory.mktemp("registry")
-    sdist(root / "gs/packages/trainer.tar.gz")
+    with_trainer(root)
     (root / "gs/staging").mkdir()
     with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5)), grpc=True) as running:
         yield running
