@@ -83,13 +83,24 @@ def members(archive: Path) -> dict[str, str]:
         }
 
 
-@pytest.mark.parametrize("files", LAYOUTS.values(), ids=LAYOUTS)
+#: Those that `make test` installs with pip, too.
+INSTALLED = ("project in src", "poetry", "setup.cfg alone")
+
+
+@pytest.mark.parametrize(
+    ("layout", "installed"),
+    [
+        *((name, True) for name in INSTALLED),
+        *((name, False) for name in LAYOUTS if name not in INSTALLED),
+        *(pytest.param(name, True, marks=pytest.mark.whole) for name in LAYOUTS if name not in INSTALLED),
+    ],
+)
 def test_a_layout_becomes_a_package_that_pip_installs_without_a_build_backend(
-    tmp_path: Path, files: dict[str, str]
+    tmp_path: Path, layout: str, installed: bool
 ) -> None:
     """Name, version, dependencies, modules and data come from the layout's own files; nothing of the trainer is run."""
-    folder = lay_out(tmp_path / "f", files)
-    made = build(folder, tmp_path / "out", tf_version="2.17", module="app.task")
+    folder = lay_out(tmp_path / "f", LAYOUTS[layout])
+    made = build(folder, tmp_path / "out", tf_version="2.17", module="app.task", verify=installed)
     assert made.id.file_name == f"my_app-3.4+{made.id.digest}.tar.gz" == identify(folder, tf_version="2.17").file_name
     packed = members(made.path)
     names = {name.removeprefix("src/") for name in packed}
