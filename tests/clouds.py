@@ -7,6 +7,7 @@ import json
 import os
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +15,7 @@ import yaml
 
 from tests.local.jobkit import sdist
 from vertexrig.checks.workspace import Workspace
-from vertexrig.cloud.storage import Storage
+from vertexrig.cloud.storage import Storage, StoredObject
 from vertexrig.cloud.vertex import KINDS, RemoteJob, Vertex
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
@@ -71,6 +72,24 @@ def point_at(here: server.RunningServer, uri: str = f"{BUCKET}/packages/trainer.
     package = storage.read("packages/trainer.tar.gz")
     row = {"uri": uri, "sha256": hashlib.sha256(package.data if package else b"").hexdigest()}
     storage.write("packages/latest/trainer.task-tf-2.17.json", json.dumps(row).encode())
+
+
+class LaterStorage(Storage):
+    """The bucket as whoever comes some seconds later sees it: leases and windows are over without a wait.
+
+    Args:
+        uri: As of Storage.
+        later_s: So many seconds later.
+        url: As of Storage.
+    """
+
+    def __init__(self, uri: str, later_s: float, *, url: str) -> None:
+        super().__init__(uri, url=url)
+        self.later_s = later_s
+
+    def read_aged(self, name: str) -> StoredObject | None:
+        found = super().read_aged(name)
+        return found and replace(found, age_s=found.age_s + self.later_s)
 
 
 def variables(here: server.RunningServer) -> dict[str, str]:

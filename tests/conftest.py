@@ -3,13 +3,16 @@
 from __future__ import annotations
 
 import difflib
+import gc
 import os
+import sys
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
+from tests import tools
 from tests.tools import need
 
 if TYPE_CHECKING:
@@ -20,6 +23,11 @@ HERE = Path(__file__).parent
 # Tests start hundreds of processes in environments that they make; without compiled modules each would compile
 # everything that it imports (google-cloud-aiplatform: 11 s of CPU instead of 4, measured 2026-11-21).
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False  # nor does each worker of each run rewrite the assertions of all test modules
+
+# The collector would go through the objects of thousands of collected tests again and again, which takes a third of
+# the collection's time: it starts when they are all there, and leaves them out.
+gc.disable()
 
 try:
     from hypothesis import settings
@@ -32,6 +40,28 @@ else:  # a loaded machine is not a failure: no test is judged by how long it too
 
 def pytest_addoption(parser: pytest.Parser) -> None:
     parser.addoption("--accept", action="store_true", help="write golden files instead of comparing them")
+
+
+@pytest.hookimpl(trylast=True)
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """The trainer's tests first: workers steal tests from the end, and each that gets one of these imports TensorFlow."""
+    items.sort(key=lambda item: HERE / "trainer" not in item.path.parents)
+
+
+def pytest_collection_finish() -> None:
+    gc.freeze()
+    gc.enable()
+
+
+def pytest_sessionfinish() -> None:
+    tools.end_forks()
+
+
+@pytest.fixture(scope="session", autouse=True)
+def _environments(tmp_path_factory: pytest.TempPathFactory) -> None:
+    """Where packages are installed that many tests use: one folder for all workers of a run."""
+    base = tmp_path_factory.getbasetemp()
+    tools.environments((base.parent if "PYTEST_XDIST_WORKER" in os.environ else base) / "environments")
 
 
 @pytest.fixture(scope="session")

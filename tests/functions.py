@@ -18,9 +18,16 @@ WRAPPER = """
 import os, re, signal, sys
 import requests
 sys.path.insert(0, os.path.dirname(os.environ["MAIN"]))
+from dataclasses import replace
+from vertexrig.cloud.storage import Storage
 from vertexrig.submit import claims
 claims.LEASE_S, claims.WAIT_S, claims.CREATE_WITHIN_S = float(os.environ.get("LEASE", "120")), float(os.environ.get("WAIT", "15")), 60.0
 when, _, number = os.environ.get("KILL", "never:0").partition(":")
+later, aged = float(os.environ.get("LATER", "0")), Storage.read_aged
+def read_aged(storage, name):
+    found = aged(storage, name)
+    return found and replace(found, age_s=found.age_s + later)
+Storage.read_aged = read_aged
 calls, send = 0, requests.Session.send
 def counted(session, request, **options):
     global calls
@@ -59,7 +66,7 @@ def serving(
         folder: The staged folder.
         env: Variables of the process; nothing of ours but PATH is passed on.
         wrapped: Run under the wrapper, which reads KILL (`before:3`: at its third HTTP call; `after:POST .*/customJobs$`: at a call
-            like that), LEASE and WAIT.
+            like that), LEASE, WAIT, and LATER: it sees claims so many seconds later.
         target: trigger or on_event.
         python: The interpreter that has functions-framework.
     """

@@ -42,8 +42,14 @@ class _Handler(BaseHTTPRequestHandler):
     target: str
     fault: Fault
     when: When
+    busy: threading.Semaphore
+    """Held by each call that is answered."""
 
     def _any(self) -> None:
+        with self.busy:
+            self._handled()
+
+    def _handled(self) -> None:
         body = self.rfile.read(int(self.headers.get("Content-Length") or 0))
         fault = self.fault if type(self).when(self.command, self.path) else HEALTHY
         time.sleep(fault.wait)
@@ -82,16 +88,25 @@ class _Handler(BaseHTTPRequestHandler):
         pass
 
 
+MOST_CALLS = 1000
+"""Calls that a service answers at one time."""
+
+
 @contextmanager
-def faulty(fault: Fault, *, target: str = "", when: When = lambda method, path: True) -> Iterator[str]:
+def faulty(
+    fault: Fault, *, target: str = "", when: When = lambda method, path: True, settled: bool = False
+) -> Iterator[str]:
     """A service with a fault; yields its URL.
 
     Args:
         fault: What is wrong.
         target: Base URL of the service that calls are passed on to.
         when: Method and path -> whether the fault applies; other calls are passed on at once.
+        settled: End only when every call that came has had its effect, also one that its caller has given up.
     """
-    handler = type("Handler", (_Handler,), {"target": target, "fault": fault, "when": staticmethod(when)})
+    busy = threading.Semaphore(MOST_CALLS)
+    parts = {"target": target, "fault": fault, "when": staticmethod(when), "busy": busy}
+    handler = type("Handler", (_Handler,), parts)
     server = ThreadingHTTPServer(("127.0.0.1", 0), handler)
     server.daemon_threads = True
     thread = threading.Thread(target=server.serve_forever, daemon=True)
@@ -100,5 +115,7 @@ def faulty(fault: Fault, *, target: str = "", when: When = lambda method, path: 
         yield f"http://127.0.0.1:{server.server_address[1]}"
     finally:
         server.shutdown()
+        for _ in range(MOST_CALLS if settled else 0):
+            assert busy.acquire(timeout=60)
         server.server_close()
         thread.join(10)

@@ -10,6 +10,7 @@ import pytest
 
 from tests.chain_world import MODEL, WorldRegistrar, explore
 from tests.protocol import Broken
+from tests.tools import brief
 from vertexrig.cloud.rest import RestError
 from vertexrig.studies import register
 from vertexrig.submit.chains import Chain
@@ -21,7 +22,7 @@ SCHEDULES = 1_600 * (10 if LONG else 1)
 
 
 @pytest.mark.parametrize("there", [False, True], ids=["first", "next"])
-@pytest.mark.parametrize("part", range(PARTS))
+@pytest.mark.parametrize("part", brief(range(PARTS), 2))
 def test_each_step_is_taken_once_in_every_schedule(part: int, there: bool) -> None:
     """Ticks that are frozen, woken, killed, cut and repeated at any call, beside deliveries of the run, over lists that lag and
     uploads that take their time: one run, one promoted job and one version survive, and the version has the aliases."""

@@ -379,10 +379,11 @@ def test_launch_sends_the_rendered_sweep(example: str, name: str, args: tuple[st
     ("example", "name", "args"),
     [
         (S3, "multiworker-cassava-sdk", ()),
-        pytest.param(S3, "all-pools", ("all-pools",), marks=pytest.mark.whole),
-        pytest.param(S2, "tpu", ("job", "tpu"), marks=pytest.mark.whole),
+        (S3, "all-pools", ("all-pools",)),
+        (S2, "tpu", ("job", "tpu")),
     ],
 )
+@pytest.mark.whole
 def test_launch_sends_the_rendered_job(example: str, name: str, args: tuple[str, ...], tmp_path: Path) -> None:
     """CustomJob.run() of the real SDK creates the very job that was rendered."""
     with recording() as (url, sent):

@@ -58,6 +58,7 @@ def test_requirements_that_a_prebuilt_image_brings_are_in_our_own(tmp_path: Path
     assert "secret" not in str(caught.value)
 
 
+@pytest.mark.whole
 def test_the_layers_really_install_and_the_program_starts(tmp_path: Path) -> None:
     """The RUN lines of the rendered Dockerfile, typed in a clean environment of this Python, install the locked
     requirements with their hashes and the trainer; the ENTRYPOINT then starts it. A lock with a wrong hash does not install."""

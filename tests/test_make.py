@@ -22,7 +22,7 @@ import pytest
 import yaml
 
 from tests.packages import small
-from tests.tools import REPOSITORY, need
+from tests.tools import REPOSITORY, installed, need
 
 MAKEFILE = (REPOSITORY / "Makefile").read_text(encoding="utf-8")
 JOBS = re.search(r"^JOBS := (.+)", MAKEFILE, re.MULTILINE)[1].split()  # type: ignore[index]
@@ -135,7 +135,8 @@ def _told(name: str) -> Callable[[Path], None]:
 def rehearsed(name: str) -> Case:
     """A job's verb with RUN=local and an override: it trains, and leaves a model."""
     gone = (f"build/jobs/{name}.yaml", f".vertexrig/gs/*/runs/{name}/**/summary.json")
-    return Case(f"{name}-job RUN=local SET=args.epochs=2", gone, r"state +SUCCEEDED", look=_epochs(name))
+    whole = name in ("gpu", "multi-gpu", "parameter-server", "tpu")  # by the same rule as the others
+    return Case(f"{name}-job RUN=local SET=args.epochs=2", gone, r"state +SUCCEEDED", look=_epochs(name), whole=whole)
 
 
 def _epochs(name: str) -> Callable[[Path], None]:
@@ -152,7 +153,12 @@ def searched(name: str, override: str, trials: int) -> list[Case]:
     ended = rf"(?s)(\d+ +SUCCEEDED.*){{{trials}}}"
     return [
         Case(name, (f"build/jobs/{name}.yaml",), submit, look=_yaml_of(name)),
-        Case(f"{name} RUN=local SET='{override}'", (f".vertexrig/gs/*/runs/{name}/**/summary.json",), ended),
+        Case(
+            f"{name} RUN=local SET='{override}'",
+            (f".vertexrig/gs/*/runs/{name}/**/summary.json",),
+            ended,
+            whole=name == "grid",  # by the same rule as sweep
+        ),
     ]
 
 
@@ -379,7 +385,7 @@ def test_run_cloud_submits(quick: Path, cloud: dict[str, str], verb: str) -> Non
 @pytest.mark.whole
 def test_the_demo_trains_and_ends_with_what_to_type(tmp_path: Path) -> None:
     """`make demo`, its trials shortened: the job reaches 0.97, no warning is said twice, an SDK program runs, its three lines work."""
-    pytest.importorskip("tensorflow", reason="the demo trains with TensorFlow")
+    installed("tensorflow")
     copy = with_environment(copied(tmp_path), ".local")
     done = make(copy, "demo EPOCHS=1 TRIALS=2", environment(copy, PATH="/usr/local/bin:/usr/bin:/bin"))
     assert done.returncode == 0, done.stdout[-4000:]

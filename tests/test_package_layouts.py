@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tarfile
 from pathlib import Path
 
@@ -82,13 +83,24 @@ def members(archive: Path) -> dict[str, str]:
         }
 
 
-@pytest.mark.parametrize("files", LAYOUTS.values(), ids=LAYOUTS)
+#: Those that `make test` installs with pip, too.
+INSTALLED = ("project in src", "poetry", "setup.cfg alone")
+
+
+@pytest.mark.parametrize(
+    ("layout", "installed"),
+    [
+        *((name, True) for name in INSTALLED),
+        *((name, False) for name in LAYOUTS if name not in INSTALLED),
+        *(pytest.param(name, True, marks=pytest.mark.whole) for name in LAYOUTS if name not in INSTALLED),
+    ],
+)
 def test_a_layout_becomes_a_package_that_pip_installs_without_a_build_backend(
-    tmp_path: Path, files: dict[str, str]
+    tmp_path: Path, layout: str, installed: bool
 ) -> None:
     """Name, version, dependencies, modules and data come from the layout's own files; nothing of the trainer is run."""
-    folder = lay_out(tmp_path / "f", files)
-    made = build(folder, tmp_path / "out", tf_version="2.17", module="app.task")
+    folder = lay_out(tmp_path / "f", LAYOUTS[layout])
+    made = build(folder, tmp_path / "out", tf_version="2.17", module="app.task", verify=installed)
     assert made.id.file_name == f"my_app-3.4+{made.id.digest}.tar.gz" == identify(folder, tf_version="2.17").file_name
     packed = members(made.path)
     names = {name.removeprefix("src/") for name in packed}
@@ -119,7 +131,7 @@ def test_a_pyproject_that_only_configures_tools_changes_nothing(tmp_path: Path) 
 
 def test_data_files_between_the_modules_are_packaged(tmp_path: Path) -> None:
     """A backend that ships all of a package's files is matched: the text beside the module is in the archive."""
-    made = build(lay_out(tmp_path / "f", LAYOUTS["poetry"]), tmp_path / "out", module="app.task")
+    made = build(lay_out(tmp_path / "f", LAYOUTS["poetry"]), tmp_path / "out", module="app.task", verify=False)
     assert members(made.path)["src/app/words.txt"] == "a\n"
 
 
@@ -171,29 +183,39 @@ def test_a_source_of_uv_is_carried_over(tmp_path: Path) -> None:
     assert "pyproject.toml:4: ours" in found.warnings[0] and "left out" in found.warnings[0]
 
 
-@pytest.mark.parametrize(
-    ("line", "name", "staged"),
-    [
-        ("git+https://github.com/o/thing.git@v1#egg=thing", "thing", "thing @ git+https://github.com/o/thing.git@v1"),
-        ("-e git+https://github.com/o/t.git#egg=thing", "thing", "thing @ git+https://github.com/o/t.git"),
-        (
-            "git+https://h/t#egg=thing&subdirectory=py",
-            "thing",
-            "thing @ git+https://h/t#subdirectory=py",
-        ),
-        ("thing @ git+https://github.com/o/t.git@main#subdirectory=a", "thing", None),
-        ("git+https://github.com/o/thing.git@v1", "thing", None),
-        ("https://h/thing-1.0-py3-none-any.whl", "thing", None),
-    ],
-)
+URLS = [
+    ("git+https://github.com/o/thing.git@v1#egg=thing", "thing", "thing @ git+https://github.com/o/thing.git@v1"),
+    ("-e git+https://github.com/o/t.git#egg=thing", "thing", "thing @ git+https://github.com/o/t.git"),
+    (
+        "git+https://h/t#egg=thing&subdirectory=py",
+        "thing",
+        "thing @ git+https://h/t#subdirectory=py",
+    ),
+    ("thing @ git+https://github.com/o/t.git@main#subdirectory=a", "thing", None),
+    ("git+https://github.com/o/thing.git@v1", "thing", None),
+    ("https://h/thing-1.0-py3-none-any.whl", "thing", None),
+]
+
+
+@pytest.mark.parametrize(("line", "name", "staged"), URLS)
 def test_a_requirement_from_a_url_is_known(tmp_path: Path, line: str, name: str, staged: str | None) -> None:
-    """Its module counts as declared, and one named by #egg= gets the form that install_requires takes."""
-    files = {"setup.py": PLAIN, "requirements.txt": f"{line}\n", "app/__init__.py": "", "app/task.py": "import thing\n"}
-    folder = lay_out(tmp_path / "f", files)
-    found = gather(folder, "2.17")
+    """Its name is read, and one named by #egg= gets the form that install_requires takes."""
+    found = gather(lay_out(tmp_path / "f", {"setup.py": PLAIN, "requirements.txt": f"{line}\n", **APP}), "2.17")
     assert [item.name for item in found.requirements] == [name]
     assert found.rewritten.get("requirements.txt", b"").decode().strip() == (staged or "")
-    assert build(folder, tmp_path / "out", module="app.task", tf_version="2.17").declared == ("thing",)
+
+
+def test_modules_of_requirements_from_urls_are_declared(tmp_path: Path) -> None:
+    """The module of each counts as one that the requirements bring."""
+    lines, imports = [], []
+    for number, (line, name, _) in enumerate(URLS):
+        own = re.sub(r"\bthing(?=\b)", f"thing{number}", line).replace("/t.git", f"/t{number}.git")
+        lines.append(f"{own}\n")
+        imports.append(f"{name}{number}")
+    task = "".join(f"import {name}\n" for name in imports)
+    files = {"setup.py": PLAIN, "requirements.txt": "".join(lines), "app/__init__.py": "", "app/task.py": task}
+    made = build(lay_out(tmp_path / "f", files), tmp_path / "out", module="app.task", tf_version="2.17")
+    assert sorted(made.declared) == imports
 
 
 def test_an_import_that_an_unnamed_url_may_bring_is_only_warned_of(tmp_path: Path) -> None:

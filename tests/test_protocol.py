@@ -30,7 +30,7 @@ PARTS = 8
 SCHEDULES = 20_800 * (10 if LONG else 1)
 
 
-@pytest.mark.parametrize("part", brief(range(PARTS), 2))
+@pytest.mark.parametrize("part", brief(range(PARTS), 1))
 def test_one_job_survives_every_schedule(part: int) -> None:
     """Deliveries that are frozen, woken, killed, cut, refused and repeated at any call, over lists that lag: afterwards
     one job survives for the request, it is the recorded one, and a body whose window is over has got a new job. A job that
@@ -187,10 +187,15 @@ BROKEN: dict[str, dict[str, Any]] = {
 }
 
 
+#: A schedule that breaks without the step, where that is not one of the first; it is tried before the others.
+FOUND = {"records are replaced": 1111, "taken without condition": 166, "the fence takes the holder for the winner": 221,
+         "jobs do not look at their claim": 1801}  # fmt: skip
+
+
 @pytest.mark.parametrize("what", BROKEN)
 def test_a_missing_step_is_found(what: str) -> None:
     """Without this step some schedule breaks a promise."""
-    for seed in range(5000):
+    for seed in (FOUND.get(what, 0), *range(5000)):
         try:
             explore(seed, **BROKEN[what])
         except Broken:

@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 
 from tests.clouds_in_memory import Clock, MemoryStorage
-from tests.tools import need, vertexrig
+from tests.tools import brief, need, vertexrig
 from vertexrig.checks.workspace import Workspace
 from vertexrig.cli import run
 from vertexrig.errors import PackageError
@@ -67,14 +67,14 @@ LAYOUTS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
          "train.py": SCRIPT, "words.py": "WORD = 'script'\n"},
         "vertexrig.yaml", {"one": "trained script 3"},
     ),
-    "a notebook exported to a script": (
-        {"vertexrig.yaml": project("{path: notebook.py, module: notebook}"), "notebook.py": NOTEBOOK, "words.py": "WORD = 'exported'\n"},
-        "vertexrig.yaml", {"one": "trained exported"},
-    ),
     "pyproject.toml alone, src/ and package data": (
         {"vertexrig.yaml": project("{path: code, module: app.task}"), "code/pyproject.toml": PYPROJECT,
          "code/src/app/__init__.py": "", "code/src/app/task.py": WITH_DATA, "code/src/app/data/words.txt": "from a file\n"},
         "vertexrig.yaml", {"one": "trained from a file 2.1+"},
+    ),
+    "a notebook exported to a script": (
+        {"vertexrig.yaml": project("{path: notebook.py, module: notebook}"), "notebook.py": NOTEBOOK, "words.py": "WORD = 'exported'\n"},
+        "vertexrig.yaml", {"one": "trained exported"},
     ),
     "a monorepo with a project file for each of two trainers": (
         {**member("vision", "seeing"), **member("text", "reading")}, "text/vertexrig.yaml", {"one": "trained reading"},
@@ -89,7 +89,7 @@ LAYOUTS: dict[str, tuple[dict[str, str], str, dict[str, str]]] = {
 }  # fmt: skip
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
+@pytest.mark.parametrize("layout", brief([*LAYOUTS], 2))
 def test_a_layout_is_packaged_and_rehearsed(
     layout: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:

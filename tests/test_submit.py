@@ -104,7 +104,7 @@ def test_a_crash_after_the_create_is_healed(here: server.RunningServer, make: Ma
 def test_a_holder_taken_for_dead_makes_no_second_job(here: server.RunningServer, make: Make) -> None:
     """A holder that wakes up after another delivery made the job cancels its own and answers with the other's."""
     slow = make()
-    other = make(claims=Claims(Storage(clouds.BUCKET, url=here.url), lease_s=3.0, wait_s=30))  # until the lease is over
+    other = make(claims=Claims(clouds.LaterStorage(clouds.BUCKET, 4.0, url=here.url), lease_s=3.0))  # the lease is over
     create = slow.vertex.create
     made: list[str] = []
 
@@ -139,13 +139,13 @@ def test_a_holder_out_of_time_starts_nothing(
 def test_the_same_body_is_one_request_for_a_while(here: server.RunningServer, make: Make) -> None:
     """Without an id, the same body within the window is a repeat; after it, it is a new request with a job of its own."""
     submitter, request = make(), Request("cpu", {}, {"note": "window"})
+    later = make(claims=Claims(clouds.LaterStorage(clouds.BUCKET, 62.0, url=here.url)))
     prepared = submitter.prepare(request)
     made = [
         submitter.submit(prepared, Key("body", request.digest, window_s=60), request.digest),
         submitter.submit(prepared, Key("body", request.digest, window_s=60), request.digest),
     ]
-    time.sleep(3.2)
-    made.append(submitter.submit(prepared, Key("body", request.digest, window_s=1), request.digest))
+    made.append(later.submit(prepared, Key("body", request.digest, window_s=60), request.digest))
     assert [one.duplicate for one in made] == [False, True, False]
     assert made[0].name == made[1].name != made[2].name
 

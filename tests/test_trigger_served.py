@@ -15,6 +15,7 @@ import pytest
 import requests
 
 from tests import clouds, functions
+from tests.tools import brief
 from vertexrig.local import server
 from vertexrig.trigger import stage
 
@@ -37,18 +38,20 @@ def with_note(here: server.RunningServer, note: str) -> int:
     return sum(f"--note={note}" in json.dumps(job.data) for job in clouds.jobs(here))
 
 
-# pointer, package, claim, ledger row, its listing, its grant, create, record: killed before each call and after each answer
-POINTS = [f"{when}:{call}" for call in range(1, 9) for when in ("before", "after")]
+# create, record, claim, pointer, package, ledger row, its listing, its grant: killed before each call and after each answer
+POINTS = [f"{when}:{call}" for call in (7, 8, 3, 1, 2, 4, 5, 6) for when in ("before", "after")]
 
 
 @pytest.fixture(scope="module")
 def other(here: server.RunningServer, staged: Path) -> Iterator[str]:
-    """Another instance, which gets what is delivered again."""
-    with functions.serving(staged, {**clouds.variables(here), "LEASE": "3", "WAIT": "1"}, wrapped=True) as url:
+    """Another instance, which gets what is delivered again, when the lease is over."""
+    with functions.serving(
+        staged, {**clouds.variables(here), "LEASE": "30", "WAIT": "1", "LATER": "31"}, wrapped=True
+    ) as url:
         yield url
 
 
-@pytest.mark.parametrize("point", POINTS)
+@pytest.mark.parametrize("point", brief(POINTS, 6))
 def test_killed_anywhere_and_delivered_again(here: server.RunningServer, staged: Path, other: str, point: str) -> None:
     """The process killed with -9 at any point between the first call and the last, then redelivered: exactly one job."""
     body = {"run": "cpu", "args": {"note": f"killed {point}"}, "request_id": f"killed-{point}"}

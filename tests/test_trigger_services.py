@@ -103,7 +103,7 @@ def test_one_job_in_the_end(here: server.RunningServer, tmp_path: Path, what: st
     unless they are about the job; once the service is well, the same request gets its job, and there is one."""
     body = {"run": "cpu", "args": {"note": what}, "request_id": what.replace(" ", "-").replace("'", "")}
     with ExitStack() as stack:
-        url = stack.enter_context(services.faulty(fault, target=here.url, when=when))
+        url = stack.enter_context(services.faulty(fault, target=here.url, when=when, settled=True))
         sick = through(here, tmp_path, *((url, here.url) if where == "vertex" else (here.url, url)))
         for one in (sick.vertex.rest, sick.submitter.storage.rest):
             one.pause = 0.01
@@ -111,7 +111,7 @@ def test_one_job_in_the_end(here: server.RunningServer, tmp_path: Path, what: st
     assert first.status == status, first.body
     assert ("Retry-After" in first.headers) == (status in (429, 503))
     assert ("secret-internals" in json.dumps(first.body)) == (status == 400)
-    well = make(here, tmp_path)
+    well = make(here, tmp_path, storage=clouds.LaterStorage(clouds.BUCKET, 2 * LEASE_S, url=here.url))
     last = until_done(well, body)
     assert post(well, body).body["name"] == last.body["name"]
     assert sum(f"--note={what}" in json.dumps(job.data) for job in clouds.jobs(here)) == 1

@@ -38,6 +38,7 @@ def test_vizier_trial_deletion():
 """
 
 
+@pytest.mark.whole
 def test_a_file_of_three_tests(tmp_path: Path) -> None:
     """The tests reach the local Vertex and its known jobs by Google's own host; each has its result and its reason."""
     file = tmp_path / "checkout/tests/system/aiplatform/test_vizier.py"

@@ -115,7 +115,17 @@ def project(base: wheels.Installed, tmp_path_factory: pytest.TempPathFactory) ->
     return folder
 
 
-@pytest.mark.parametrize("line", list(LINES)[1:])
+QUICK = ("submit cpu", "jobs", "best x", "pull x", "schedule plan", "doctor")
+"""Of those that lack the same extra, what `make test` types; it types all others."""
+
+
+@pytest.mark.parametrize(
+    "line",
+    [
+        pytest.param(line, marks=[pytest.mark.whole] * (lacks == SUBMIT and line not in QUICK))
+        for line, lacks in list(LINES.items())[1:]
+    ],
+)
 def test_every_verb_of_the_base_install(line: str, base: wheels.Installed, project: Path) -> None:
     """A verb works, or one line names the extra it needs and the exit code is 2; none gives a traceback."""
     done = base.shell(f"vertexrig {line}", project)

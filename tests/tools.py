@@ -2,23 +2,29 @@
 
 from __future__ import annotations
 
-import importlib
+import importlib.util
 import io
 import json
 import os
 import shutil
+import signal
 import subprocess
 import sys
+import tempfile
 from collections.abc import Sequence
 from contextlib import redirect_stderr, redirect_stdout
 from dataclasses import dataclass
+from functools import cache
 from pathlib import Path
 from types import ModuleType
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pytest
 
 import vertexrig as package
+
+if TYPE_CHECKING:
+    from tests.trainer.forks import Forks
 
 REPOSITORY = Path(__file__).parent.parent
 INSTALLED = Path(package.__file__).parent.parent
@@ -51,6 +57,23 @@ def need(program: str) -> str:
             pytest.fail(message)
         pytest.skip(message)
     return found
+
+
+_ENVIRONMENTS: list[Path] = []
+
+
+def environments(folder: Path | None = None) -> Path | None:
+    """The folder of packages that this run of the tests has installed, once conftest has named it."""
+    if folder is not None:
+        folder.mkdir(exist_ok=True)
+        _ENVIRONMENTS[:] = [folder]
+    return _ENVIRONMENTS[0] if _ENVIRONMENTS else None
+
+
+def installed(name: str) -> None:
+    """Skip without a library that only the processes of a test import: TensorFlow takes 4 s of processor in this one."""
+    if importlib.util.find_spec(name) is None:
+        pytest.skip(f"{name} is not installed")
 
 
 def module(name: str) -> ModuleType:
@@ -92,12 +115,45 @@ def typed(*words: str, cwd: Path | None = None) -> Done:
     return Done(code, out.getvalue(), err.getvalue())
 
 
+@cache
+def _forks() -> Forks:
+    """The process that has imported the command line, for those that are forked from it; it ends with this one."""
+    from tests.trainer.forks import Forks
+    from vertexrig.cli import VERBS
+
+    verbs = [f"vertexrig.cli.{module}" for module, _ in VERBS.values()]
+    return Forks({**os.environ, "PYTHONPATH": str(INSTALLED)}, ["vertexrig.cli", *verbs, "vertexrig.spec.strict"])
+
+
+def end_forks() -> None:
+    """End that process, if it was started."""
+    if _forks.cache_info().currsize:
+        _forks().close()
+
+
+def module_run(
+    module: str, *args: str, cwd: Path, env: dict[str, str] | None = None, stdin: str = ""
+) -> subprocess.CompletedProcess[str]:
+    """`python -m MODULE ARGS` as a process of its own: one forked after the imports of the command line, or a new one where
+    the variables differ that Python itself reads."""
+    variables = {**os.environ, "PYTHONPATH": str(INSTALLED), **(env or {})}
+    if not _forks().can(variables):
+        command = [sys.executable, "-m", module, *args]
+        return subprocess.run(command, cwd=cwd, env=variables, input=stdin, capture_output=True, text=True, timeout=300)
+    with tempfile.TemporaryDirectory() as folder:
+        streams = [Path(folder, name) for name in ("in", "out", "err")]
+        streams[0].write_text(stdin)
+        process = _forks().start(args, variables, streams[1], streams[2], cwd, module=module, stdin=streams[0])
+        try:
+            code = process.wait(300)
+        except subprocess.TimeoutExpired:
+            os.killpg(process.pid, signal.SIGKILL)
+            raise
+        return subprocess.CompletedProcess(args, code, streams[1].read_text(), streams[2].read_text())
+
+
 def vertexrig(
     *args: str, cwd: Path, env: dict[str, str] | None = None, stdin: str = ""
 ) -> subprocess.CompletedProcess[str]:
-    """The command line as a real process."""
-    return subprocess.run(
-        [sys.executable, "-m", "vertexrig", *args],
-        cwd=cwd, env={**os.environ, "PYTHONPATH": str(INSTALLED), **(env or {})},
-        input=stdin, capture_output=True, text=True, timeout=300,
-    )  # fmt: skip
+    """The command line as a process of its own."""
+    return module_run("vertexrig", *args, cwd=cwd, env=env, stdin=stdin)

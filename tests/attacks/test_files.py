@@ -3,21 +3,18 @@
 from __future__ import annotations
 
 import json
-import math
 import os
-import re
-import resource
 import subprocess
 import sys
 import threading
-import time
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 from pathlib import Path
 from typing import ClassVar
 
 import pytest
 
-from tests.tools import REPOSITORY
+from tests.attacks.bounded import MIB, PEAK_MIB
+from tests.tools import REPOSITORY, module_run
 from vertexrig import spec, yamltext
 from vertexrig.catalog import load
 from vertexrig.checks import Context, check
@@ -26,7 +23,6 @@ from vertexrig.errors import TemplateError
 from vertexrig.project import config
 from vertexrig.render.renderer import Renderer
 
-MIB = 1024 * 1024
 PROJECT = """\
 project: p
 bucket: gs://my-bucket
@@ -37,41 +33,9 @@ jobs:
 """
 
 
-CPU_S, PEAK_MIB = 3, 200
-"""What a bomb may take: processor time in whole seconds, not time of day, so that other work on the machine does not matter.
-On 2026-11-21 it was at most 1.0 s and 98 MiB for a file, 0.5 s and 83 MiB for a template, on a busy machine of 2 cores."""
-
-
-def limited() -> None:
-    """Ends this process when from now on it takes more than CPU_S of processor time, or PEAK_MIB more of addresses."""
-    now = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
-    resource.setrlimit(resource.RLIMIT_AS, (now + PEAK_MIB * MIB, -1))
-    resource.setrlimit(resource.RLIMIT_CPU, (math.ceil(time.process_time()) + CPU_S, -1))
-
-
-def peak_mib() -> int:
-    """The most memory that this process has held; ru_maxrss of a new process begins at its parent's."""
-    found = re.search(r"VmHWM:\s+(\d+)", Path("/proc/self/status").read_text())
-    assert found is not None
-    return int(found[1]) // 1024
-
-
-RUN = """
-import sys
-from pathlib import Path
-from tests.attacks.test_files import limited, peak_mib
-from vertexrig.cli import run
-limited()
-code = run(sys.argv[1:])
-Path("peak").write_text(str(peak_mib()))
-sys.exit(code)
-"""
-
-
 def run(*words: str, cwd: Path) -> subprocess.CompletedProcess[str]:
     """`vertexrig WORDS` in a process of bounded memory and processor time; its peak of memory is in the file `peak`."""
-    environment = {**os.environ, "PYTHONPATH": str(REPOSITORY)}
-    return subprocess.run([sys.executable, "-c", RUN, *words], cwd=cwd, env=environment, capture_output=True, text=True)
+    return module_run("tests.attacks.bounded", *words, cwd=cwd, env={"PYTHONPATH": str(REPOSITORY)})
 
 
 # ---- templates
@@ -144,7 +108,8 @@ BOMBS = {
 BOMB = """
 import json, sys, tempfile
 from pathlib import Path
-from tests.attacks.test_files import BOMBS, limited, peak_mib, renderer
+from tests.attacks.bounded import limited, peak_mib
+from tests.attacks.test_files import BOMBS, renderer
 from vertexrig.errors import TemplateError
 results, folder = {}, Path(tempfile.mkdtemp(dir=sys.argv[1]))
 renderer(folder, "a: 1").environment

@@ -201,7 +201,7 @@ def test_hostile_http(here: server.RunningServer) -> None:
 LARGE_STUDY = """
 import sys, time
 from pathlib import Path
-from tests.attacks.test_files import limited, peak_mib
+from tests.attacks.bounded import limited, peak_mib
 from tests.local.jobkit import Api, job, pool
 from vertexrig import spec
 from vertexrig.catalog import load

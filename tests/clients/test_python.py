@@ -55,7 +55,8 @@ print([one.state.name for one in (custom, training, package, tuning)], len(tunin
 """
 
 
-@pytest.mark.parametrize("transport", [pytest.param("rest", marks=pytest.mark.whole), "grpc"])
+@pytest.mark.whole
+@pytest.mark.parametrize("transport", ["rest", "grpc"])
 def test_the_sdk_without_endpoint_or_credentials(transport: str, run: Run, here: RunningServer, tmp_path: Path) -> None:
     """CustomJob, CustomTrainingJob with two replicas, CustomPythonPackageTrainingJob and HyperparameterTuningJob run.
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import io
 import tarfile
 import time
@@ -10,6 +11,7 @@ from typing import Any
 
 import httpx
 
+from tests.tools import environments
 from vertexrig.local.runner import Line
 
 TASK = """
@@ -23,7 +25,7 @@ IMAGE = "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest"
 def sdist(
     path: Path, *, name: str = "trainer", task: str = TASK, setup: str = "", requires: tuple[str, ...] = ()
 ) -> Path:
-    """A source distribution with one module, `<name>.task`."""
+    """A source distribution with one module, `<name>.task`; the same words give the same bytes."""
     setup = (
         setup
         or f"from setuptools import setup\nsetup(name={name!r}, version='1.0', packages=[{name!r}], install_requires={list(requires)!r})\n"
@@ -35,12 +37,22 @@ def sdist(
         "PKG-INFO": f"Metadata-Version: 2.1\nName: {name}\nVersion: 1.0\n",
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    with tarfile.open(path, "w:gz") as archive:
+    with gzip.GzipFile(path, "wb", mtime=0) as packed, tarfile.open(fileobj=packed, mode="w") as archive:
         for file, text in files.items():
             info = tarfile.TarInfo(f"{name}-1.0/{file}")
             info.size = len(text.encode())
             archive.addfile(info, io.BytesIO(text.encode()))
     return path
+
+
+def with_trainer(root: Path) -> Path:
+    """A local Vertex's folder with the trainer in a bucket. Its packages are installed where those of all such folders of
+    this run of the tests are, so that the trainer is installed once."""
+    sdist(root / "gs/packages/trainer.tar.gz")
+    shared = environments()
+    if shared is not None and not (root / "envs").exists():
+        (root / "envs").symlink_to(shared)
+    return root
 
 
 def pool(
@@ -95,13 +107,14 @@ class Api:
     def wait(self, name: str, *states: str) -> dict[str, Any]:
         """Wait for a job to be in one of these states; by default, to end."""
         wanted = states or tuple(f"{kind}_STATE_{end}" for kind in ("JOB", "PIPELINE") for end in ENDS)
-        until = time.monotonic() + 60
+        until, pause = time.monotonic() + 60, 0.02
         while True:
             found = self.get(name)
             if found["state"] in wanted:
                 return found
             assert time.monotonic() < until, found
-            time.sleep(0.02)
+            time.sleep(pause)
+            pause = min(1.2 * pause, 0.1)  # each call costs the server some processor, too
 
 
 ENDS = ("SUCCEEDED", "FAILED", "CANCELLED")

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import grpc
-from jobkit import sdist
+from jobkit import with_trainer
 
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
@@ -32,7 +32,7 @@ STUDY = {
 @contextmanager
 def serving(root: Path) -> Iterator[server.RunningServer]:
     """A server with gRPC and a package in its bucket."""
-    sdist(root / "gs/packages/trainer.tar.gz")
+    with_trainer(root)
     with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5)), grpc=True) as running:
         yield running
 

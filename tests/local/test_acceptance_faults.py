@@ -13,7 +13,7 @@ from typing import Any
 
 import httpx
 import pytest
-from jobkit import Api, job, pool, sdist
+from jobkit import Api, job, pool, sdist, with_trainer
 
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
@@ -33,7 +33,7 @@ STUDY: dict[str, Any] = {
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     root = tmp_path_factory.mktemp("local")
-    sdist(root / "gs/packages/trainer.tar.gz")
+    with_trainer(root)
     sdist(root / "gs/packages/broken.tar.gz", setup="raise SystemExit('this package has no home')")
     with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5))) as running:
         yield running
@@ -76,6 +76,7 @@ def test_a_job_that_fails_says_why(api: Api, what: str) -> None:
     assert "vertexrig/" not in done["error"]["message"]
 
 
+@pytest.mark.whole
 def test_a_trainer_that_prints_100_mb(api: Api, here: server.RunningServer) -> None:
     """The job succeeds, the server answers all the while, and the log holds the last line."""
     code = "for i in range(1000):\n    sys.stdout.write(('x' * 999 + '\\n') * 100)\nprint('the last line')"
@@ -123,7 +124,7 @@ def test_a_full_disk(small_disk: Path) -> None:
     root = small_disk / "state"
     here = server.up(Settings(root, slots=2), 0)
     try:
-        sdist(root / "gs/packages/trainer.tar.gz")
+        with_trainer(root)
         api = Api(here.url)
         assert api.wait(api.create(job(pool("pass")))["name"])["state"] == "JOB_STATE_SUCCEEDED"
         stuffing = small_disk / "stuffing"

@@ -14,7 +14,7 @@ from pathlib import Path
 import pytest
 import yaml
 from conftest import environment
-from jobkit import Api, job, pool, sdist
+from jobkit import Api, job, pool, sdist, with_trainer
 
 from tests.tools import need
 from vertexrig.local import server
@@ -71,12 +71,13 @@ def test_package_to_output(gcloud: Gcloud, here: server.RunningServer, tmp_path:
     assert [path for path in (here.root / "gs/bkt/out").rglob("*") if path.is_file()] == []
 
 
+@pytest.mark.whole
 def test_stream_logs_follows_a_job_that_runs(here: server.RunningServer, tmp_path: Path) -> None:
     """stream-logs prints a line while the job that said it still runs.
 
     gcloud 528 looks at the job's state once, at its start, so on a job that runs it goes on until it is interrupted.
     """
-    sdist(here.root / "gs/packages/trainer.tar.gz")
+    with_trainer(here.root)
     api = Api(here.url)
     name = api.create(job(pool(WAIT)))["name"]
     overrides = {
@@ -103,7 +104,7 @@ def test_stream_logs_follows_a_job_that_runs(here: server.RunningServer, tmp_pat
 @pytest.mark.whole
 def test_a_schedule_submits_a_job(gcloud: Gcloud, here: server.RunningServer) -> None:
     """scheduler jobs create, list, describe, pause, resume, run and delete; the run posts a CustomJob, which trains."""
-    sdist(here.root / "gs/packages/trainer.tar.gz")
+    with_trainer(here.root)
     where = "--location=us-central1"
 
     def scheduler(*words: str) -> str:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.tools import REPOSITORY, vertexrig
+from tests.tools import REPOSITORY, installed, vertexrig
 from vertexrig.project.runs import RUN
 
 # job -> how many replicas there are, and what is said of the accelerators that are not here ("" without any)
@@ -26,7 +26,7 @@ SMALL = [word for arg in ARGS for word in ("--set", f"args.{arg}")]
 @pytest.fixture(scope="module")
 def project(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """This repository's project file and trainer, in a folder that the tests share: the package is installed once."""
-    pytest.importorskip("tensorflow", reason="rehearsals of the real trainer need TensorFlow")
+    installed("tensorflow")
     tmp_path = tmp_path_factory.mktemp("project")
     shutil.copy(REPOSITORY / "vertexrig.yaml", tmp_path)
     shutil.copytree(REPOSITORY / "trainer_pkg", tmp_path / "trainer_pkg", ignore=shutil.ignore_patterns("__pycache__"))

@@ -14,9 +14,7 @@ from urllib.parse import quote
 import grpc
 import httpx
 import pytest
-from google.cloud import aiplatform_v1
-from google.cloud.aiplatform_v1.services.job_service.transports import JobServiceGrpcTransport
-from jobkit import Api, job, pool, sdist
+from jobkit import Api, job, pool, with_trainer
 
 from tests.browser import chromium
 from tests.web import http
@@ -110,7 +108,7 @@ def test_an_empty_server_says_what_to_do(browser: Any, here: server.RunningServe
 
 @pytest.fixture(scope="module")
 def trainer(here: server.RunningServer) -> None:
-    sdist(here.root / "gs/packages/trainer.tar.gz")
+    with_trainer(here.root)
 
 
 @pytest.fixture(scope="module")
@@ -186,13 +184,21 @@ def test_plots_of_a_study_of_vizier(browser: Any, here: server.RunningServer, ap
         assert page.inner_text(".tile b") == "0.25"
 
 
+def job_client(channel: grpc.Channel) -> Any:
+    """Google's client of jobs, which takes a second to import."""
+    from google.cloud import aiplatform_v1
+    from google.cloud.aiplatform_v1.services.job_service.transports import JobServiceGrpcTransport
+
+    return aiplatform_v1.JobServiceClient(transport=JobServiceGrpcTransport(channel=channel))
+
+
 def test_who_called_and_what_is_not_served(browser: Any, here: server.RunningServer, api: Api) -> None:
     """REST and gRPC calls have method, client and status; methods that are not served are counted, by both ways."""
     agent = {"user-agent": f"notebook/1.0 {IMG}"}
     missing = f"{here.url}/vertex/v1/projects/p/locations/us-central1/dataLabelingJobs"
     assert http.get(missing, headers=agent).status_code == http.get(missing, headers=agent).status_code == 501
     channel = grpc.insecure_channel(f"127.0.0.1:{here.grpc_port}")
-    client = aiplatform_v1.JobServiceClient(transport=JobServiceGrpcTransport(channel=channel))
+    client = job_client(channel)
     parent = "projects/p/locations/us-central1"
     list(client.list_custom_jobs(parent=parent))
     call = channel.unary_unary("/google.cloud.aiplatform.v1.Nowhere/Missing")
@@ -236,7 +242,7 @@ def test_calls_through_the_proxy_are_marked(here: server.RunningServer) -> None:
     with grpc.secure_channel(
         f"{host}:443", grpc.ssl_channel_credentials(roots.read_bytes()), [("grpc.http_proxy", given["HTTPS_PROXY"])]
     ) as channel:
-        client = aiplatform_v1.JobServiceClient(transport=JobServiceGrpcTransport(channel=channel))
+        client = job_client(channel)
         assert list(client.list_custom_jobs(parent=parent, timeout=30)) == []
     trusted = ssl.create_default_context(cafile=str(roots))
     with httpx.Client(proxy=given["HTTPS_PROXY"], verify=trusted, trust_env=False) as rest:

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 from hypothesis import given as with_
 from hypothesis import strategies as st
-from jobkit import Api, job, pool, sdist
+from jobkit import Api, job, pool, with_trainer
 
 from vertexrig.errors import ServiceError
 from vertexrig.local import control, server
@@ -34,7 +34,7 @@ with open(args[0], "w") as out:
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     root = tmp_path_factory.mktemp("datasets")
-    sdist(root / "gs/packages/trainer.tar.gz")
+    with_trainer(root)
     (root / "gs/data").mkdir()
     lines = "".join(f"{number},{'validation' if number % 4 else 'training'}\n" for number in range(ROWS))
     (root / "gs/data/all.csv").write_text(f"number,part\n{lines}")

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobkit import Api, job, output, pool, sdist
+from jobkit import Api, job, output, pool, with_trainer
 
 from vertexrig.local import server
 from vertexrig.local.jobs.inprocess import run_study
@@ -56,7 +56,7 @@ def test_whole_numbers_after_an_end_at_the_start(root: Path) -> None:
 
 def test_both_jobs_of_a_trial_are_the_trials(tmp_path: Path) -> None:
     """A trial that was run again has had two jobs; neither is among those that `local run` and the console list."""
-    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    with_trainer(tmp_path)
     with server.running(Settings(tmp_path, run=OPTIONS)) as here:
         api = Api(here.url)
         api.wait(

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from jobkit import IMAGE, Api, job, output, pool, sdist
+from jobkit import IMAGE, Api, job, output, pool, with_trainer
 
 from tests.tools import need
 from vertexrig.cli.local import command
@@ -68,7 +68,7 @@ def test_a_module_missing_here_or_in_the_image() -> None:
 
 def test_a_trial_stopped_because_its_study_failed(tmp_path: Path) -> None:
     """It says that it was stopped, and nothing of a metric file that it had no time to write."""
-    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    with_trainer(tmp_path)
     code = "import time\nif os.environ['CLOUD_ML_TRIAL_ID'] == '1':\n    while not os.path.exists(args[0]):\n        time.sleep(0.01)\n    raise ValueError\nopen(args[0], 'w').close()\ntime.sleep(600)"
     study = {
         "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],

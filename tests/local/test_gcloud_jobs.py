@@ -11,7 +11,7 @@ from typing import Any
 
 import pytest
 import yaml
-from jobkit import Api, job, pool, sdist
+from jobkit import Api, job, pool, with_trainer
 
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
@@ -111,7 +111,7 @@ def blanked(text: str) -> str:
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     root = tmp_path_factory.mktemp("local")
-    sdist(root / "gs/packages/trainer.tar.gz")
+    with_trainer(root)
     with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5))) as running:
         yield running
 

@@ -11,7 +11,7 @@ from typing import Any
 
 import psutil
 import pytest
-from jobkit import Api, job, pool, sdist
+from jobkit import Api, job, pool, with_trainer
 
 from vertexrig.local import server
 from vertexrig.local.http import ApiError
@@ -47,7 +47,7 @@ def tuning(code: str, *args: str, trials: int, parallel: int, **fields: Any) -> 
 @pytest.mark.whole
 def test_a_study_survives_five_kills_of_the_server(tmp_path: Path) -> None:
     """A study of 20 trials whose server is killed with -9 five times ends with 20 trials, no finished one rerun, no orphan."""
-    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    with_trainer(tmp_path)
     runs = tmp_path / "gs/runs"
     runs.mkdir()
     here = server.up(Settings(tmp_path, slots=4), 0)
@@ -85,7 +85,7 @@ def test_a_study_survives_five_kills_of_the_server(tmp_path: Path) -> None:
 
 def test_a_study_in_this_process(tmp_path: Path) -> None:
     """Without a server a study runs, tells its trials and lines, is the same again with its seed, and leaves only its jobs' folders."""
-    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    with_trainer(tmp_path)
     settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5), seed=3)
     code = "print('rate', args[-1])\n" + REPORT.replace("args[0]", repr(str(tmp_path)))
     values = []
@@ -107,7 +107,7 @@ def test_a_study_in_this_process(tmp_path: Path) -> None:
 
 def test_a_study_whose_trials_fail(tmp_path: Path) -> None:
     """Failing trials are infeasible with the replica's error, and fail the study as maxFailedTrialCount says."""
-    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    with_trainer(tmp_path)
     settings = Settings(tmp_path, slots=2, run=RunOptions(grace=0.5))
     done = run_study(tuning("1 / 0", trials=5, parallel=1, maxFailedTrialCount=2), settings=settings)
     assert done["state"] == "JOB_STATE_FAILED" and len(done["trials"]) == 2
@@ -118,7 +118,7 @@ def test_a_study_whose_trials_fail(tmp_path: Path) -> None:
 
 def test_cancel_a_study_in_this_process(tmp_path: Path) -> None:
     """Control.cancel ends the study and its running trials."""
-    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    with_trainer(tmp_path)
     control = Control()
 
     def line(_: str, line: Line) -> None:
@@ -156,7 +156,7 @@ def test_conditions_nested_too_deep_are_a_bad_request(tmp_path: Path, depth: int
 
 def test_a_created_study_builds_one_engine(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The engine that accepts a study also runs it."""
-    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    with_trainer(tmp_path)
     built = []
 
     class Counted(studies.StudyEngine):

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner
-from jobkit import IMAGE, sdist
+from jobkit import IMAGE, sdist, with_trainer
 
 from tests.tools import INSTALLED, vertexrig
 from vertexrig.cli.local import command
@@ -37,7 +37,7 @@ sys.exit(7)
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     """A server that runs already."""
     root = tmp_path_factory.mktemp("running") / "state"
-    sdist(root / "gs/packages/trainer.tar.gz")
+    with_trainer(root)
     with server.running(Settings(root)) as running:
         yield running
 

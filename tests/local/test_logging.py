@@ -275,6 +275,7 @@ def served_store(tmp_path_factory: pytest.TempPathFactory, serving: Any) -> Iter
         yield url, store
 
 
+@pytest.mark.whole
 def test_stream_logs(gcloud: Command, served_store: tuple[str, LogStore]) -> None:
     """gcloud ai custom-jobs stream-logs prints every line of the job once, in order, with severity and replica."""
     url, store = served_store

@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from jobkit import IMAGE, job, pool, sdist
+from jobkit import IMAGE, job, pool, with_trainer
 
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
@@ -43,7 +43,7 @@ def pools(*given: dict[str, Any]) -> list[dict[str, Any]]:
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     root = tmp_path_factory.mktemp("local")
-    sdist(root / "gs/packages/trainer.tar.gz")
+    with_trainer(root)
     (root / "gs/staging").mkdir()
     with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5))) as running:
         yield running

@@ -8,7 +8,7 @@ from typing import Any
 
 import grpc
 import pytest
-from jobkit import IMAGE, job, pool, sdist
+from jobkit import IMAGE, job, pool, with_trainer
 
 from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
@@ -25,7 +25,7 @@ open(os.environ["AIP_MODEL_DIR"] + "saved_model.pb", "w").write("x")
 @pytest.fixture(scope="module")
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     root = tmp_path_factory.mktemp("registry")
-    sdist(root / "gs/packages/trainer.tar.gz")
+    with_trainer(root)
     (root / "gs/staging").mkdir()
     with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5)), grpc=True) as running:
         yield running
@@ -186,6 +186,7 @@ def test_a_parent_model_that_is_not_there(sdk: Any) -> None:
         training.run(model_display_name="m", parent_model="7", args=[SAVES], base_output_dir="gs://staging/none")
 
 
+@pytest.mark.whole
 @pytest.mark.parametrize("sdk", ["grpc"], indirect=True)
 def test_event_files_are_uploaded(sdk: Any, tmp_path: Path) -> None:
     """The SDK's uploader copies event files into a TensorBoard, from which their values are read again."""

@@ -17,7 +17,7 @@ from typing import Any
 import httpx
 import psutil
 import pytest
-from jobkit import PARENT, Api, job, pool, sdist
+from jobkit import PARENT, Api, job, pool, with_trainer
 
 from tests.web import http
 from vertexrig.errors import ServiceError, UsageError
@@ -33,7 +33,7 @@ QUICK = RunOptions(grace=0.5)
 def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningServer]:
     """A server that the tests of this module share."""
     root = tmp_path_factory.mktemp("local")
-    sdist(root / "gs/packages/trainer.tar.gz")
+    with_trainer(root)
     with server.running(Settings(root, slots=8, run=QUICK)) as running:
         yield running
 
@@ -238,7 +238,7 @@ def test_faults_on_demand(here: server.RunningServer, api: Api) -> None:
 
 def test_slots_start_a_job_whole_or_not_at_all(tmp_path: Path) -> None:
     """With two slots taken of three, a job of two replicas waits, and one behind it does not overtake it."""
-    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    with_trainer(tmp_path)
     with server.running(Settings(tmp_path, slots=3, run=QUICK)) as running:
         api = Api(running.url)
         first = api.create(job(pool(WAIT), pool(WAIT)))["name"]
@@ -256,7 +256,7 @@ def test_slots_start_a_job_whole_or_not_at_all(tmp_path: Path) -> None:
 def test_jobs_survive_a_kill_of_the_server(tmp_path: Path, request: pytest.FixtureRequest) -> None:
     """After kill -9 nothing acknowledged is lost: a running job starts again, one without retries fails, none is orphaned."""
     request.addfinalizer(lambda: server.down(tmp_path))  # whatever fails, no server stays
-    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    with_trainer(tmp_path)
     flag = tmp_path / "gs/packages/go"
     code = (
         f"import time\nprint('pid', os.getpid(), flush=True)\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.01)"
@@ -292,7 +292,7 @@ def test_jobs_survive_a_kill_of_the_server(tmp_path: Path, request: pytest.Fixtu
 
 def test_a_stopped_server_hands_its_jobs_on(tmp_path: Path) -> None:
     """`down` ends every process but not the jobs: the next server runs them again."""
-    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    with_trainer(tmp_path)
     flag = tmp_path / "gs/packages/go"
     code = f"import time\nwhile not os.path.exists({str(flag)!r}): time.sleep(0.01)"
     with server.running(Settings(tmp_path, run=QUICK)) as running:
@@ -342,7 +342,7 @@ def test_status_and_env(here: server.RunningServer) -> None:
 
 def test_a_full_disk_fails_the_job_and_not_the_server(tmp_path: Path) -> None:
     """When nothing more can be written, a job fails with the reason as soon as that can be kept, and the server goes on."""
-    sdist(tmp_path / "gs/packages/trainer.tar.gz")
+    with_trainer(tmp_path)
     here = server.up(Settings(tmp_path), 0)
     try:
         api = Api(here.url)

@@ -10,7 +10,7 @@ from pathlib import Path
 
 import pytest
 from click.testing import CliRunner, Result
-from jobkit import Api, job, pool, sdist
+from jobkit import Api, job, pool, with_trainer
 
 from tests.tools import vertexrig
 from vertexrig.cli.local import command
@@ -39,7 +39,7 @@ def test_up_env_kill_preempt_status_down(root: Path) -> None:
     exports = run(root, "env").stdout.splitlines()
     assert f"export CLOUDSDK_API_ENDPOINT_OVERRIDES_AIPLATFORM={here.url}/vertex/" in exports
     assert all(line.startswith("export ") for line in exports)
-    sdist(root / "gs/packages/trainer.tar.gz")
+    with_trainer(root)
     api = Api(here.url)
     name = api.create(job(pool("print('up', flush=True)\nimport time; time.sleep(600)")), name="mine")["name"]
     api.wait(name, "JOB_STATE_RUNNING")

@@ -16,6 +16,7 @@ import psutil
 import pytest
 from jobkit import IMAGE, job, output, pool, sdist
 
+from tests.tools import installed
 from vertexrig.local.jobs.inprocess import run_study
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import Control, JobResult, Line, RunOptions, run_job
@@ -377,7 +378,7 @@ with open(os.environ["CLOUD_ML_HP_METRIC_FILE"], "a") as out:
 def test_a_tensorflow_study(tmp_path: Path) -> None:
     """A foreign trainer on two GPUs, of an image with TensorFlow 2.11, that reads `--units` with `type=int`: each trial has two
     logical devices and Keras 2; trials that die of "8.0" are run with "8"; and a warm trial's loss is a cold one's."""
-    pytest.importorskip("tensorflow")
+    installed("tensorflow")
     image = IMAGE.replace("tf-cpu.2-17.py310", "tf-gpu.2-11.py310")
     root = tmp_path
     sdist(root / "gs/packages/trainer.tar.gz", task=TRAINER)

@@ -1,7 +1,7 @@
-"""Starts trainers by forking a process that has imported TensorFlow already: its import is most of a small run's time.
+"""Starts Python programs by forking a process that has made their imports already: they are most of a small run's time.
 
-`python forks.py` is that process. It reads requests as lines of JSON from stdin and writes how they went to stdout. Only
-libraries are imported before a fork; the trainer's own modules are read anew in each process, as `python -m` does.
+`python forks.py IMPORT...` is that process. It reads requests as lines of JSON from stdin and writes how they went to
+stdout. What a program imports beyond these modules is read anew in each process, as `python -m` does.
 """
 
 from __future__ import annotations
@@ -20,8 +20,10 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-READ_AT_IMPORT = ("PYTHON", "TF_CPP", "TF_USE", "TF_ENABLE", "OMP", "XLA", "CUDA")
-"""Beginnings of variables that Python or TensorFlow read before the trainer begins; others may differ from fork to fork."""
+READ_AT_IMPORT = ("PYTHON", "LANG", "LC_", "TF_CPP", "TF_USE", "TF_ENABLE", "OMP", "XLA", "CUDA")
+"""Beginnings of variables that Python or TensorFlow read before a program begins; others may differ from fork to fork."""
+TENSORFLOW = ("numpy", "tensorflow", "tf_keras")
+"""What the trainer imports."""
 
 
 class Forked:
@@ -39,7 +41,7 @@ class Forked:
     def wait(self, timeout: float) -> int:
         """Its exit code, once it has ended."""
         if not self.ended.wait(timeout):
-            raise subprocess.TimeoutExpired("trainer.task", timeout)
+            raise subprocess.TimeoutExpired("a forked process", timeout)
         assert self.code is not None
         return self.code
 
@@ -52,8 +54,8 @@ class Forked:
 class Forks:
     """The process that has made the imports, from the first request on; `env` is what it is started with."""
 
-    def __init__(self, env: Mapping[str, str]) -> None:
-        self.env = dict(env)
+    def __init__(self, env: Mapping[str, str], imports: Sequence[str] = TENSORFLOW) -> None:
+        self.env, self.imports = dict(env), imports
         self.server: subprocess.Popen[str] | None = None
         self.made: list[Forked] = []
 
@@ -62,18 +64,23 @@ class Forks:
         names = {name for name in (*env, *self.env) if name.startswith(READ_AT_IMPORT)}
         return hasattr(os, "fork") and all(env.get(name) == self.env.get(name) for name in names)
 
-    def start(self, args: Sequence[str], env: Mapping[str, str], out: Path, err: Path, cwd: Path) -> Forked:
-        """`python -m trainer.task ARGS` in a session of its own."""
+    def start(
+        self, args: Sequence[str], env: Mapping[str, str], out: Path, err: Path, cwd: Path,
+        *, module: str = "trainer.task", stdin: Path = Path(os.devnull),
+    ) -> Forked:  # fmt: skip
+        """`python -m MODULE ARGS` in a session of its own."""
         if self.server is None:
             self.server = subprocess.Popen(
-                [sys.executable, __file__], env=self.env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE
-            )
+                [sys.executable, __file__, *self.imports],
+                env=self.env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+            )  # fmt: skip
             threading.Thread(target=self._read, daemon=True).start()
         made = Forked()
         self.made.append(made)
-        request = {"id": len(self.made) - 1, "args": list(args), "env": dict(env), "cwd": str(cwd)}
+        request = {"id": len(self.made) - 1, "module": module, "args": list(args), "env": dict(env), "cwd": str(cwd)}
+        request["streams"] = [str(stdin), str(out), str(err)]
         assert self.server.stdin is not None
-        self.server.stdin.write(json.dumps({**request, "out": str(out), "err": str(err)}) + "\n")
+        self.server.stdin.write(json.dumps(request) + "\n")
         self.server.stdin.flush()
         assert made.started.wait(120), "the process that forks did not answer"
         assert made.pid, "the process that forks has ended"
@@ -151,10 +158,10 @@ def _say(**what: int) -> None:
 
 
 def _become(request: dict[str, Any]) -> None:
-    """Have streams, folder, variables, path and arguments as `python -m trainer.task` has them there."""
+    """Have streams, folder, variables, path and arguments as `python -m` has them there."""
     os.setsid()
-    for number, name in ((0, os.devnull), (1, request["out"]), (2, request["err"])):
-        file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC)
+    for number, name in enumerate(request["streams"]):
+        file = os.open(name, os.O_RDWR | os.O_CREAT | os.O_TRUNC if number else os.O_RDONLY)
         os.dup2(file, number)
         os.close(file)
     os.chdir(request["cwd"])
@@ -163,17 +170,16 @@ def _become(request: dict[str, Any]) -> None:
     if hasattr(time, "tzset"):
         time.tzset()
     sys.path[0] = request["cwd"]
-    sys.argv = ["trainer.task", *request["args"]]
+    sys.argv = [request["module"], *request["args"]]
     os.close(request["begun"])
 
 
 if __name__ == "__main__":
     import gc
+    from importlib import import_module
 
-    import numpy as np
-    import tensorflow  # noqa: F401
-    import tf_keras  # noqa: F401
-
+    for module in sys.argv[1:]:
+        import_module(module)
     gc.freeze()
     begun: dict[str, Any] | None = None
     try:
@@ -182,5 +188,6 @@ if __name__ == "__main__":
         begun = begin.args[0]
     if begun is not None:
         _become(begun)
-        np.random.seed()
-        runpy._run_module_as_main("trainer.task")  # type: ignore[attr-defined]
+        if "numpy" in sys.modules:
+            sys.modules["numpy"].random.seed()
+        runpy._run_module_as_main(begun["module"])  # type: ignore[attr-defined]

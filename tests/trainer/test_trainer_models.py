@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import replace
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -11,14 +12,16 @@ from lazily import keras, models, optimizers, tf
 from trainer.config import OPTIMIZERS, PRECISIONS, Config
 from trainer.errors import ConfigError
 
+from tests.tools import brief
+
 #: (flags, image shape, classes) -> parameters. The cnn on 150 x 150 has 19 x 19 x 64 features before its dense layer.
 PARAMETERS = [
     ({}, (8, 8, 1), 10, 32_906),
     ({"num_units": 512}, (150, 150, 3), 2, 11_854_370),
     ({"model": "dense", "n_hidden": 2, "n_neurons": 100}, (8, 8, 1), 10, 17_610),
     ({"model": "dense", "n_hidden": 0}, (8, 8, 1), 10, 650),
-    ({"model": "resnet50", "weights": "none"}, (32, 32, 3), 1016, 25_669_496),
     ({"model": "mobilenet_v2", "weights": "none", "num_hidden": 16}, (32, 32, 3), 5, 2_278_565),
+    ({"model": "resnet50", "weights": "none"}, (32, 32, 3), 1016, 25_669_496),
     ({"model": "efficientnet_b0", "weights": "none"}, (32, 32, 3), 5, 4_055_976),
 ]
 
@@ -31,7 +34,7 @@ def _float32() -> object:
     keras.backend.clear_session()
 
 
-@pytest.mark.parametrize(("flags", "shape", "classes", "parameters"), PARAMETERS)
+@pytest.mark.parametrize(("flags", "shape", "classes", "parameters"), brief(PARAMETERS, 4))
 def test_parameter_counts(flags: dict[str, object], shape: tuple[int, int, int], classes: int, parameters: int) -> None:
     """The number of parameters of each model is as written here."""
     assert models.build(Config(**flags), shape, classes).count_params() == parameters  # type: ignore[arg-type]
@@ -63,8 +66,11 @@ def test_one_step_of_each_model_changes_its_weights(model: str) -> None:
     assert any(not np.array_equal(a, b) for a, b in zip(before, after, strict=False))
 
 
-@pytest.mark.parametrize("precision", PRECISIONS)
-@pytest.mark.parametrize("optimizer", OPTIMIZERS)
+#: Each optimizer and each precision once, then the others.
+STEPS = sorted(product(OPTIMIZERS, PRECISIONS), key=lambda step: step[0] != OPTIMIZERS[0] and step[1] != PRECISIONS[0])
+
+
+@pytest.mark.parametrize(("optimizer", "precision"), brief(STEPS, len(OPTIMIZERS) + len(PRECISIONS) - 1))
 def test_every_optimizer_steps_in_every_precision(optimizer: str, precision: str) -> None:
     """Weights stay float32, move, and the loss is finite."""
     before, after, loss = step(
@@ -105,7 +111,7 @@ def test_resnet_sees_what_its_weights_expect() -> None:
     np.testing.assert_allclose(models.CaffePreprocessing()(images).numpy(), expected, rtol=1e-5, atol=1e-3)
 
 
-@pytest.mark.parametrize(("depth", "trained"), [(0, "head"), (3, "some"), (-1, "all")])
+@pytest.mark.parametrize(("depth", "trained"), brief([(3, "some"), (0, "head"), (-1, "all")], 1))
 def test_fine_tune_depth_and_weights_from_a_file(depth: int, trained: str, tmp_path: Path) -> None:
     """--weights=FILE loads; --fine_tune decides how many of the backbone's layers move."""
     source = keras.applications.MobileNetV2(include_top=False, weights=None, input_shape=(32, 32, 3))
