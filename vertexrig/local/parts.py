@@ -12,7 +12,6 @@ from starlette.routing import BaseRoute
 from vertexrig.local import logs
 from vertexrig.local.runner.lines import Line
 from vertexrig.local.scheduler.api import routes
-from vertexrig.local.scheduler.delivery import Options
 from vertexrig.local.scheduler.engine import SchedulerEngine
 from vertexrig.local.scheduler.store import JobStore
 
@@ -55,7 +54,7 @@ class Extras:
         self.logs = logs.LogStore(root, project)
         self.sink = LogSink(self.logs)
         self._jobs = JobStore(root)
-        self.engine = SchedulerEngine(self._jobs, Options(at_least_twice=at_least_twice))
+        self.engine = SchedulerEngine(self._jobs, at_least_twice=at_least_twice)
 
     def routes(self, logging_prefix: str, scheduler_prefix: str) -> list[BaseRoute]:
         """Their routes, under a prefix each."""

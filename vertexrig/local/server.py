@@ -193,7 +193,7 @@ class Local:
         from vertexrig.local.vertex import Owner, VertexApi
 
         owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
-        vertex = VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown}, self.registry.table())
+        vertex = VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown})
         noted: Callable[[], Mapping[str, int]] = front.journal.noted if front else dict
         refused: Callable[[], Mapping[str, int]] = front.journal.refused if front else dict
         console = Console(
@@ -202,7 +202,7 @@ class Local:
             plots=plots,
         )  # fmt: skip
         return [
-            http.mount(AIPLATFORM, vertex.table()),
+            http.mount(AIPLATFORM, [*vertex.table(), *self.registry.table()]),
             http.mount(RESOURCE_MANAGER, self.registry.projects.table()),
             http.mount(ADMIN, Admin(self.jobs, about, stop, noted).table()),
             *self.extras.routes(LOGGING, SCHEDULER),

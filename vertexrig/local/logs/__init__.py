@@ -10,9 +10,9 @@ from starlette.routing import BaseRoute
 from vertexrig.local.http import mount
 from vertexrig.local.logs.api import LoggingApi
 from vertexrig.local.logs.coverage import COVERAGE
-from vertexrig.local.logs.store import LogEntry, LogLine, LogStore
+from vertexrig.local.logs.store import LogLine, LogStore
 
-__all__ = ["COVERAGE", "LogEntry", "LogLine", "LogStore", "routes"]
+__all__ = ["COVERAGE", "LogLine", "LogStore", "routes"]
 
 
 def routes(store: LogStore, prefix: str = "/logging") -> list[BaseRoute]:

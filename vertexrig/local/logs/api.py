@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -12,7 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from vertexrig.local.http import Endpoint, Json, endpoint, in_thread, invalid, read_json
+from vertexrig.local.http import Endpoint, Json, endpoint, in_thread, invalid, place_of_token, read_json, token_of
 from vertexrig.local.logs.query import SEVERITIES, parse
 from vertexrig.local.logs.store import LogStore
 from vertexrig.times import nanoseconds
@@ -68,13 +66,12 @@ def _place(token: str) -> tuple[int, str, int] | None:
     if not token:
         return None
     try:
-        when, number, insert_id = base64.urlsafe_b64decode(token.encode("ascii")).decode().split(":", 2)
-        place = (int(when), insert_id, int(number))
-    except (binascii.Error, UnicodeError, ValueError):
+        when, number, insert_id = place_of_token(token).split(":", 2)
+        if max(abs(int(when)), abs(int(number))) >= 2**63:
+            raise ValueError("SQLite holds 64 bits")
+    except ValueError:
         raise invalid(f"page_token doesn't match arguments from the request: {token[:80]!r}.") from None
-    if max(abs(place[0]), abs(place[2])) >= 2**63:
-        raise invalid(f"page_token doesn't match arguments from the request: {token[:80]!r}.")
-    return place
+    return int(when), insert_id, int(number)
 
 
 async def tail(store: LogStore, request: Json) -> AsyncIterator[Json]:
@@ -121,8 +118,7 @@ class LoggingApi:
         )
         answer: Json = {"entries": found} if found else {}
         if place:
-            token = f"{place[0]}:{place[2]}:{place[1]}"
-            answer["nextPageToken"] = base64.urlsafe_b64encode(token.encode()).decode()
+            answer["nextPageToken"] = token_of(f"{place[0]}:{place[2]}:{place[1]}")
         return JSONResponse(answer)
 
     async def write_entries(self, request: Request, values: Values) -> Response:

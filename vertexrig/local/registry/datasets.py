@@ -18,7 +18,7 @@ from vertexrig.local.http import invalid
 from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.registry.collection import Collection
-from vertexrig.local.registry.service import PACKAGE, Done, Method, place_of
+from vertexrig.local.registry.service import PACKAGE, Done, Method
 from vertexrig.local.runner.environment import local_path
 
 SERVICE = f"{PACKAGE}.DatasetService"
@@ -49,10 +49,10 @@ class Datasets:
         """The methods served."""
         return {
             "CreateDataset": self.create,
-            "GetDataset": lambda request: self.collection.get(request["name"]),
+            "GetDataset": self.collection.get,
             "ListDatasets": self.collection.list,
-            "UpdateDataset": self.update,
-            "DeleteDataset": self.delete,
+            "UpdateDataset": lambda request: self.collection.update(request, _UPDATED),
+            "DeleteDataset": self.collection.delete,  # its source stays
         }
 
     def create(self, request: Json) -> Done:
@@ -62,16 +62,6 @@ class Datasets:
             raise invalid("A Dataset needs display_name and metadata_schema_uri.")
         made = self.collection.create(request["parent"], fields)
         return Done(request["parent"], "CreateDatasetOperationMetadata", "Dataset", made)
-
-    def update(self, request: Json) -> Json:
-        """UpdateDataset."""
-        given = request.get("dataset") or {}
-        return self.collection.update(str(given.get("name", "")), given, str(request.get("updateMask", "")), _UPDATED)
-
-    def delete(self, request: Json) -> Done:
-        """DeleteDataset; its source stays."""
-        self.collection.delete(request["name"])
-        return Done(place_of(request["name"]), "DeleteOperationMetadata")
 
     def export(self, parent: str, config: Mapping[str, Any]) -> dict[str, str]:
         """Write the files that a pipeline trains on.
@@ -87,7 +77,7 @@ class Datasets:
             ApiError: 404 without the dataset, 400 for a dataset, split or destination that is not served.
         """
         name = f"{parent}/datasets/{config.get('datasetId', '')}"
-        dataset = self.collection.get(name)
+        dataset = self.collection.stored(name).body
         unserved = [key for key in _UNSPLIT if config.get(key)]
         if unserved or _TABULAR not in str(dataset.get("metadataSchemaUri", "")):
             what = f"input_data_config.{unserved[0]}" if unserved else str(dataset.get("metadataSchemaUri"))

@@ -44,7 +44,7 @@ class Vizier:
     def table(self) -> dict[str, Method]:
         """The methods served."""
         return {
-            "CreateStudy": self.create, "GetStudy": lambda request: self.studies.get(request["name"]),
+            "CreateStudy": self.create, "GetStudy": self.studies.get,
             "ListStudies": self.studies.list, "DeleteStudy": self.delete, "LookupStudy": self.lookup,
             "SuggestTrials": self.suggest, "CreateTrial": self.create_trial, "GetTrial": self.get_trial,
             "ListTrials": self.list_trials, "AddTrialMeasurement": self.measure, "CompleteTrial": self.complete,
@@ -75,7 +75,7 @@ class Vizier:
 
     def delete(self, request: Json) -> Json:
         """DeleteStudy."""
-        self.studies.delete(request["name"])
+        self.studies.delete(request)
         return {}
 
     def lookup(self, request: Json) -> Json:

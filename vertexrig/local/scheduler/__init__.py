@@ -8,8 +8,7 @@ from __future__ import annotations
 
 from vertexrig.local.scheduler.api import routes
 from vertexrig.local.scheduler.coverage import COVERAGE
-from vertexrig.local.scheduler.delivery import Options
 from vertexrig.local.scheduler.engine import SchedulerEngine
 from vertexrig.local.scheduler.store import JobStore
 
-__all__ = ["COVERAGE", "JobStore", "Options", "SchedulerEngine", "routes"]
+__all__ = ["COVERAGE", "JobStore", "SchedulerEngine", "routes"]

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
@@ -12,7 +10,18 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute
 
-from vertexrig.local.http import ApiError, Endpoint, endpoint, invalid, mount, not_found, query_int, read_json
+from vertexrig.local.http import (
+    ApiError,
+    Endpoint,
+    endpoint,
+    invalid,
+    mount,
+    not_found,
+    place_of_token,
+    query_int,
+    read_json,
+    token_of,
+)
 from vertexrig.local.scheduler.engine import SchedulerEngine
 from vertexrig.local.scheduler.jobs import NAME, changed, complete, read
 from vertexrig.local.scheduler.store import StoredSchedule
@@ -56,15 +65,11 @@ class SchedulerApi:
         """projects.locations.jobs.list."""
         parent = f"projects/{values['project']}/locations/{values['location']}"
         limit = min(query_int(request, "pageSize", default=500, high=2**31 - 1) or 500, 500)
-        token = request.query_params.get("pageToken", "")
-        try:
-            after = base64.urlsafe_b64decode(token.encode("ascii")).decode()
-        except (binascii.Error, UnicodeError):
-            raise invalid(f"Invalid page token: {token[:80]!r}.") from None
+        after = place_of_token(request.query_params.get("pageToken", ""))
         found, last = self.store.page(parent, after, limit)
         body: dict[str, object] = {"jobs": [stored.resource() for stored in found]} if found else {}
         if last:
-            body["nextPageToken"] = base64.urlsafe_b64encode(last.encode()).decode()
+            body["nextPageToken"] = token_of(last)
         return JSONResponse(body)
 
     async def get(self, request: Request, values: Values) -> Response:
