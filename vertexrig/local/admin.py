@@ -34,7 +34,7 @@ class Admin:
         jobs: Jobs,
         about: Mapping[str, object],
         stop: Callable[[], None],
-        noted: Callable[[], Mapping[str, int]] = dict,
+        noted: Callable[[], Mapping[str, int]],
     ) -> None:
         self.jobs, self.about, self.stop, self.noted = jobs, about, stop, noted
 

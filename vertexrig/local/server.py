@@ -14,7 +14,7 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
@@ -65,6 +65,7 @@ if TYPE_CHECKING:
     from vertexrig.local.front.assembly import Front
     from vertexrig.local.front.proxy import Journal
     from vertexrig.local.front.rpc import RpcServer
+    from vertexrig.local.guard import Address
     from vertexrig.local.logs.store import LogStore
 
 __all__ = [
@@ -109,7 +110,7 @@ def _check(document: Document, region: str) -> list[Finding]:
     return check(document, Context(load(), region=region))
 
 
-def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal | None = None) -> RpcServer | None:
+def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal) -> RpcServer | None:
     """The gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
         import grpc  # noqa: F401
@@ -121,12 +122,13 @@ def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal | No
 
     def unserved(method: str, headers: Mapping[str, str]) -> None:
         calls.unserved_rpc(method, headers)
-        if journal is not None:
-            journal.note("not served: " + "/".join(method.rpartition(".")[::2]))
+        journal.note("not served: " + "/".join(method.rpartition(".")[::2]))
 
-    piped: Container[int] = journal.piped if journal is not None else ()
+    def streamed(path: str, headers: Mapping[str, str], client: Address | None, status: int) -> None:
+        calls.streamed(path, headers, client[1] if client else 0, status, journal.piped)
+
     streams = {"google.logging.v2.LoggingServiceV2/TailLogEntries": partial(tail, logs)}
-    return RpcServer(calls.around(app, "gRPC", piped), RPC_PREFIXES, unserved, streams)
+    return RpcServer(calls.around(app, "gRPC", journal.piped), RPC_PREFIXES, unserved, streams, streamed)
 
 
 class Local:
@@ -136,7 +138,7 @@ class Local:
         settings: See `Settings`.
         about: Facts for the status page.
         stop: Called when a client asks the server to stop.
-        front: Its journal is shown, None for none.
+        journal: What the front refused or did not serve.
         grpc: Answer gRPC too, if grpcio is installed.
         record: Where calls are recorded, None for nowhere.
     """
@@ -146,12 +148,12 @@ class Local:
         settings: Settings,
         about: Mapping[str, object],
         stop: Callable[[], None],
-        front: Front | None = None,
+        journal: Journal,
         *,
-        grpc: bool = False,
-        record: Path | None = None,
+        grpc: bool,
+        record: Path | None,
     ) -> None:
-        from vertexrig.local import parts, storage
+        from vertexrig.local import storage
         from vertexrig.local.console import Calls
         from vertexrig.local.console.app import sandboxed
         from vertexrig.local.guard import LoopbackGuard
@@ -159,53 +161,56 @@ class Local:
         from vertexrig.local.jobs.pipelines import Pipelines
         from vertexrig.local.jobs.store import ResourceStore
         from vertexrig.local.jobs.studies import Studies
+        from vertexrig.local.logs.store import LogStore
         from vertexrig.local.registry import Registry
         from vertexrig.local.runner.run import run_job
+        from vertexrig.local.scheduler import JobStore, SchedulerEngine
 
         self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
-        self.extras = parts.Extras(settings.root, settings.run.project, at_least_twice=settings.at_least_twice)
+        self.logs = LogStore(settings.root, settings.run.project)
+        self.schedules = JobStore(settings.root)
+        self.scheduler = SchedulerEngine(self.schedules, at_least_twice=settings.at_least_twice)
         project, make_bucket = settings.run.project, self.objects.create_bucket
         self.registry = Registry(
             self.store, seed=settings.seed, project=project, make_bucket=make_bucket, root=settings.root
         )
         check = _check if settings.checks else None
         self.jobs = Jobs(
-            settings, self.store, self.extras.sink, run_job, check=check, admit=self.registry.machines.require,
+            settings, self.store, self.logs, run_job, check=check, admit=self.registry.machines.require,
             begin_run=self.registry.metadata.begin_run,
         )  # fmt: skip
         self.studies = Studies(self.jobs)
         self.pipelines = Pipelines(self.jobs, self.registry.models, self.registry.datasets)
         self.calls = Calls()
-        self.apis = self._apis(self._routes(about, stop, front), record)
+        self.apis = self._apis(self._routes(about, stop, journal), record)
         self.app = sandboxed(LoopbackGuard(self.apis))
         self.xml = storage.XmlApi(self.objects)
-        journal = front.journal if front else None
-        self.rpc = rpc_server(self.apis, self.calls, self.extras.logs, journal) if grpc else None
+        self.rpc = rpc_server(self.apis, self.calls, self.logs, journal) if grpc else None
 
-    def _routes(self, about: Mapping[str, object], stop: Callable[[], None], front: Front | None) -> list[BaseRoute]:
+    def _routes(self, about: Mapping[str, object], stop: Callable[[], None], journal: Journal) -> list[BaseRoute]:
         """Every route of the server's own port."""
         from vertexrig.local import http, storage
         from vertexrig.local.admin import Admin
         from vertexrig.local.console import Console
         from vertexrig.local.console.plots import plots
         from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
+        from vertexrig.local.logs import LoggingApi
+        from vertexrig.local.scheduler import SchedulerApi
         from vertexrig.local.vertex import Owner, VertexApi
 
         owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
         vertex = VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown})
-        noted: Callable[[], Mapping[str, int]] = front.journal.noted if front else dict
-        refused: Callable[[], Mapping[str, int]] = front.journal.refused if front else dict
         console = Console(
-            store=self.store, schedules=self.extras.engine.store, logs=self.extras.logs, calls=self.calls, about=about,
-            queue=self.jobs.queue.state, root=self.jobs.settings.root, refused=refused,
-            plots=plots,
+            store=self.store, schedules=self.schedules, logs=self.logs, calls=self.calls, about=about,
+            queue=self.jobs.queue.state, root=self.jobs.settings.root, refused=journal.refused, plots=plots,
         )  # fmt: skip
         return [
             http.mount(AIPLATFORM, [*vertex.table(), *self.registry.table()]),
             http.mount(RESOURCE_MANAGER, self.registry.projects.table()),
-            http.mount(ADMIN, Admin(self.jobs, about, stop, noted).table()),
-            *self.extras.routes(LOGGING, SCHEDULER),
+            http.mount(ADMIN, Admin(self.jobs, about, stop, journal.noted).table()),
+            http.mount(LOGGING, LoggingApi(self.logs).table()),
+            http.mount(SCHEDULER, SchedulerApi(self.scheduler).table()),
             *storage.routes(self.objects),
             *console.routes(),
             http.mount("", []),
@@ -227,7 +232,7 @@ class Local:
     async def _parts_running(self) -> AsyncIterator[None]:
         """Schedules fire, and gRPC is answered, while the HTTP server runs."""
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.extras.running())
+            await stack.enter_async_context(self.scheduler.running())
             if self.rpc is not None:
                 await stack.enter_async_context(self.rpc.running())
             yield
@@ -247,7 +252,7 @@ class Local:
         """Stop every process; what ran goes on with the next server on this folder."""
         self.studies.close()
         self.jobs.close()
-        for part in (self.store, self.objects, self.extras):
+        for part in (self.store, self.objects, self.logs, self.schedules):
             part.close()
 
 
@@ -334,7 +339,7 @@ def _parts(
         front = Front(here.root, settings.run.project, settings.run.project_number, settings.allow_hosts)
         run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
         own = replace(settings, root=here.root, run=run)
-        return front, Local(own, about, on_stop, front, grpc=grpc, record=record)
+        return front, Local(own, about, on_stop, front.journal, grpc=grpc, record=record)
     except OSError as error:
         raise UsageError(
             f"the state folder {here.root} cannot be used: {error}; move away what is in the way"

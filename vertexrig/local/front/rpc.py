@@ -11,16 +11,14 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
 from starlette.types import ASGIApp
 
-from vertexrig.local import methods
+from vertexrig.local import guard, methods
 from vertexrig.local.front import rpc_convert as convert
 from vertexrig.local.front import rpc_inside as inside
-from vertexrig.local.guard import user_refusal
-from vertexrig.local.http import JSON_LIMIT, ApiError, unserved
+from vertexrig.local.http import JSON_LIMIT, ApiError, invalid, unserved
 from vertexrig.local.registry import empty
 from vertexrig.local.state import HOST
 from vertexrig.spec import messages
@@ -34,7 +32,8 @@ _EMPTY = ("google.cloud.aiplatform.v1.ListCustomJobsRequest", "google.cloud.aipl
 """What reads and answers lists that are always empty and whose messages are not shipped: the requests have the same fields
 1 to 5, which a test holds, and an answer has nothing in it."""
 
-Stream = Callable[[dict[str, Any]], AsyncIterator[dict[str, Any]]]
+Stream = Callable[[dict[str, Any]], Awaitable[AsyncIterator[dict[str, Any]]]]
+OnStream = Callable[[str, Mapping[str, str], "guard.Address | None", int], None]
 
 
 class RpcServer:
@@ -45,17 +44,20 @@ class RpcServer:
         prefixes: The path at which the REST API of each service is, by the beginning of the service's full name.
         on_unserved: Called with a method that is not served and the call's header fields.
         streams: Methods that stream, by `package.Service/Method`: a request's JSON to that of each answer.
+        on_stream: Called when such a call begins or is refused: with its path, header fields, the client's end and an HTTP
+            status. The calls of all other methods are calls of `app`.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         prefixes: Mapping[str, str],
-        on_unserved: Callable[[str, Mapping[str, str]], None] = lambda method, headers: None,
-        streams: Mapping[str, Stream] = MappingProxyType({}),
+        on_unserved: Callable[[str, Mapping[str, str]], None],
+        streams: Mapping[str, Stream],
+        on_stream: OnStream,
     ) -> None:
-        self.streams = streams
         self.app, self.prefixes, self.on_unserved, self.port = app, prefixes, on_unserved, 0
+        self.streams, self.on_stream = streams, on_stream
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
@@ -120,15 +122,14 @@ class RpcServer:
             import grpc
 
             await self._guard(context)
-            headers = [(key, str(value)) for key, value in context.invocation_metadata() if key in _PASSED]
+            headers = _headers(context)
             try:
                 binding, target, body = _rest(routes, convert.to_json(kind, request), version)
             except ValueError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
                 raise
-            peer = _PEER.fullmatch(context.peer())
-            client = (peer[1], int(peer[2])) if peer else None
-            code, data = await inside.call(self.app, binding.http, prefix + target, body, headers, client)
+            client = _client(context)
+            code, data = await inside.call(self.app, binding.http, prefix + target, body, headers.items(), client)
             if code < 400:
                 return convert.to_answer(answer, data).SerializeToString()  # type: ignore[no-any-return]
             name, message, details = convert.status(code, data)
@@ -146,14 +147,19 @@ class RpcServer:
             import grpc
 
             await self._guard(context)
+            refused: ApiError | None = None
             try:
                 first = convert.to_json(kind, await anext(requests, b""))  # the first message is the request
-                async for data in self.streams[f"{service}/{name}"](first):
-                    yield convert.to_answer(answer, data).SerializeToString()
+                answers = await self.streams[f"{service}/{name}"](first)
             except ApiError as error:
-                await context.abort(grpc.StatusCode[error.status], error.message)
+                refused = error
             except ValueError as error:
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+                refused = invalid(str(error))
+            self.on_stream(f"/{service}/{name}", _headers(context), _client(context), refused.code if refused else 200)
+            if refused is not None:
+                await context.abort(grpc.StatusCode[refused.status], refused.message)
+            async for data in answers:
+                yield convert.to_answer(answer, data).SerializeToString()
 
         return call
 
@@ -164,8 +170,7 @@ class RpcServer:
             import grpc
 
             await self._guard(context)
-            headers = {key: str(value) for key, value in context.invocation_metadata() or () if key in _PASSED}
-            self.on_unserved(f"{service[:200]}.{name[:200]}", headers)
+            self.on_unserved(f"{service[:200]}.{name[:200]}", _headers(context))
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, unserved(f"{service[:200]}/{name[:200]}").message)
 
         return call
@@ -174,14 +179,22 @@ class RpcServer:
         """Refuse a call over another user's connection, and one that a web page makes."""
         import grpc
 
-        peer = _PEER.fullmatch(context.peer())
-        refusal = (
-            user_refusal((peer[1], int(peer[2])), self.address) if peer else "This server answers this machine only."
-        )
+        client = _client(context)
+        refusal = guard.user_refusal(client, self.address) if client else "This server answers this machine only."
         if any(key in ("origin", "sec-fetch-site") for key, _ in context.invocation_metadata() or ()):
             refusal = "Requests of web pages are refused."
         if refusal:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal)
+
+
+def _client(context: Any) -> guard.Address | None:
+    """Address and port of the client's end, None for one that is not on this machine."""
+    peer = _PEER.fullmatch(context.peer())
+    return (peer[1], int(peer[2])) if peer else None
+
+
+def _headers(context: Any) -> dict[str, str]:
+    return {key: str(value) for key, value in context.invocation_metadata() or () if key in _PASSED}
 
 
 def _messages(service: str, name: str) -> tuple[str, str] | None:

@@ -10,6 +10,7 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
+from vertexrig.local.filters import Node
 from vertexrig.local.http import Endpoint, Json, endpoint, in_thread, invalid, place_of_token, read_json, token_of
 from vertexrig.local.logs.query import SEVERITIES, parse
 from vertexrig.local.logs.store import LogStore
@@ -75,7 +76,7 @@ def _place(token: str) -> tuple[int, str, int] | None:
 
 
 async def tail(store: LogStore, request: Json) -> AsyncIterator[Json]:
-    """LoggingServiceV2.TailLogEntries, which has no REST form: entries as they arrive, from now on, without an end.
+    """The answers of LoggingServiceV2.TailLogEntries, which has no REST form: entries as they arrive, from now on.
 
     Entries come in order of arrival: `bufferWindow`, for which the service waits to put them in order, is not needed.
 
@@ -84,7 +85,10 @@ async def tail(store: LogStore, request: Json) -> AsyncIterator[Json]:
     """
     _resources(request)
     node = await in_thread(parse, _text(request, "filter"))
-    place = await in_thread(store.last)
+    return _arriving(store, node, await in_thread(store.last))
+
+
+async def _arriving(store: LogStore, node: Node, place: int) -> AsyncIterator[Json]:
     while True:
         found, now = await in_thread(store.arrived, node, place)
         if found:
@@ -130,7 +134,7 @@ class LoggingApi:
             raise invalid(f"entries must be a list of 1 to {WRITE_LIMIT} log entries.")
         ready = [_entry(entry, body, f"entries[{index}]") for index, entry in enumerate(entries)]
         if not body.get("dryRun"):
-            await in_thread(self.store.write, ready)
+            await in_thread(self.store.keep, ready)
         return JSONResponse({})
 
     async def list_logs(self, request: Request, values: Values) -> Response:

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
-from datetime import datetime
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from vertexrig import times
 from vertexrig.local.filters import Node
 from vertexrig.local.http import Json
-from vertexrig.local.logs.query import SEVERITIES, bounds, matches
+from vertexrig.local.logs.query import bounds, matches
+from vertexrig.local.runner.lines import Line
 from vertexrig.local.sqlite import Database
 
 SCHEMA = """
@@ -26,33 +24,12 @@ CREATE INDEX IF NOT EXISTS entries_by_job ON entries (job_id COLLATE NOCASE, tim
 CREATE INDEX IF NOT EXISTS entries_by_time ON entries (time, insert_id);
 """
 
-TEXT_LIMIT = 100_000
-"""Most characters of one entry's text; a longer line becomes several entries, since the service takes 256 KiB each."""
 _BATCH = 500
 """Rows read at a time, so that the lock is never held for long."""
 
 
-@dataclass(frozen=True)
-class LogLine:
-    """What a replica wrote.
-
-    Args:
-        job_id: The CustomJob's numeric id.
-        task_name: The replica, such as `workerpool0-0`, or `service` for the service's own lines.
-        severity: A name of the Logging API, such as INFO or ERROR.
-        payload: Text, or a JSON object (its `message` is what gcloud shows).
-        timestamp: When.
-    """
-
-    job_id: str
-    task_name: str
-    severity: str
-    payload: str | Mapping[str, Any]
-    timestamp: datetime
-
-
 class LogStore:
-    """Log entries of all jobs. Safe to use from many threads; what `append_all` returned from survives a kill.
+    """Log entries of all jobs. Safe to use from many threads; what `write` returned from survives a kill.
 
     Args:
         root: The local Vertex's folder.
@@ -67,21 +44,24 @@ class LogStore:
         """Close the file."""
         self.database.close()
 
-    def append_all(self, lines: Iterable[LogLine]) -> None:
-        """Store lines in one transaction: much faster than one by one for a program that prints a lot."""
+    def write(self, job: str, lines: Iterable[Line]) -> None:
+        """Store lines of the job of this resource name, in one transaction: much faster than one by one."""
+        job_id = job.rpartition("/")[2]
         with self.database.transaction():
             for line in lines:
-                for payload in _pieces(line.payload):
-                    self._insert(self._body(line, payload), times.nanoseconds_of(line.timestamp))
+                self._insert(self._body(job_id, line), round(line.time * 1e6) * 1000)
 
-    def _body(self, line: LogLine, payload: str | Mapping[str, Any]) -> Json:
-        labels = {"job_id": line.job_id, "project_id": self.project, "task_name": line.task_name}
-        name = "textPayload" if isinstance(payload, str) else "jsonPayload"
+    def _body(self, job_id: str, line: Line) -> Json:
+        # Lone surrogates (from os.fsdecode) cannot be sent as UTF-8.
+        text = line.text.encode("utf-8", errors="replace").decode()
         return {
-            "logName": f"projects/{self.project}/logs/{quote(line.task_name, safe='')}",
-            "resource": {"type": "ml_job", "labels": labels},
-            "severity": line.severity if line.severity in SEVERITIES else "DEFAULT",
-            name: payload if isinstance(payload, str) else dict(payload),
+            "logName": f"projects/{self.project}/logs/{quote(line.task, safe='')}",
+            "resource": {
+                "type": "ml_job",
+                "labels": {"job_id": job_id, "project_id": self.project, "task_name": line.task},
+            },
+            "severity": line.severity,
+            **({"textPayload": text} if line.payload is None else {"jsonPayload": line.payload}),
         }
 
     def _insert(self, body: Json, timestamp: int | None) -> None:
@@ -106,7 +86,7 @@ class LogStore:
             "UPDATE entries SET insert_id = ?, entry = ? WHERE id = ?", (insert_id, text, cursor.lastrowid)
         )
 
-    def write(self, bodies: Iterable[tuple[Json, int | None]]) -> None:
+    def keep(self, bodies: Iterable[tuple[Json, int | None]]) -> None:
         """Store entries of clients: (body, timestamp in ns or None for now), all or none."""
         with self.database.transaction():
             for body, timestamp in bodies:
@@ -176,12 +156,3 @@ class LogStore:
         """Every log's name."""
         rows = self.database.rows("SELECT DISTINCT json_extract(entry, '$.logName') AS name FROM entries ORDER BY name")
         return [row["name"] for row in rows]
-
-
-def _pieces(payload: str | Mapping[str, Any]) -> list[str | Mapping[str, Any]]:
-    """A payload that can be stored: text cut to pieces of the limit, and a JSON object only if it is one."""
-    if isinstance(payload, str):
-        # Lone surrogates (from os.fsdecode) cannot be stored as UTF-8.
-        text = payload.encode("utf-8", errors="replace").decode()
-        return [text[start : start + TEXT_LIMIT] for start in range(0, len(text), TEXT_LIMIT)] or [""]
-    return [payload]

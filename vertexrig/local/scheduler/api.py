@@ -8,14 +8,12 @@ from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute
 
 from vertexrig.local.http import (
     ApiError,
     Endpoint,
     endpoint,
     invalid,
-    mount,
     not_found,
     place_of_token,
     query_int,
@@ -151,13 +149,3 @@ def _name(values: Values) -> str:
 def _location(project: str, region: str) -> dict[str, object]:
     name = f"projects/{project}/locations/{region}"
     return {"name": name, "locationId": region, "labels": {"cloud.googleapis.com/region": region}}
-
-
-def routes(engine: SchedulerEngine, prefix: str = "/scheduler") -> list[BaseRoute]:
-    """The Cloud Scheduler API over an engine, whose `running()` the application's lifespan enters.
-
-    Args:
-        engine: The engine and, through it, the store.
-        prefix: Where it is mounted.
-    """
-    return [mount(prefix, SchedulerApi(engine).table())]
