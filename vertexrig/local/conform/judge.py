@@ -103,6 +103,6 @@ def _none_matches(_: Any, pattern: str, texts: Any, __: Any) -> Iterator[Any]:
 
 def short(value: Any, most: int = 160) -> str:
     """A value on one line."""
-    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 1]}…"

@@ -22,7 +22,7 @@ _FULL = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: cl
 _IDENTITY = re.compile(rb"\r\ntransfer-encoding:[ \t]*identity[ \t]*(?=\r\n)", re.IGNORECASE)
 
 
-def protocol(note: Callable[[str], None] = lambda what: None) -> type[asyncio.Protocol]:
+def protocol(note: Callable[[str], None]) -> type[asyncio.Protocol]:
     """uvicorn's HTTP protocol that also takes `Transfer-Encoding: identity`, and has bounds.
 
     It waits for a request's head for so long, and closes connections beyond as many as the front has. TensorFlow's GCS
