@@ -347,3 +347,21 @@ def test_a_target_that_is_not_there(tmp_path: Path, target: Target, attempts: li
 
     drive(tmp_path, scenario)
     assert [one.code for one in attempts] == [14, 14]
+
+
+def test_a_database_that_takes_nothing_ends_no_schedule(
+    tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]
+) -> None:
+    """A job that is due while nothing can be written, as on a full disk, fires once that is over."""
+
+    async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
+        add(engine, job(target))
+        engine.store.database.connection.execute("PRAGMA query_only = 1")
+        clock.advance(30)
+        await calm()
+        assert not target.seen
+        engine.store.database.connection.execute("PRAGMA query_only = 0")
+        clock.advance(30)
+        await until(lambda: attempts)
+
+    drive(tmp_path, scenario)

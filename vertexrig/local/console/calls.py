@@ -37,7 +37,7 @@ class ClientCall:
         path: Without its query, at most 500 characters.
         client: The program that called, shortened.
         status: HTTP status.
-        ms: Milliseconds until the answer was complete.
+        ms: Milliseconds until the answer was complete; 0 of one that streams.
         transport: `REST` or `gRPC`, with `, proxy` behind it for one that came through the front.
     """
 

@@ -263,10 +263,13 @@ class Gate(asyncio.Protocol):
         self.transport.write(f"HTTP/1.1 200 {_REASONS[200]}\r\n\r\n".encode())
         plain, loop = self.transport, asyncio.get_running_loop()
         self._settled()
-        made = await loop.start_tls(plain, self, context, server_side=True, ssl_handshake_timeout=PATIENCE)
+        try:
+            made = await loop.start_tls(plain, self, context, server_side=True, ssl_handshake_timeout=PATIENCE)
+        finally:
+            # asyncio tells no protocol that its connection was lost during a handshake (sslproto.SSLProtocol.connection_lost)
+            self.shared.open.discard(plain)
         if made is None or made.is_closing():
             return
-        self.shared.open.discard(plain)
         self.shared.open.add(made)
         self.transport = made
         if made.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":

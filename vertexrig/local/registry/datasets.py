@@ -101,13 +101,15 @@ class Datasets:
         rows: list[Row] = []
         for uri in sources:
             for path in self._files(uri):
-                with path.open(newline="", encoding="utf-8") as file:
-                    own = csv.reader(file)
-                    first = next(own, [])
-                    if header and first != header:
-                        raise invalid(f"{uri} has other columns than the dataset's first file: {first[:20]}.")
-                    header = first
-                    rows += own
+                try:
+                    with path.open(newline="", encoding="utf-8") as file:
+                        first, *own = [row for row in csv.reader(file) if row] or [[]]  # a blank line is not a row
+                except (csv.Error, UnicodeDecodeError) as error:
+                    raise invalid(f"The dataset's source {uri} is not CSV in UTF-8: {error}.") from None
+                if header and first != header:
+                    raise invalid(f"{uri} has other columns than the dataset's first file: {first[:20]}.")
+                header = first
+                rows += own
         return header, rows
 
     def _files(self, uri: str) -> list[Path]:
@@ -156,6 +158,9 @@ def _split(header: Row, rows: list[Row], config: Mapping[str, Any]) -> dict[str,
         if key not in header:
             raise invalid(f"Invalid value at 'input_data_config.predefined_split.key': no column {str(key)[:100]!r}.")
         column = header.index(key)
+        short = next((row for row in rows if len(row) <= column), None)
+        if short is not None:
+            raise invalid(f"A source of the dataset is not complete: the row {short[:20]} has no {key!r}.")
         return {part: [row for row in rows if row[column].lower() == part] for part in _PARTS}
     given = config.get("fractionSplit") or {}
     fractions = [float(given.get(f"{part}Fraction", 0.0)) for part in _PARTS]

@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from vertexrig.cloud.cron import ScheduleError, backoff, parse
-from vertexrig.local.clock import Clock, SystemClock
+from vertexrig.local.clock import LONGEST, Clock, SystemClock
 from vertexrig.local.http import Json
 from vertexrig.local.scheduler.delivery import INTERNAL, DeliveryOutcome, deliver
 from vertexrig.local.scheduler.jobs import seconds
 from vertexrig.local.scheduler.store import JobStore, StoredSchedule
 from vertexrig.times import rfc3339
+
+_LOG = logging.getLogger(__name__)
 
 
 def may_retry(retry: Json, number: int, elapsed: float) -> bool:
@@ -76,16 +80,15 @@ class SchedulerEngine:
         self.changed.set()
         return self.store.get(stored.name) or stored
 
-    def _next(self, stored: StoredSchedule, after: datetime) -> datetime | None:
+    def _next(self, stored: StoredSchedule, after: datetime) -> None:
         try:
             due = parse(stored.job["schedule"], stored.job.get("timeZone", "")).after(after)
         except ScheduleError:
             # A time zone that this machine knew when the job was made, and no longer does.
             self.due.pop(stored.name, None)
-            return None
-        self.due[stored.name] = due
+            return
         self.store.note(stored.name, scheduleTime=rfc3339(due, None))
-        return due
+        self.due[stored.name] = due
 
     def forget(self, name: str) -> None:
         """Stop firing a job: its next time, and the retries of an execution under way."""
@@ -103,13 +106,22 @@ class SchedulerEngine:
     async def _loop(self) -> None:
         while True:
             self.changed.clear()
-            now = self.clock.now()
-            for name, due in list(self.due.items()):
-                # A job whose execution is under way stays due, and starts when that ends.
-                if due <= now and name not in self.executions:
-                    self._begin(name, due, now)
-            waiting = [due for name, due in self.due.items() if name not in self.executions]
-            await self.clock.wait(self.changed, min(waiting, default=None))
+            try:
+                until = self._begin_due()
+            except sqlite3.Error:  # such as a full disk, which must not end all schedules
+                _LOG.exception("schedules cannot be fired; they are looked at again in %g seconds", LONGEST)
+                until = None
+            await self.clock.wait(self.changed, until)
+
+    def _begin_due(self) -> datetime | None:
+        """Start what is due; returns when the next job is."""
+        now = self.clock.now()
+        for name, due in list(self.due.items()):
+            # A job whose execution is under way stays due, and starts when that ends.
+            if due <= now and name not in self.executions:
+                self._begin(name, due, now)
+        waiting = [due for name, due in self.due.items() if name not in self.executions]
+        return min(waiting, default=None)
 
     def _begin(self, name: str, due: datetime, now: datetime) -> None:
         stored = self.store.get(name)

@@ -97,7 +97,7 @@ class JobStore:
                 merged = {k: v for k, v in {**stored.runtime, **runtime}.items() if v is not None}
                 self.save(replace(stored, runtime=merged))
 
-    def delete(self, name: str) -> bool:
-        """Remove a job; False if there is none."""
+    def delete(self, name: str) -> None:
+        """Remove a job."""
         with self.database.transaction() as connection:
-            return bool(connection.execute("DELETE FROM jobs WHERE name = ?", (name,)).rowcount)
+            connection.execute("DELETE FROM jobs WHERE name = ?", (name,))
