@@ -105,13 +105,19 @@ class Collection:
     def list(self, request: Mapping[str, Any], parse: Callable[[str], filters.Predicate] | None = None) -> Json:
         """A page of the resources below `parent`, under the collection's name."""
         parent = request.get("parent", "")
-        size = min(int(request.get("pageSize", 0)) or _PAGE, _LARGEST_PAGE)
-        if size < 0:
-            raise invalid(f"Invalid page_size: {size}.")
+        size = page_size(request, _PAGE, _LARGEST_PAGE)
         text, order, token = (str(request.get(key, "")) for key in ("filter", "orderBy", "pageToken"))
         found, following = page(self.store, self.kind, parent, text, order, size, token, parse or predicate)
         answer: Json = {self.listed: [one.body for one in found]} if found else {}
         return {**answer, "nextPageToken": following} if following else answer
+
+
+def page_size(request: Mapping[str, Any], usual: int, largest: int) -> int:
+    """How many resources a page has; 400 for a negative number."""
+    asked = int(request.get("pageSize", 0))
+    if asked < 0:
+        raise invalid(f"Invalid page_size: {asked}. It must not be negative.")
+    return min(asked or usual, largest)
 
 
 def apply_mask(body: Json, fields: Mapping[str, Any], mask: str, allowed: frozenset[str]) -> None:

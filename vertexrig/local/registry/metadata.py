@@ -190,11 +190,13 @@ class MetadataStores:
         """QueryArtifactLineageSubgraph: `maxHops` steps of artifact, execution, artifact; all of them without it."""
         name = request["artifact"]
         self.artifacts.stored(name)
-        hops = int(request.get("maxHops", 0)) or 100
+        hops = int(request.get("maxHops", 0))
+        if hops < 0:
+            raise invalid(f"Invalid max_hops: {hops}. It must not be negative.")
         found, line = {name: 0}, deque([name])
         while line:
             here = line.popleft()
-            if found[here] >= hops:
+            if hops and found[here] >= hops:
                 continue
             for other in (*self._targets(EVENT, here), *self._sources(EVENT, here)):
                 if other not in found:

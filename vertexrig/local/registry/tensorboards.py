@@ -12,13 +12,14 @@ from vertexrig.local.http import invalid
 from vertexrig.local.jobs.listing import offset_of, token_of
 from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.registry.collection import Collection
+from vertexrig.local.registry.collection import Collection, page_size
 from vertexrig.local.registry.service import PACKAGE, Done, Method, place_of
 
 SERVICE = f"{PACKAGE}.TensorboardService"
 _UPDATED = frozenset({"displayName", "description", "labels", "isDefault", "pluginName", "pluginData"})
 _POINTS, _LARGEST = 1000, 10_000
-"""Points of an answer unless the client says otherwise, and at most."""
+"""Points of an answer unless the client says otherwise, and at most (google-cloud-aiplatform 2.7.0,
+types/tensorboard_service.py, ExportTensorboardTimeSeriesDataRequest.page_size)."""
 _LEVELS = (
     ("TensorboardExperiment", "experiments", "tensorboardExperiments", r"[a-z0-9][a-z0-9-]{0,126}"),
     ("TensorboardRun", "runs", "tensorboardRuns", r"[a-z0-9][a-z0-9-]{0,126}"),
@@ -141,17 +142,18 @@ class Tensorboards:
 
     def export(self, request: Json) -> Json:
         """ExportTensorboardTimeSeriesData: all values, by page."""
-        name = request["tensorboardTimeSeries"]
-        self.series.stored(name)
-        size = min(int(request.get("pageSize", 0)) or _POINTS, _LARGEST)
+        size = page_size(request, _POINTS, _LARGEST)
         start = offset_of(str(request.get("pageToken", "")))
+        name = self.series.stored(request["tensorboardTimeSeries"]).name
         points = self._points(name, f"LIMIT {size + 1:d} OFFSET {start:d}")
         answer: Json = {"timeSeriesDataPoints": points[:size]}
         return {**answer, **({"nextPageToken": token_of(start + size)} if len(points) > size else {})}
 
     def _data(self, name: str, most: int) -> Json:
         body = self.series.stored(name).body
-        points = _thinned(self._points(name), min(most or _POINTS, _LARGEST))
+        points = self._points(name)
+        if most >= 0:  # -1 asks for all
+            points = _thinned(points, min(most or _POINTS, _LARGEST))
         id_ = name.rpartition("/")[2]
         return {"tensorboardTimeSeriesId": id_, "valueType": body.get("valueType", "SCALAR"), "values": points}
 
