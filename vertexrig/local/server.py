@@ -21,11 +21,24 @@ from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
 from vertexrig import __version__
+from vertexrig.catalog import load
+from vertexrig.checks import Context, check
 from vertexrig.errors import UsageError
 from vertexrig.files import write_text
 from vertexrig.finding import Finding
-from vertexrig.local import state
+from vertexrig.local import http, state, storage
+from vertexrig.local.admin import Admin
+from vertexrig.local.conform.record import CallRecorder
+from vertexrig.local.console import Calls, Console
+from vertexrig.local.console.app import sandboxed
+from vertexrig.local.console.names import APIS
+from vertexrig.local.console.plots import plots
 from vertexrig.local.control import (
     DEFAULT_PORT,
     add_fault,
@@ -40,9 +53,24 @@ from vertexrig.local.control import (
     up,
     usual_port,
 )  # fmt: skip
+from vertexrig.local.front.assembly import Front
+from vertexrig.local.front.proxy import Journal
+from vertexrig.local.front.serving import protocol, server_with
 from vertexrig.local.front.variables import of_replica
+from vertexrig.local.guard import Address, LoopbackGuard
+from vertexrig.local.jobs.manager import Jobs
+from vertexrig.local.jobs.pipelines import Pipelines
+from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
 from vertexrig.local.jobs.settings import Fault, Settings
+from vertexrig.local.jobs.store import ResourceStore
+from vertexrig.local.jobs.studies import Studies
+from vertexrig.local.logs import LoggingApi
+from vertexrig.local.logs.api import tail
+from vertexrig.local.logs.store import LogStore
+from vertexrig.local.registry import Registry
 from vertexrig.local.runner.options import RunOptions, TrainerSources
+from vertexrig.local.runner.run import run_job
+from vertexrig.local.scheduler import JobStore, SchedulerApi, SchedulerEngine
 from vertexrig.local.state import (
     ADMIN,
     AIPLATFORM,
@@ -54,19 +82,13 @@ from vertexrig.local.state import (
     RunningServer,
     find,
 )  # fmt: skip
+from vertexrig.local.vertex import Owner, VertexApi
 from vertexrig.project.model import LocalImage
 from vertexrig.spec.document import Document
 
 if TYPE_CHECKING:
-    from starlette.routing import BaseRoute
-    from starlette.types import ASGIApp
-
-    from vertexrig.local.console import Calls
-    from vertexrig.local.front.assembly import Front
-    from vertexrig.local.front.proxy import Journal
     from vertexrig.local.front.rpc import RpcServer
-    from vertexrig.local.guard import Address
-    from vertexrig.local.logs.store import LogStore
+
 
 __all__ = [
     "ADMIN", "AIPLATFORM", "BOTO", "DEFAULT_PORT", "HOST", "LOGGING", "RESOURCE_MANAGER", "SCHEDULER", "Local", "RunningServer", "add_fault",
@@ -74,20 +96,9 @@ __all__ = [
 ]  # fmt: skip
 
 _LOG = logging.getLogger(__name__)
-RPC_PREFIXES = {
-    "google.cloud.aiplatform.": AIPLATFORM,
-    "google.longrunning.": AIPLATFORM,
-    "google.cloud.scheduler.": SCHEDULER,
-    "google.logging.": LOGGING,
-    "google.cloud.resourcemanager.": RESOURCE_MANAGER,
-}
+RPC_PREFIXES = {start: prefix for prefix, start in APIS.values()} | {"google.longrunning.": AIPLATFORM}
 """Where the REST API of a gRPC service is, by the beginning of the service's name."""
-FRONT_PREFIXES = {
-    "aiplatform": AIPLATFORM,
-    "logging": LOGGING,
-    "cloudscheduler": SCHEDULER,
-    "cloudresourcemanager": RESOURCE_MANAGER,
-}
+FRONT_PREFIXES = {api: prefix for api, (prefix, _) in APIS.items()}
 """Where the REST API of a host of Google's is, by the first part of the host's name."""
 BOTO_TEXT = "[GSUtil]\nuse_gcloud_storage = True\n"
 """Has gsutil hand its work to `gcloud storage`, which finds the server: gsutil's own JSON client speaks https only."""
@@ -104,9 +115,6 @@ def _job_env(here: RunningServer, run: RunOptions) -> dict[str, str]:
 
 
 def _check(document: Document, region: str) -> list[Finding]:
-    from vertexrig.catalog import load
-    from vertexrig.checks import Context, check
-
     return check(document, Context(load(), region=region))
 
 
@@ -118,7 +126,6 @@ def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal) -> 
         _LOG.warning("grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)")
         return None
     from vertexrig.local.front.rpc import RpcServer
-    from vertexrig.local.logs.api import tail
 
     def unserved(method: str, headers: Mapping[str, str]) -> None:
         calls.unserved_rpc(method, headers)
@@ -153,19 +160,6 @@ class Local:
         grpc: bool,
         record: Path | None,
     ) -> None:
-        from vertexrig.local import storage
-        from vertexrig.local.console import Calls
-        from vertexrig.local.console.app import sandboxed
-        from vertexrig.local.guard import LoopbackGuard
-        from vertexrig.local.jobs.manager import Jobs
-        from vertexrig.local.jobs.pipelines import Pipelines
-        from vertexrig.local.jobs.store import ResourceStore
-        from vertexrig.local.jobs.studies import Studies
-        from vertexrig.local.logs.store import LogStore
-        from vertexrig.local.registry import Registry
-        from vertexrig.local.runner.run import run_job
-        from vertexrig.local.scheduler import JobStore, SchedulerEngine
-
         self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
         self.logs = LogStore(settings.root, settings.run.project)
@@ -190,14 +184,6 @@ class Local:
 
     def _routes(self, about: Mapping[str, object], stop: Callable[[], None], journal: Journal) -> list[BaseRoute]:
         """Every route of the server's own port."""
-        from vertexrig.local import http, storage
-        from vertexrig.local.admin import Admin
-        from vertexrig.local.console import Console
-        from vertexrig.local.console.plots import plots
-        from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
-        from vertexrig.local.logs import LoggingApi
-        from vertexrig.local.scheduler import SchedulerApi
-        from vertexrig.local.vertex import Owner, VertexApi
 
         owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
         vertex = VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown})
@@ -218,12 +204,10 @@ class Local:
 
     def _apis(self, routes: list[BaseRoute], record: Path | None) -> ASGIApp:
         """The application behind the guard, with the recorder of calls around it if there is one."""
-        from starlette.applications import Starlette
 
         apis: ASGIApp = Starlette(routes=routes, lifespan=lambda _: self._parts_running())
         if record is None:
             return apis
-        from vertexrig.local.conform.record import CallRecorder
 
         mounts = {AIPLATFORM: "vertex", LOGGING: "logging", SCHEDULER: "scheduler", ADMIN: "local"}
         return CallRecorder(apis, record, mounts)
@@ -258,9 +242,6 @@ class Local:
 
 def _http_server(front: Front, local: Local, proxy: socket.socket) -> Any:
     """uvicorn for the server's own port, on sockets that its `run` is given, and for the front's."""
-    import uvicorn
-
-    from vertexrig.local.front.serving import protocol, server_with
 
     config = uvicorn.Config(
         local.calls.around(front.app(local.app, local.apis, local.xml, FRONT_PREFIXES)),
@@ -333,7 +314,6 @@ def _parts(
     Raises:
         UsageError: The folder cannot be used.
     """
-    from vertexrig.local.front.assembly import Front
 
     try:
         front = Front(here.root, settings.run.project, settings.run.project_number, settings.allow_hosts)

@@ -10,7 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from vertexrig.local import http
-from vertexrig.local.http import Coverage, Endpoint, endpoint, in_thread, not_found, query_int
+from vertexrig.local.http import VERB, Coverage, Endpoint, endpoint, in_thread, not_found, query_int
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.listing import page
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, OPERATIONS, PIPELINES, TUNING_JOBS, Json
@@ -93,7 +93,7 @@ class VertexApi:
             every, one = f"{_PARENT}/{kind}", f"{_PARENT}/{kind}/{{id}}"
             rows += [
                 endpoint("POST", every, partial(self.create, kind)),
-                endpoint("POST", f"{one}(?::|%3A)cancel", partial(self.cancel, kind)),
+                endpoint("POST", f"{one}{VERB}cancel", partial(self.cancel, kind)),
                 endpoint("GET", every, partial(self.list, kind)),
                 endpoint("GET", one, partial(self.get, kind)),
                 endpoint("DELETE", one, partial(self.delete, kind)),
@@ -103,8 +103,8 @@ class VertexApi:
         return [
             *rows,
             endpoint("GET", one, self.operation),
-            endpoint("POST", f"{one}(?::|%3A)wait", self.operation),
-            endpoint("POST", f"{one}(?::|%3A)cancel", self.cancel_operation),
+            endpoint("POST", f"{one}{VERB}wait", self.operation),
+            endpoint("POST", f"{one}{VERB}cancel", self.cancel_operation),
             endpoint("DELETE", one, self.delete_operation),
             endpoint("GET", every, partial(self.list, OPERATIONS)),
         ]

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jmespath
 import yaml
 
 from vertexrig.errors import ServiceError, VertexrigError
@@ -144,8 +145,6 @@ class Player:
         return self._request(step, known)
 
     def _request(self, step: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-        import jmespath
-
         made = {key: filled(value, known) for key, value in step.items() if key not in ("until", "within")}
         method = made.get("method") or ("POST" if "body" in made or "data" in made else "GET")
         words: dict[str, Any] = {key: made[key] for key in ("body", "data", "headers") if key in made}
@@ -220,8 +219,6 @@ def filled(value: Any, known: Mapping[str, Any]) -> Any:
 
 
 def _found(expression: str, known: Mapping[str, Any]) -> Any:
-    import jmespath
-
     bare = expression.removesuffix("|id")
     found = jmespath.search(bare, dict(known))
     if found is None:

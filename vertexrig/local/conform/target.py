@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import requests
+
 from vertexrig import times
 from vertexrig.cloud.rest import Rest, is_loopback
 from vertexrig.errors import ServiceError
@@ -129,8 +131,6 @@ class Caller:
         Raises:
             ServiceError: The service cannot be reached, or there are no credentials for it.
         """
-        import requests
-
         service = self._services[api]
 
         def sent() -> requests.Response:

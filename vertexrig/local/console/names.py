@@ -8,14 +8,16 @@ from functools import lru_cache
 from urllib.parse import unquote
 
 from vertexrig.local import methods
+from vertexrig.local.state import AIPLATFORM, LOGGING, RESOURCE_MANAGER, SCHEDULER
 
 APIS = {
-    "aiplatform": ("/vertex", "google.cloud.aiplatform."),
-    "logging": ("/logging", "google.logging."),
-    "cloudscheduler": ("/scheduler", "google.cloud.scheduler."),
-    "cloudresourcemanager": ("/resourcemanager", "google.cloud.resourcemanager."),
+    "aiplatform": (AIPLATFORM, "google.cloud.aiplatform."),
+    "logging": (LOGGING, "google.logging."),
+    "cloudscheduler": (SCHEDULER, "google.cloud.scheduler."),
+    "cloudresourcemanager": (RESOURCE_MANAGER, "google.cloud.resourcemanager."),
 }
-"""The APIs whose methods the shipped table names: path on the server's own port, and how their services begin."""
+"""The APIs whose methods the shipped table names, by the first part of their hosts' names: the path on the server's own port,
+and how their services begin."""
 _OPERATIONS = "google.longrunning."
 _HOST = re.compile(r"(?:[a-z0-9-]+-)?([a-z0-9]+)\.(?:[a-z0-9-]+\.rep\.)?googleapis\.com")
 _STORAGE = re.compile(r"/(?:resumable/)?(?P<way>upload/|download/|batch/)?storage/v1(?P<rest>/.*)?")

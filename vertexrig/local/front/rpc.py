@@ -13,6 +13,7 @@ from contextlib import asynccontextmanager
 from functools import lru_cache
 from typing import Any
 
+import grpc
 from starlette.types import ASGIApp
 
 from vertexrig.local import guard, methods
@@ -36,7 +37,7 @@ Stream = Callable[[dict[str, Any]], Awaitable[AsyncIterator[dict[str, Any]]]]
 OnStream = Callable[[str, Mapping[str, str], "guard.Address | None", int], None]
 
 
-class RpcServer:
+class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
     """Answers the methods whose messages are shipped, and names those that it does not serve.
 
     Args:
@@ -62,18 +63,16 @@ class RpcServer:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve on a free port, which is `port` while this is entered."""
-        import grpc
-
         options = [
-            ("grpc.so_reuseport", 0),
+            ("grpc.so_reuseport", 0),  # else another process could listen on the same port and get some of the calls
             ("grpc.max_receive_message_length", JSON_LIMIT),
-            ("grpc.max_send_message_length", -1),
+            ("grpc.max_send_message_length", -1),  # a page of log entries may be longer than the usual 4 MiB
             ("grpc.max_concurrent_streams", STREAMS),
             ("grpc.max_allowed_incoming_connections", CONNECTIONS),
             ("grpc.max_metadata_size", 64 * 1024),
         ]
         server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS)
-        server.add_generic_rpc_handlers((self._generic(),))
+        server.add_generic_rpc_handlers((self,))
         port = server.add_insecure_port(f"{HOST}:0")
         self.address = (HOST, port)
         await server.start()
@@ -84,22 +83,13 @@ class RpcServer:
             self.port = 0
             await server.stop(1)
 
-    def _generic(self) -> Any:
-        import grpc
-
-        outer = self
-
-        class Handler(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
-            def service(self, handler_call_details: Any) -> Any:
-                return outer.handler(handler_call_details.method)
-
-        return Handler()
+    def service(self, handler_call_details: Any) -> Any:
+        """What gRPC asks for the handler of a call."""
+        return self.handler(handler_call_details.method)
 
     @lru_cache(maxsize=1024)  # noqa: B019 - one server per process, and the names that clients ask for are bounded
     def handler(self, path: str) -> Any:
         """The handler of `/package.Service/Method`."""
-        import grpc
-
         service, _, name = path.strip("/").partition("/")
         if path.strip("/") in self.streams:
             return grpc.stream_stream_rpc_method_handler(self._streamed(service, name))
@@ -119,8 +109,6 @@ class RpcServer:
         self, kind: Any, routes: tuple[methods.Binding, ...], prefix: str, version: str, answer: str
     ) -> Callable[[bytes, Any], Awaitable[bytes]]:
         async def call(request: bytes, context: Any) -> bytes:
-            import grpc
-
             await self._guard(context)
             headers = _headers(context)
             try:
@@ -144,8 +132,6 @@ class RpcServer:
         kind, answer = messages.message_class(method.input_type.full_name), method.output_type.full_name
 
         async def call(requests: Any, context: Any) -> AsyncIterator[bytes]:
-            import grpc
-
             await self._guard(context)
             refused: ApiError | None = None
             try:
@@ -167,8 +153,6 @@ class RpcServer:
         """Refuses before a message has come: a client that streams may not send one for long."""
 
         async def call(requests: Any, context: Any) -> None:
-            import grpc
-
             await self._guard(context)
             self.on_unserved(f"{service[:200]}.{name[:200]}", _headers(context))
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, unserved(f"{service[:200]}/{name[:200]}").message)
@@ -177,8 +161,6 @@ class RpcServer:
 
     async def _guard(self, context: Any) -> None:
         """Refuse a call over another user's connection, and one that a web page makes."""
-        import grpc
-
         client = _client(context)
         refusal = guard.user_refusal(client, self.address) if client else "This server answers this machine only."
         if any(key in ("origin", "sec-fetch-site") for key, _ in context.invocation_metadata() or ()):

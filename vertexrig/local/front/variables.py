@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import certifi
+
 from vertexrig.errors import ServiceError
 from vertexrig.local.front.hosts import DOMAIN, METADATA
 from vertexrig.local.state import HOST, RunningServer
@@ -196,8 +198,6 @@ def _covers_google(pattern: str) -> bool:
 
 def bundle(folder: Path, user: Mapping[str, str]) -> Path:
     """A file with the authorities that the user's programs trust, and ours; written where it is missing."""
-    import certifi
-
     named = next((Path(user[name]) for name in _BUNDLES if user.get(name) and Path(user[name]).is_file()), None)
     if named is None or named.parent == folder:  # ours, in a command that runs inside another one
         named = Path(certifi.where())

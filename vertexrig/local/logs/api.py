@@ -11,7 +11,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from vertexrig.local.filters import Node
-from vertexrig.local.http import Endpoint, Json, endpoint, in_thread, invalid, place_of_token, read_json, token_of
+from vertexrig.local.http import VERB, Endpoint, Json, endpoint, in_thread, invalid, place_of_token, read_json, token_of
 from vertexrig.local.logs.query import SEVERITIES, parse
 from vertexrig.local.logs.store import LogStore
 from vertexrig.times import nanoseconds
@@ -145,8 +145,8 @@ class LoggingApi:
     def table(self) -> list[Endpoint]:
         """The routes below the mount."""
         return [
-            endpoint("POST", "/v2/entries:list", self.list_entries),
-            endpoint("POST", "/v2/entries:write", self.write_entries),
+            endpoint("POST", f"/v2/entries{VERB}list", self.list_entries),
+            endpoint("POST", f"/v2/entries{VERB}write", self.write_entries),
             endpoint("GET", "/v2/projects/{project}/logs", self.list_logs),
         ]
 

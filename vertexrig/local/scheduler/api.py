@@ -10,6 +10,7 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from vertexrig.local.http import (
+    VERB,
     ApiError,
     Endpoint,
     endpoint,
@@ -133,9 +134,9 @@ class SchedulerApi:
             endpoint("GET", location, self.location),
             endpoint("POST", location + "/jobs", self.create),
             endpoint("GET", location + "/jobs", self.list_jobs),
-            endpoint("POST", job + ":run", self.run),
-            endpoint("POST", job + ":pause", self.pause),
-            endpoint("POST", job + ":resume", self.resume),
+            endpoint("POST", job + VERB + "run", self.run),
+            endpoint("POST", job + VERB + "pause", self.pause),
+            endpoint("POST", job + VERB + "resume", self.resume),
             endpoint("GET", job, self.get),
             endpoint("PATCH", job, self.patch),
             endpoint("DELETE", job, self.delete),

@@ -11,7 +11,7 @@ from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from vertexrig.cloud.cron import ScheduleError, backoff, parse
-from vertexrig.local.clock import LONGEST, Clock, SystemClock
+from vertexrig.local.clock import LONGEST, Clock
 from vertexrig.local.http import Json
 from vertexrig.local.scheduler.delivery import INTERNAL, DeliveryOutcome, deliver
 from vertexrig.local.scheduler.jobs import seconds
@@ -48,7 +48,7 @@ class SchedulerEngine:
     """
 
     def __init__(self, store: JobStore, *, at_least_twice: bool = False, clock: Clock | None = None) -> None:
-        self.store, self.at_least_twice, self.clock = store, at_least_twice, clock or SystemClock()
+        self.store, self.at_least_twice, self.clock = store, at_least_twice, clock or Clock()
         self.due: dict[str, datetime] = {}
         self.executions: dict[str, RunningExecution] = {}
         self.changed = asyncio.Event()

@@ -296,7 +296,7 @@ class ObjectStore:
     def compose(
         self, bucket: str, name: str, sources: list[Object], meta: Json | None = None, conditions: Conditions = ANY
     ) -> Object:
-        """Join 1 to 32 objects of one bucket into one."""
+        """Join 1 to 32 objects of one bucket into one (https://cloud.google.com/storage/docs/composite-objects)."""
         if not 1 <= len(sources) <= 32:
             raise invalid(f"The number of source components provided ({len(sources)}) is not between 1 and 32.")
         sources, path = self.gather(sources)

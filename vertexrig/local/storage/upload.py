@@ -169,6 +169,7 @@ class Uploads:
 
     def _incomplete(self, upload: Upload) -> Response:
         headers = {"Range": f"bytes=0-{upload.received - 1}"} if upload.received else {}
+        # 308 is "Resume Incomplete" here, not a redirect.
         return _capitalised(308, {**headers, "X-GUploader-UploadID": upload.id})
 
     async def _take(self, request: Request, upload: Upload, chunk: ContentRange) -> Upload:
