@@ -19,7 +19,6 @@ import pytest
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.local import control, server, state
 from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.sqlite import Database
 
 
 def databases(root: Path) -> list[Path]:
@@ -62,25 +61,6 @@ def test_the_command_shows_no_traceback_for_damaged_state(tmp_path: Path) -> Non
         assert done.returncode == code and "Traceback" not in done.stderr and "vertex.sqlite3" in done.stderr, (
             done.stderr
         )
-
-
-def test_a_database_is_upgraded_once(tmp_path: Path) -> None:
-    """A file of an older schema gets each upgrade once, in order; one that is interrupted leaves the file as it was."""
-    old, path = "CREATE TABLE IF NOT EXISTS t (a);", tmp_path / "x.sqlite3"
-    database = Database(path, old)
-    database.connection.execute("INSERT INTO t VALUES (1)")
-    database.connection.execute("PRAGMA user_version = 0")  # as files were before they had a version
-    database.close()
-    new = "CREATE TABLE IF NOT EXISTS t (a, b, c);"
-    steps = {1: "ALTER TABLE t ADD COLUMN b; UPDATE t SET b = 2;", 2: "ALTER TABLE t ADD COLUMN c;"}
-    with pytest.raises(UsageError, match="x.sqlite3"):
-        Database(path, new, 3, {**steps, 2: "ALTER TABLE missing ADD COLUMN c;"})
-    for _ in range(2):
-        database = Database(path, new, 3, steps)
-        assert [tuple(row) for row in database.rows("SELECT a, b, c FROM t")] == [(1, 2, None)]
-        database.close()
-    with pytest.raises(UsageError, match="newer vertexrig"):
-        Database(path, old)
 
 
 def test_up_does_not_take_a_dying_server(tmp_path: Path) -> None:

@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 import re
 import ssl
+import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -252,6 +253,24 @@ def test_calls_through_the_proxy_are_marked(here: server.RunningServer) -> None:
         one["transport"] for one in calls if one["method"].endswith(".ListCustomJobs") and "proxy" in one["transport"]
     ]
     assert listed == ["gRPC, proxy", "REST, proxy"]
+
+
+def test_a_tail_is_among_the_calls(here: server.RunningServer) -> None:
+    """A call that streams is among the calls from its beginning on, with its own name; so is one that is refused."""
+    with grpc.insecure_channel(f"127.0.0.1:{here.grpc_port}") as channel:
+        tail = channel.stream_stream("/google.logging.v2.LoggingServiceV2/TailLogEntries")
+        wrong = b"\x0a\x0aprojects/p\x12\x01("  # resource_names and filter
+        with pytest.raises(grpc.RpcError):
+            next(tail(iter([wrong]), timeout=30, metadata=[("user-agent", "tailing/1.0")]))
+        open_ = tail(iter([wrong[:-3]]), timeout=60)
+        until = time.monotonic() + 30
+        listed: list[tuple[str, str, str]] = []
+        while len(listed) < 2 and time.monotonic() < until:
+            calls = http.get(f"{here.url}/console/v1/calls").json()["calls"]
+            listed = [(one["method"], one["word"], one["transport"]) for one in calls if "Tail" in one["method"]]
+        open_.cancel()
+    name = "google.logging.v2.LoggingServiceV2.TailLogEntries"
+    assert listed == [(name, "INVALID_ARGUMENT", "gRPC"), (name, "OK", "gRPC")]
 
 
 def test_hostile_names_are_text(browser: Any, here: server.RunningServer, api: Api, study: dict[str, Any]) -> None:

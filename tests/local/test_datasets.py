@@ -37,7 +37,9 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
     with_trainer(root)
     (root / "gs/data").mkdir()
     lines = "".join(f"{number},{'validation' if number % 4 else 'training'}\n" for number in range(ROWS))
-    (root / "gs/data/all.csv").write_text(f"number,part\n{lines}")
+    (root / "gs/data/all.csv").write_text(f"number,part\n{lines}\n")  # the last line is blank
+    (root / "gs/data/short.csv").write_text("number,part\n1,training\n2\n")
+    (root / "gs/data/latin.csv").write_bytes("gr\xf6\xdfe\n1\n".encode("latin-1"))
     with server.running(Settings(root, slots=8, run=RunOptions(grace=0.5))) as running:
         yield running
 
@@ -85,6 +87,13 @@ def test_a_pipeline_reads_its_dataset(api: Api, here: server.RunningServer) -> N
     assert folders[0].startswith("dataset-") and "-tables-" in folders[0]
 
 
+def test_a_blank_line_is_not_a_row(api: Api) -> None:
+    """A source that ends in a blank line is split by a column like any other."""
+    answer = train(api, {"datasetId": made(api), "predefinedSplit": {"key": "part"}}, "gs://data/by_part.json")
+    assert answer.status_code == 200, answer.text
+    assert api.wait(answer.json()["name"])["state"] == "PIPELINE_STATE_SUCCEEDED"
+
+
 @with_(st.integers(0, 300), st.lists(st.integers(0, 10), min_size=3, max_size=3).filter(any))
 def test_a_split_loses_no_row(count: int, weights: list[int]) -> None:
     """Whatever the fractions, no row is in two parts, and all are in one where the fractions add up to 1."""
@@ -116,6 +125,8 @@ def test_a_column_may_say_the_part() -> None:
         ({}, ["gs://data/all.csv"], SCHEMA.replace("tabular", "image"), "It does not serve gs://google-cloud-aiplatform"),
         ({"timestampSplit": {"key": "x"}}, ["gs://data/all.csv"], SCHEMA, "It does not serve input_data_config.timestamp"),
         ({"predefinedSplit": {"key": "x"}}, ["gs://data/all.csv"], SCHEMA, "no column 'x'"),
+        ({"predefinedSplit": {"key": "part"}}, ["gs://data/short.csv"], SCHEMA, "the row ['2'] has no 'part'"),
+        ({}, ["gs://data/latin.csv"], SCHEMA, "gs://data/latin.csv is not CSV in UTF-8"),
         ({"gcsDestination": {}}, ["gs://data/all.csv"], SCHEMA, "is exported to gcs_destination"),
         ({"gcsDestination": {"outputUriPrefix": "gs://nowhere/x"}}, ["gs://data/all.csv"], SCHEMA, "does not exist"),
     ],

@@ -6,7 +6,9 @@ import itertools
 import os
 import socket
 import ssl
+import struct
 import subprocess
+import time
 from collections.abc import Iterator
 from contextlib import ExitStack, suppress
 from pathlib import Path
@@ -17,7 +19,7 @@ import requests
 from frontkit import AIPLATFORM, Sink, fronted, login, spoken, tunnel
 
 from vertexrig.local import guard, server
-from vertexrig.local.front import proxy, serving
+from vertexrig.local.front import assembly, proxy, serving
 from vertexrig.local.front.variables import transparent
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.state import RunningServer
@@ -153,6 +155,25 @@ def test_a_client_that_does_not_trust_us(here: RunningServer, front_client: requ
     assert front_client.get("https://storage.googleapis.com/storage/v1/b").status_code == 200
     noted = server.call(here, "GET", "/v1/made")["noted"]
     assert [what for what in noted if what.startswith("refused: no TLS came about: ")]
+
+
+def test_broken_handshakes_free_their_places(tmp_path: Path, sink: Sink, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Clients that vanish where TLS is to begin, one after the other, use up no connections."""
+    monkeypatch.setattr(assembly, "most_connections", lambda: 3)
+
+    def connect(running: RunningServer) -> bytes:
+        with socket.create_connection(("127.0.0.1", running.front_port), timeout=30) as client:
+            client.sendall(b"CONNECT %b:443 HTTP/1.1\r\n%b\r\n" % (AIPLATFORM.encode(), login(running)))
+            answer = client.recv(100)
+            client.setsockopt(socket.SOL_SOCKET, socket.SO_LINGER, struct.pack("ii", 1, 0))  # closes by a reset
+            return answer
+
+    with fronted(tmp_path, sink) as running:
+        for _ in range(3):
+            assert connect(running).startswith(b"HTTP/1.1 200 ")
+        until = time.monotonic() + 20
+        while not connect(running).startswith(b"HTTP/1.1 200 "):  # the server has not seen the last one vanish yet
+            assert time.monotonic() < until, "the three are still counted"
 
 
 # -- what is too much

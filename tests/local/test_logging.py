@@ -25,9 +25,10 @@ from tests.tools import examples
 from tests.web import http
 from vertexrig import times
 from vertexrig.local.guard import LoopbackGuard
-from vertexrig.local.http import ApiError
-from vertexrig.local.logs import COVERAGE, LogLine, LogStore, routes
+from vertexrig.local.http import ApiError, mount
+from vertexrig.local.logs import COVERAGE, LoggingApi, LogStore
 from vertexrig.local.logs.query import bounds, matches, parse
+from vertexrig.local.runner.lines import Line
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 START = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
@@ -183,46 +184,50 @@ def test_times_go_and_come_back(moment: datetime) -> None:
     assert times.nanoseconds(times.rfc3339_ns(ns)) == ns and times.rfc3339_ns(ns) < times.rfc3339_ns(ns + 1)
 
 
+def append(store: LogStore, job: str, task: str, severity: str, payload: Any, at: datetime = START) -> None:
+    text, data = (payload, None) if isinstance(payload, str) else ("", payload)
+    store.write(f"projects/1/locations/l/customJobs/{job}", [Line(at.timestamp(), task, severity, text, data)])
+
+
+def stored(store: LogStore, job: str = "1") -> list[dict[str, Any]]:
+    """A job's entries; those of one time are in the order of their arrival."""
+    return store.query(parse(f'resource.labels.job_id="{job}"'), limit=10**6)[0]
+
+
 def test_lines_come_back_in_order(tmp_path: Path) -> None:
-    """What many threads append is read back whole: per replica in the order it was said."""
+    """What many threads append is read back whole: per replica in the order it was written."""
     store = LogStore(tmp_path)
 
     def speak(task: str) -> None:
         for number in range(100):
-            store.append("1", task, "INFO", str(number))
+            append(store, "1", task, "INFO", str(number))
 
     threads = [threading.Thread(target=speak, args=(f"workerpool0-{n}",)) for n in range(4)]
     for thread in threads:
         thread.start()
     for thread in threads:
         thread.join()
-    everything, after = [], 0
-    while page := store.read("1", after=after, limit=37):
-        everything += page
-        after = page[-1].id
+    everything = stored(store)
     for n in range(4):
-        said = [entry.message for entry in everything if entry.task_name == f"workerpool0-{n}"]
-        assert said == [str(number) for number in range(100)]
-    assert len(store.read("1", task_name="workerpool0-2")) == 100 and not store.read("2")
+        task = f"workerpool0-{n}"
+        written = [entry["textPayload"] for entry in everything if entry["resource"]["labels"]["task_name"] == task]
+        assert written == [str(number) for number in range(100)]
+    assert not stored(store, "2")
 
 
-def test_long_and_strange_lines(tmp_path: Path) -> None:
-    """A line longer than an entry may be is cut into several, and bytes that are no text do not stop the log."""
+def test_strange_lines(tmp_path: Path) -> None:
+    """Text that UTF-8 cannot hold, no text, and data are entries like all others."""
     store = LogStore(tmp_path)
-    store.append_all(
-        [LogLine("1", "t", "INFO", "x" * 250_001), LogLine("1", "t", "LOUD", "a\udcffb"), LogLine("1", "t", "INFO", "")]
-    )
-    store.append("1", "t", "ERROR", {"message": "json", "step": 1})
-    entries = store.read("1")
-    assert "".join(entry.message for entry in entries[:3]) == "x" * 250_001
-    assert [entry.message for entry in entries[3:]] == ["a?b", "", "json"] and entries[3].severity == "DEFAULT"
+    for payload in ("a\udcffb", "", {"step": 1}):
+        append(store, "1", "t", "INFO", payload)
+    assert [one.get("textPayload", one.get("jsonPayload")) for one in stored(store)] == ["a?b", "", {"step": 1}]
 
 
 def test_pages_give_each_entry_once(tmp_path: Path) -> None:
     """Pages of a query, both ways, give every entry once, sorted by time and then by insertId."""
     store = LogStore(tmp_path)
     for number in range(40):
-        store.append("1", "t", "INFO", str(number), START + timedelta(seconds=number % 7))
+        append(store, "1", "t", "INFO", str(number), START + timedelta(seconds=number % 7))
     node = parse('resource.labels.job_id="1"')
     for descending in (False, True):
         found, place = [], None
@@ -235,18 +240,19 @@ def test_pages_give_each_entry_once(tmp_path: Path) -> None:
 
 
 CHILD = """
-import sys
+import sys, time
 from pathlib import Path
 from vertexrig.local.logs import LogStore
+from vertexrig.local.runner.lines import Line
 store = LogStore(Path(sys.argv[1]))
 for number in range(10**9):
-    store.append("1", "t", "INFO", str(number))
+    store.write("customJobs/1", [Line(time.time(), "t", "INFO", str(number))])
     print(number, flush=True)
 """
 
 
 def test_acknowledged_lines_survive_kill_9(tmp_path: Path) -> None:
-    """Every line that `append` returned from is there after kill -9."""
+    """Every line that `write` returned from is there after kill -9."""
     child = subprocess.Popen(
         [sys.executable, "-c", CHILD, str(tmp_path)], stdout=subprocess.PIPE, text=True, env=os.environ
     )
@@ -257,7 +263,7 @@ def test_acknowledged_lines_survive_kill_9(tmp_path: Path) -> None:
     child.wait(timeout=20)
     child.stdout.close()
     last = max(int(line) for line in seen if line.endswith("\n"))
-    kept = [entry.message for entry in LogStore(tmp_path).read("1", limit=10**6)]
+    kept = [entry["textPayload"] for entry in stored(LogStore(tmp_path))]
     assert kept[: last + 1] == [str(number) for number in range(last + 1)]
 
 
@@ -271,7 +277,7 @@ def served_store(tmp_path_factory: pytest.TempPathFactory, serving: Any) -> Iter
         return JSONResponse({"name": name, "state": "JOB_STATE_SUCCEEDED", "endTime": "2026-11-20T12:00:00Z"})
 
     jobs = Route("/vertex/v1/projects/{p}/locations/{l}/customJobs/{j}", job)
-    with serving(LoopbackGuard(Starlette(routes=[*routes(store), jobs]))) as url:
+    with serving(LoopbackGuard(Starlette(routes=[mount("/logging", LoggingApi(store).table()), jobs]))) as url:
         yield url, store
 
 
@@ -283,11 +289,16 @@ def test_stream_logs(gcloud: Command, served_store: tuple[str, LogStore]) -> Non
     for number in range(30):
         task = f"workerpool{number % 2}-0"
         # Several lines share a timestamp: gcloud then goes on by insertId.
-        store.append(
-            "4711", task, "ERROR" if number == 7 else "INFO", f"line {number}", at + timedelta(seconds=number // 4)
+        append(
+            store,
+            "4711",
+            task,
+            "ERROR" if number == 7 else "INFO",
+            f"line {number}",
+            at + timedelta(seconds=number // 4),
         )
-    store.append("4711", "workerpool0-0", "INFO", {"message": "from json"}, at + timedelta(minutes=1))
-    store.append("4712", "workerpool0-0", "INFO", "another job", at)
+    append(store, "4711", "workerpool0-0", "INFO", {"message": "from json"}, at + timedelta(minutes=1))
+    append(store, "4712", "workerpool0-0", "INFO", "another job", at)
     command = ("ai", "custom-jobs", "stream-logs", "4711", "--region=us-central1", "--polling-interval=1")
     rows = [line.split("\t") for line in gcloud(*command, url=url).stdout.splitlines()]
     assert [row[3] for row in rows] == [f"line {number}" for number in range(30)] + ["from json"]

@@ -169,7 +169,7 @@ def test_another_users_connection_is_refused(channel: grpc.Channel, monkeypatch:
         asked.append((client, server))
         return "not you"
 
-    monkeypatch.setattr(rpc, "user_refusal", refuse)
+    monkeypatch.setattr(rpc.guard, "user_refusal", refuse)
     with pytest.raises(exceptions.PermissionDenied, match="not you"):
         client(channel, "job_service").list_custom_jobs(parent=PARENT)
     assert asked[0][0][0] == "127.0.0.1" and asked[0][0][1] > 1024

@@ -26,7 +26,8 @@ from starlette.routing import Route
 from tests.tools import examples
 from tests.web import http
 from vertexrig.local.guard import LoopbackGuard
-from vertexrig.local.scheduler import COVERAGE, JobStore, SchedulerEngine, routes
+from vertexrig.local.http import mount
+from vertexrig.local.scheduler import COVERAGE, JobStore, SchedulerApi, SchedulerEngine
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -48,7 +49,10 @@ def server(
         async with engine.running():
             yield
 
-    app = Starlette(routes=[*routes(engine), Route("/hook", hook, methods=["POST"])], lifespan=lifespan)
+    app = Starlette(
+        routes=[mount("/scheduler", SchedulerApi(engine).table()), Route("/hook", hook, methods=["POST"])],
+        lifespan=lifespan,
+    )
     with serving(LoopbackGuard(app)) as url:
         yield url, seen
 
@@ -208,13 +212,14 @@ import sys, uvicorn
 from contextlib import asynccontextmanager
 from pathlib import Path
 from starlette.applications import Starlette
-from vertexrig.local.scheduler import SchedulerEngine, JobStore, routes
+from vertexrig.local.http import mount
+from vertexrig.local.scheduler import SchedulerEngine, JobStore, SchedulerApi
 engine = SchedulerEngine(JobStore(Path(sys.argv[1])))
 @asynccontextmanager
 async def lifespan(app):
     async with engine.running():
         yield
-app = Starlette(routes=routes(engine), lifespan=lifespan)
+app = Starlette(routes=[mount("/scheduler", SchedulerApi(engine).table())], lifespan=lifespan)
 uvicorn.run(app, host="127.0.0.1", port=int(sys.argv[2]), log_level="error")
 """
 

@@ -17,7 +17,9 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from vertexrig.local.scheduler import JobStore, Options, SchedulerEngine
+from vertexrig.local.scheduler import JobStore, SchedulerEngine, delivery
+from vertexrig.local.scheduler import engine as engines
+from vertexrig.local.scheduler.delivery import DeliveryOutcome
 from vertexrig.local.scheduler.jobs import DEFAULT_RETRY
 from vertexrig.local.scheduler.store import StoredSchedule
 
@@ -113,15 +115,26 @@ def job(target: Target, **more: Any) -> StoredSchedule:
     )
 
 
-def drive(
-    root: Path, scenario: Callable[[SchedulerEngine, FakeClock], Any], options: Options | None = None
-) -> JobStore:
+@pytest.fixture(autouse=True)
+def attempts(monkeypatch: pytest.MonkeyPatch) -> list[DeliveryOutcome]:
+    """What came of each request that the engine made, in their order."""
+    ended: list[DeliveryOutcome] = []
+
+    async def deliver(*args: Any) -> DeliveryOutcome:
+        ended.append(await delivery.deliver(*args))
+        return ended[-1]
+
+    monkeypatch.setattr(engines, "deliver", deliver)
+    return ended
+
+
+def drive(root: Path, scenario: Callable[[SchedulerEngine, FakeClock], Any], **options: bool) -> JobStore:
     """Run a scenario inside a running engine with a fake clock."""
     store = JobStore(root)
 
     async def main() -> None:
         clock = FakeClock()
-        engine = SchedulerEngine(store, options, clock)
+        engine = SchedulerEngine(store, clock=clock, **options)
         async with engine.running():
             await scenario(engine, clock)
 
@@ -137,7 +150,7 @@ def add(engine: SchedulerEngine, stored: StoredSchedule) -> None:
     engine.plan(stored)
 
 
-def test_it_fires_with_the_documented_headers(tmp_path: Path, target: Target) -> None:
+def test_it_fires_with_the_documented_headers(tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]) -> None:
     """At its time a job sends its body and headers, Cloud Scheduler's own headers, and a marked stand-in token."""
     http = {
         "body": base64.b64encode(b'{"run": "sweep"}').decode(),
@@ -150,7 +163,7 @@ def test_it_fires_with_the_documented_headers(tmp_path: Path, target: Target) ->
         await calm()
         assert not target.seen and engine.store.get(NAME).runtime["scheduleTime"] == "2026-11-20T12:01:00Z"  # type: ignore[union-attr]
         clock.advance(30)
-        await until(lambda: engine.store.attempts(NAME))
+        await until(lambda: attempts)
 
     store = drive(tmp_path, scenario)
     (method, headers, body), *rest = target.seen
@@ -168,32 +181,34 @@ def test_it_fires_with_the_documented_headers(tmp_path: Path, target: Target) ->
     assert runtime["scheduleTime"] == "2026-11-20T12:02:00Z"
 
 
-def test_retries_back_off_and_keep_their_schedule_time(tmp_path: Path, target: Target) -> None:
+def test_retries_back_off_and_keep_their_schedule_time(
+    tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]
+) -> None:
     """A failing target is tried again after growing waits, with the same schedule time, until it succeeds."""
     target.answers = [503, 500]
 
     async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         add(engine, job(target, schedule="0 * * * *", retry={"retryCount": 3, "minBackoffDuration": "10s"}))
         clock.advance(3570)
-        await until(lambda: len(engine.store.attempts(NAME)) == 1)
+        await until(lambda: len(attempts) == 1)
         assert engine.store.get(NAME).runtime["status"]["code"] == 14  # type: ignore[union-attr]
         clock.advance(9)
         await calm()
         assert len(target.seen) == 1
         clock.advance(1)
-        await until(lambda: len(engine.store.attempts(NAME)) == 2)
+        await until(lambda: len(attempts) == 2)
         clock.advance(19)
         await calm()
         assert len(target.seen) == 2
         clock.advance(1)
-        await until(lambda: len(engine.store.attempts(NAME)) == 3)
+        await until(lambda: len(attempts) == 3)
 
-    attempts = drive(tmp_path, scenario).attempts(NAME)
-    assert [(a.number, a.code) for a in attempts] == [(0, 14), (1, 13), (2, 0)]
+    drive(tmp_path, scenario)
+    assert [one.code for one in attempts] == [14, 13, 0]
     assert {headers["x-cloudscheduler-scheduletime"] for _, headers, _ in target.seen} == {"2026-11-20T13:00:00Z"}
 
 
-def test_retries_end_at_their_count(tmp_path: Path, target: Target) -> None:
+def test_retries_end_at_their_count(tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]) -> None:
     """After retryCount retries the execution is over, and the job waits for its next time."""
     target.answers = [500] * 9
 
@@ -201,15 +216,16 @@ def test_retries_end_at_their_count(tmp_path: Path, target: Target) -> None:
         add(engine, job(target, schedule="0 * * * *", retry={"retryCount": 2}))
         clock.advance(3570)
         for count in (1, 2, 3):
-            await until(lambda count=count: len(engine.store.attempts(NAME)) == count)
+            await until(lambda count=count: len(attempts) == count)
             await calm()
             clock.advance(60)
         await calm()
 
-    assert len(drive(tmp_path, scenario).attempts(NAME)) == 3
+    drive(tmp_path, scenario)
+    assert len(attempts) == 3
 
 
-def test_executions_never_overlap(tmp_path: Path, target: Target) -> None:
+def test_executions_never_overlap(tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]) -> None:
     """Ticks and forced runs during an execution wait for its end; several missed ticks make one."""
     target.hold = True
 
@@ -224,14 +240,16 @@ def test_executions_never_overlap(tmp_path: Path, target: Target) -> None:
         await calm()
         assert len(target.seen) == 1
         target.hold = False
-        await until(lambda: len(engine.store.attempts(NAME)) == 3)
+        await until(lambda: len(attempts) == 3)
         await calm()
 
-    store = drive(tmp_path, scenario)
-    assert target.most_open == 1 and len(store.attempts(NAME)) == 3
+    drive(tmp_path, scenario)
+    assert target.most_open == 1 and len(attempts) == 3
 
 
-def test_a_paused_job_and_a_deleted_job_do_not_fire(tmp_path: Path, target: Target) -> None:
+def test_a_paused_job_and_a_deleted_job_do_not_fire(
+    tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]
+) -> None:
     """Pausing and deleting stop the next time, and the retries of an execution under way."""
     target.answers = [500] * 5
 
@@ -241,7 +259,7 @@ def test_a_paused_job_and_a_deleted_job_do_not_fire(tmp_path: Path, target: Targ
         stored = job(target, retry={"retryCount": 5, "minBackoffDuration": "1s"})
         add(engine, stored)
         clock.advance(30)
-        await until(lambda: len(engine.store.attempts(NAME)) == 1)
+        await until(lambda: len(attempts) == 1)
         engine.plan(engine.store.save(replace(stored, state="PAUSED")))
         clock.advance(600)
         await calm()
@@ -258,7 +276,7 @@ def test_a_paused_job_and_a_deleted_job_do_not_fire(tmp_path: Path, target: Targ
     drive(tmp_path, scenario)
 
 
-def test_missed_times_are_not_made_up_for(tmp_path: Path, target: Target) -> None:
+def test_missed_times_are_not_made_up_for(tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]) -> None:
     """A job that was due while the server was down fires at its next time only."""
     JobStore(tmp_path).save(job(target))
 
@@ -266,62 +284,84 @@ def test_missed_times_are_not_made_up_for(tmp_path: Path, target: Target) -> Non
         await calm()
         assert not target.seen
         clock.advance(30)
-        await until(lambda: engine.store.attempts(NAME))
+        await until(lambda: attempts)
 
     drive(tmp_path, scenario)
     assert len(target.seen) == 1
 
 
-def test_at_least_twice(tmp_path: Path, target: Target) -> None:
+def test_at_least_twice(tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]) -> None:
     """With at_least_twice every success is delivered again, the same in every header that a handler can tell it by."""
 
     async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         add(engine, job(target))
         clock.advance(30)
-        await until(lambda: len(engine.store.attempts(NAME)) == 2)
+        await until(lambda: len(attempts) == 2)
 
-    attempts = drive(tmp_path, scenario, Options(at_least_twice=True)).attempts(NAME)
-    assert [a.duplicate for a in attempts] == [False, True]
+    drive(tmp_path, scenario, at_least_twice=True)
     (_, first, _), (_, second, _) = target.seen
     assert first == second
 
 
 @pytest.mark.parametrize("path", ["/away", ""])
-def test_other_machines_are_not_fired_at(tmp_path: Path, target: Target, path: str) -> None:
+def test_other_machines_are_not_fired_at(
+    tmp_path: Path, target: Target, attempts: list[DeliveryOutcome], path: str
+) -> None:
     """A target elsewhere, also behind a redirect, is a failed attempt that says why, and is not retried."""
     uri = target.url + path if path else "http://example.com/"
 
     async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         add(engine, job(target, http={"uri": uri}, retry={"retryCount": 5}))
         clock.advance(30)
-        await until(lambda: engine.store.attempts(NAME))
+        await until(lambda: attempts)
         clock.advance(29)
         await calm()
 
-    (attempt,) = drive(tmp_path, scenario).attempts(NAME)
+    drive(tmp_path, scenario)
+    (attempt,) = attempts
     assert attempt.code == 7 and "example.com" in attempt.message
 
 
-def test_the_attempt_deadline(tmp_path: Path, target: Target) -> None:
+def test_the_attempt_deadline(tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]) -> None:
     """An answer that does not come within the attempt deadline is DEADLINE_EXCEEDED."""
     target.hold = True
 
     async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         add(engine, job(target, attemptDeadline="0.2s"))
         clock.advance(30)
-        await until(lambda: engine.store.attempts(NAME))
+        await until(lambda: attempts)
 
-    assert [a.code for a in drive(tmp_path, scenario).attempts(NAME)] == [4]
+    drive(tmp_path, scenario)
+    assert [one.code for one in attempts] == [4]
 
 
-def test_a_target_that_is_not_there(tmp_path: Path, target: Target) -> None:
+def test_a_target_that_is_not_there(tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]) -> None:
     """A refused connection is UNAVAILABLE, and the engine goes on."""
 
     async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
         add(engine, job(target, http={"uri": "http://127.0.0.1:1/"}))
         for count in (1, 2):
             clock.advance(60)
-            await until(lambda count=count: len(engine.store.attempts(NAME)) == count)
+            await until(lambda count=count: len(attempts) == count)
             await calm()
 
-    assert [a.code for a in drive(tmp_path, scenario).attempts(NAME)] == [14, 14]
+    drive(tmp_path, scenario)
+    assert [one.code for one in attempts] == [14, 14]
+
+
+def test_a_database_that_takes_nothing_ends_no_schedule(
+    tmp_path: Path, target: Target, attempts: list[DeliveryOutcome]
+) -> None:
+    """A job that is due while nothing can be written, as on a full disk, fires once that is over."""
+
+    async def scenario(engine: SchedulerEngine, clock: FakeClock) -> None:
+        add(engine, job(target))
+        engine.store.database.connection.execute("PRAGMA query_only = 1")
+        clock.advance(30)
+        await calm()
+        assert not target.seen
+        engine.store.database.connection.execute("PRAGMA query_only = 0")
+        clock.advance(30)
+        await until(lambda: attempts)
+
+    drive(tmp_path, scenario)

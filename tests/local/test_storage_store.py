@@ -9,11 +9,12 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from vertexrig.local.http import ApiError
+from vertexrig.local.http import ApiError, Json
 from vertexrig.local.storage import ObjectStore
 from vertexrig.local.storage.conditions import Conditions
+from vertexrig.local.storage.model import Object
 from vertexrig.local.storage.names import check_object, is_bucket
-from vertexrig.local.storage.store import Query
+from vertexrig.local.storage.store import ANY, Query
 
 
 @pytest.fixture
@@ -27,6 +28,12 @@ def names(store: ObjectStore, **query: object) -> list[str]:
     return [item.name for item in store.list("bkt", Query(**query)).items]  # type: ignore[arg-type]
 
 
+def put(store: ObjectStore, name: str, data: bytes, meta: Json | None = None, conditions: Conditions = ANY) -> Object:
+    source = store.files.temp()
+    source.write_bytes(data)
+    return store.put("bkt", name, source, meta, conditions)
+
+
 def read(store: ObjectStore, name: str) -> bytes:
     import os
 
@@ -37,7 +44,7 @@ def read(store: ObjectStore, name: str) -> bytes:
 
 def test_an_object_is_a_plain_file(store: ObjectStore) -> None:
     """An object's bytes stand in a file at its own path under the bucket's folder."""
-    store.put_bytes("bkt", "a/b/c.txt", b"hi")
+    put(store, "a/b/c.txt", b"hi")
     assert (store.files.bucket("bkt") / "a/b/c.txt").read_bytes() == b"hi"
 
 
@@ -58,10 +65,10 @@ def test_a_file_written_by_a_trainer_is_an_object(store: ObjectStore) -> None:
 
 def test_an_overwrite_on_disk_breaks_a_generation_condition(store: ObjectStore) -> None:
     """A write that relies on the generation it read fails once the file changed behind the store's back."""
-    made = store.put_bytes("bkt", "a", b"one")
+    made = put(store, "a", b"one")
     (store.files.bucket("bkt") / "a").write_bytes(b"two!")
     with pytest.raises(ApiError) as refused:
-        store.put_bytes("bkt", "a", b"three", conditions=Conditions(generation_match=made.generation))
+        put(store, "a", b"three", conditions=Conditions(generation_match=made.generation))
     assert refused.value.code == 412 and read(store, "a") == b"two!"
 
 
@@ -74,7 +81,7 @@ def test_one_create_wins(store: ObjectStore) -> None:
         start.wait()
         data = str(number).encode()
         try:
-            store.put_bytes("bkt", "claims/x", data, conditions=Conditions(generation_match=0))
+            put(store, "claims/x", data, conditions=Conditions(generation_match=0))
         except ApiError as error:
             assert error.code == 412
         else:
@@ -90,7 +97,7 @@ def test_one_create_wins(store: ObjectStore) -> None:
 
 def test_read_modify_write_loses_nothing(store: ObjectStore) -> None:
     """Threads that increment a number with ifGenerationMatch and try again on 412 lose no increment."""
-    store.put_bytes("bkt", "n", b"0")
+    put(store, "n", b"0")
 
     def increment() -> None:
         for _ in range(5):
@@ -98,7 +105,7 @@ def test_read_modify_write_loses_nothing(store: ObjectStore) -> None:
                 old, _ = store.get("bkt", "n"), None
                 value = int(read(store, "n"))
                 try:
-                    store.put_bytes("bkt", "n", str(value + 1).encode(), conditions=Conditions(old.generation))
+                    put(store, "n", str(value + 1).encode(), conditions=Conditions(old.generation))
                     break
                 except ApiError as error:
                     assert error.code == 412
@@ -127,11 +134,11 @@ def test_read_modify_write_loses_nothing(store: ObjectStore) -> None:
 )
 def test_preconditions(store: ObjectStore, conditions: dict[str, str], absent: int | None, present: int | None) -> None:
     """Each precondition holds and fails on a write as documented, with and without a live object."""
-    live = store.put_bytes("bkt", "there", b"x")
+    live = put(store, "there", b"x")
     values = {key: value.replace("LIVE", str(live.generation)) for key, value in conditions.items()}
     for name, code in (("missing", absent), ("there", present)):
         try:
-            store.put_bytes("bkt", name, b"y", conditions=Conditions.of(values))
+            put(store, name, b"y", conditions=Conditions.of(values))
             assert code is None, name
         except ApiError as error:
             assert error.code == code, name
@@ -158,7 +165,7 @@ def test_names_that_cannot_be_paths(store: ObjectStore) -> None:
     """Names that are no paths, or a prefix of another, keep their bytes, and nothing is written outside the folders."""
     every = [*ODD, "p", "p/q", "p/q/r"]
     for name in every:
-        store.put_bytes("bkt", name, name.encode())
+        put(store, name, name.encode())
     assert sorted(every) == names(store)
     assert all(read(store, name) == name.encode() for name in every)
     root = store.files.buckets.parent
@@ -172,11 +179,11 @@ def test_names_that_cannot_be_paths(store: ObjectStore) -> None:
 
 def test_a_file_frees_the_way_for_a_folder(store: ObjectStore) -> None:
     """When `a` goes, `a/b` written before it can be read still, and the next write of it is a plain file."""
-    store.put_bytes("bkt", "a", b"1")
-    store.put_bytes("bkt", "a/b", b"2")
+    put(store, "a", b"1")
+    put(store, "a/b", b"2")
     store.delete("bkt", "a")
     assert read(store, "a/b") == b"2"
-    store.put_bytes("bkt", "a/b", b"3")
+    put(store, "a/b", b"3")
     assert (store.files.bucket("bkt") / "a/b").read_bytes() == b"3" and names(store) == ["a/b"]
 
 
@@ -192,8 +199,8 @@ def test_symbolic_links_lead_nowhere(store: ObjectStore, tmp_path: Path) -> None
     assert names(store) == [] and store.find("bkt", "link") is None and store.find("bkt", "dir/key") is None
     with pytest.raises(ApiError):
         store.bucket("other")
-    store.put_bytes("bkt", "dir/new", b"x")
-    store.put_bytes("bkt", "link", b"y")
+    put(store, "dir/new", b"x")
+    put(store, "link", b"y")
     assert sorted(p.name for p in secret.iterdir()) == ["key"] and (secret / "key").read_text() == "secret"
 
 
@@ -207,7 +214,7 @@ def test_a_listing_is_what_was_put(
     store.create_bucket("bkt")
     every = [name for name in every if name not in (".", "..")]
     for name in every:
-        store.put_bytes("bkt", name, name.encode())
+        put(store, name, name.encode())
     prefix = data.draw(st.sampled_from(["", "a", "a/", "b/", "/"]))
     delimiter = data.draw(st.sampled_from(["", "/", "b"]))
     limit = data.draw(st.integers(1, 4))
@@ -247,14 +254,14 @@ def test_object_names_are_judged_not_crashed_on(name: str) -> None:
 
 def test_what_was_stored_outlives_the_store(store: ObjectStore, tmp_path: Path) -> None:
     """A second store on the same folder sees the same object, its generation and its metadata."""
-    made = store.put_bytes("bkt", "a", b"x", {"metadata": {"k": "v"}, "contentType": "text/x"})
+    made = put(store, "a", b"x", {"metadata": {"k": "v"}, "contentType": "text/x"})
     again = ObjectStore(tmp_path / "root")
     assert again.get("bkt", "a") == made
 
 
 def test_compose_counts_parts(store: ObjectStore) -> None:
     """Composing joins bytes in order, adds up component counts, and leaves no temporary file."""
-    a, b = (store.put_bytes("bkt", name, name.encode()) for name in ("a", "b"))
+    a, b = (put(store, name, name.encode()) for name in ("a", "b"))
     first = store.compose("bkt", "ab", [a, b])
     second = store.compose("bkt", "abb", [first, b])
     assert read(store, "abb") == b"abb" and second.components == 3 and second.md5 is None

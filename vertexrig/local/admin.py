@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from vertexrig.errors import UsageError
 from vertexrig.local import http
-from vertexrig.local.http import Endpoint, endpoint, in_thread, invalid, not_found, query_int
+from vertexrig.local.http import VERB, Endpoint, endpoint, in_thread, invalid, not_found, query_int
 from vertexrig.local.jobs import given
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS, Json
@@ -34,7 +34,7 @@ class Admin:
         jobs: Jobs,
         about: Mapping[str, object],
         stop: Callable[[], None],
-        noted: Callable[[], Mapping[str, int]] = dict,
+        noted: Callable[[], Mapping[str, int]],
     ) -> None:
         self.jobs, self.about, self.stop, self.noted = jobs, about, stop, noted
 
@@ -47,8 +47,8 @@ class Admin:
             endpoint("POST", "/v1/stop", self.end),
             endpoint("POST", "/v1/faults", self.faults),
             endpoint("DELETE", "/v1/faults", self.no_faults),
-            endpoint("POST", "/v1/jobs/{id}(?::|%3A)kill", self.kill),
-            endpoint("POST", "/v1/jobs/{id}(?::|%3A)preempt", self.preempt),
+            endpoint("POST", f"/v1/jobs/{{id}}{VERB}kill", self.kill),
+            endpoint("POST", f"/v1/jobs/{{id}}{VERB}preempt", self.preempt),
         ]
 
     async def status(self, request: Request, path: Mapping[str, str]) -> Response:

@@ -31,10 +31,14 @@ TABLES = (Path("/proc/net/tcp"), Path("/proc/net/tcp6"))
 KNOWS_USERS = sys.platform == "linux" and TABLES[0].exists()
 """Whether the kernel's table says which user holds a connection; without it every user of the machine is answered."""
 
+# linux/netlink.h and linux/sock_diag.h; the layouts below are those of inet_diag_req_v2 and inet_diag_msg in
+# linux/inet_diag.h: 16 bytes of netlink header, then the message, with the user and the inode in its last 8 bytes.
 _NETLINK_SOCK_DIAG, _SOCK_DIAG_BY_FAMILY = 4, 20
 
 MUTATING = frozenset({"POST", "PUT", "PATCH", "DELETE"})
 JSON_TYPES = frozenset({"application/json", "application/cloudevents+json"})
+BODY_LIMIT, BODY_SECONDS, UNFINISHED = 1 << 20, 10.0, 32
+"""Of `function serve`: bytes of a body, seconds within which it must have come, and bodies that are waited for at one time."""
 
 
 _STATUSES = {
@@ -188,14 +192,10 @@ class BodyGuard:
 
     Args:
         app: Called with requests whose body is there.
-        limit: Most bytes of a body.
-        seconds: Within which a body must have come.
-        unfinished: Most bodies that are waited for at one time.
     """
 
-    def __init__(self, app: Application, *, limit: int = 1 << 20, seconds: float = 10.0, unfinished: int = 32) -> None:
-        self.app, self.limit, self.seconds, self.unfinished = app, limit, seconds, unfinished
-        self._reading = 0
+    def __init__(self, app: Application) -> None:
+        self.app, self._reading = app, 0
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer or refuse one ASGI request."""
@@ -219,28 +219,30 @@ class BodyGuard:
         kind = headers.get("content-type", "").partition(";")[0].strip().lower()
         if scope["method"] in MUTATING and kind not in JSON_TYPES:
             raise Refusal(415, f"The content type is {kind or 'missing'!r}; send {' or '.join(sorted(JSON_TYPES))}.")
-        if self._reading >= self.unfinished:
-            raise Refusal(503, f"{self.unfinished} requests whose body is not complete are open; try again later.")
+        if self._reading >= UNFINISHED:
+            raise Refusal(503, f"{UNFINISHED} requests whose body is not complete are open; try again later.")
         self._reading += 1
         try:
-            whole: bytes | None = await asyncio.wait_for(self._read(receive), self.seconds)
+            whole: bytes | None = await asyncio.wait_for(_read(receive), BODY_SECONDS)
             return whole
         except asyncio.TimeoutError:
-            raise Refusal(408, f"The body was not complete within {self.seconds:g} seconds.") from None
+            raise Refusal(408, f"The body was not complete within {BODY_SECONDS:g} seconds.") from None
         finally:
             self._reading -= 1
 
-    async def _read(self, receive: Receive) -> bytes | None:
-        body = bytearray()
-        while True:
-            message = await receive()
-            if message["type"] != "http.request":
-                return None
-            body += bytes(message.get("body", b""))
-            if len(body) > self.limit:
-                raise Refusal(413, f"The body has more than {self.limit} bytes.")
-            if not message.get("more_body"):
-                return bytes(body)
+
+async def _read(receive: Receive) -> bytes | None:
+    """A request's whole body, None if the client went away."""
+    body = bytearray()
+    while True:
+        message = await receive()
+        if message["type"] != "http.request":
+            return None
+        body += bytes(message.get("body", b""))
+        if len(body) > BODY_LIMIT:
+            raise Refusal(413, f"The body has more than {BODY_LIMIT} bytes.")
+        if not message.get("more_body"):
+            return bytes(body)
 
 
 def host_name(header: str) -> str:

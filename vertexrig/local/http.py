@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import base64
+import binascii
 import errno
 import json
 import logging
@@ -157,19 +159,32 @@ def _refuse_constant(text: str) -> object:
     raise ValueError(f"Unexpected token: {text}")
 
 
-async def read_json(request: Request, limit: int = JSON_LIMIT) -> Json:
+async def read_json(request: Request) -> Json:
     """The body as a JSON object; see `read_body` and `parse_json` for what is refused."""
-    return parse_json(await read_body(request, limit))
+    return parse_json(await read_body(request))
 
 
-def query_int(request: Request, name: str, *, default: int, low: int = 0, high: int = 2**63 - 1) -> int:
-    """An integer query parameter; 400 when it is not one or lies outside `low`..`high`."""
+def query_int(request: Request, name: str, *, default: int, high: int = 2**63 - 1) -> int:
+    """An integer query parameter; 400 when it is not one or lies outside 0..`high`."""
     text = request.query_params.get(name)
     if text is None or text == "":
         return default
-    if not re.fullmatch(r"-?[0-9]{1,19}", text) or not low <= int(text) <= high:
-        raise invalid(f"Invalid value for parameter '{name}': {text[:80]!r}. Expected an integer of {low} to {high}.")
+    if not re.fullmatch(r"[0-9]{1,19}", text) or int(text) > high:
+        raise invalid(f"Invalid value for parameter '{name}': {text[:80]!r}. Expected an integer of 0 to {high}.")
     return int(text)
+
+
+def token_of(place: str) -> str:
+    """The page token of a place in a listing: opaque to clients, as the services' tokens are."""
+    return base64.urlsafe_b64encode(place.encode()).decode()
+
+
+def place_of_token(token: str) -> str:
+    """The place that a page token names, "" for the first page; 400 for what is not a token."""
+    try:
+        return base64.urlsafe_b64decode(token.encode("ascii")).decode()
+    except (binascii.Error, UnicodeError):
+        raise invalid(f"Invalid page token: {token[:80]!r}.") from None
 
 
 def query_bool(request: Request, name: str) -> bool:
@@ -210,6 +225,10 @@ class Coverage:
     note: str = ""
 
 
+VERB = "(?::|%3A)"
+"""Before a verb of a path (https://google.aip.dev/136): some clients encode its colon."""
+
+
 def endpoint(method: str, pattern: str, handler: Handler) -> Endpoint:
     """A row of a routing table; `{name}` is one path segment, `{name*}` for the rest of the path."""
     regex = re.sub(r"\{(\w+)\*\}", r"(?P<\1>.+)", pattern)
@@ -218,6 +237,8 @@ def endpoint(method: str, pattern: str, handler: Handler) -> Endpoint:
 
 class Api:
     """An ASGI application that routes by a table and turns every failure into a Google-style error.
+
+    Starlette's own router matches the decoded path, in which the object `a%2Fb` is no longer one segment.
 
     Args:
         table: Tried in order; the first row whose pattern and method fit is called.

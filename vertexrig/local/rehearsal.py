@@ -189,13 +189,10 @@ class _Stage:
             resources.move(body, result.state, running="JOB_STATE_RUNNING", ended=True, error=error)
             metrics = last_values(metric_file(self.root.absolute(), number))
             history.save(self.record(body, metrics=metrics, stand_ins=result.stand_ins))
-        return Rehearsal(
-            name=self.prepared.rendered.view.name,
+        return self._ended(
             state=result.state,
             error=result.error.message if result.error else "",
             seconds=result.wall_seconds,
-            output=self.output,
-            run=self.prepared.rendered.view.run,
             metrics=metrics,
             failed_replica=result.failed_replica,
             traceback=result.traceback,
@@ -232,19 +229,20 @@ class _Stage:
             history.save(self.record(job, stand_ins=stand_ins))
         failed = next((one for one in reversed(ended.values()) if one.state == "JOB_STATE_FAILED"), None)
         failed = failed if job["state"] == "JOB_STATE_FAILED" else None
-        return Rehearsal(
-            name=self.prepared.rendered.view.name,
+        return self._ended(
             state=job["state"],
             error=(job.get("error") or {}).get("message", ""),
             seconds=time.monotonic() - begun,
-            output=self.output,
-            run=self.prepared.rendered.view.run,
             failed_replica=failed.failed_replica if failed else "",
             hint=failed.hint if failed else "",
             traceback=failed.traceback if failed else "",
             stand_ins=stand_ins,
             trials=tuple(table(job)),
         )
+
+    def _ended(self, **how: Any) -> Rehearsal:
+        view = self.prepared.rendered.view
+        return Rehearsal(name=view.name, output=self.output, run=view.run, **how)
 
     def _sweep_data(self, trials: int | None) -> dict[str, Any]:
         data = {**self.prepared.document.data, "displayName": self.prepared.rendered.view.display_name}
@@ -260,26 +258,21 @@ class _Stage:
         return replace(settings, slots=slots) if slots else settings
 
 
-def place_packages(workspace: Workspace, prepared: Prepared, root: Path) -> list[Path]:
+def place_packages(workspace: Workspace, prepared: Prepared, root: Path) -> None:
     """Build the packages that the job names and we make, and put them where their gs:// URIs point on this machine."""
-    wanted = {uri for pool in prepared.document.pools for uri in pool.package_uris}
-    placed = []
+    trainer = workspace.loaded.project.trainer
+    folder, out = workspace.loaded.path(trainer.path), workspace.loaded.path("build/packages")
     for tf_version, uri in workspace.renderer.packages.items():
-        if uri not in wanted:
-            continue
+        pools = [pool for pool in prepared.document.pools if uri in pool.package_uris]
         target = local_path(uri, root)
-        if not target.is_file():
-            trainer = workspace.loaded.project.trainer
-            folder, out = workspace.loaded.path(trainer.path), workspace.loaded.path("build/packages")
-            pools = [pool for pool in prepared.document.pools if uri in pool.package_uris]
-            for module in sorted({pool.module or trainer.module for pool in pools}):  # each of them has to be in it
-                built = builder.build(folder, out, tf_version=tf_version, module=module)
-            target.parent.mkdir(parents=True, exist_ok=True)
-            part = target.with_name(f".{target.name}.part")
-            shutil.copyfile(built.path, part)
-            part.replace(target)
-        placed.append(target)
-    return placed
+        if not pools or target.is_file():  # its name holds a hash of its sources: what is there is the same
+            continue
+        for module in sorted({pool.module or trainer.module for pool in pools}):  # each of them has to be in it
+            built = builder.build(folder, out, tf_version=tf_version, module=module)
+        target.parent.mkdir(parents=True, exist_ok=True)
+        part = target.with_name(f".{target.name}.part")
+        shutil.copyfile(built.path, part)
+        part.replace(target)
 
 
 def run_options(workspace: Workspace, prepared: Prepared) -> RunOptions:

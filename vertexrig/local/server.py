@@ -14,18 +14,31 @@ import socket
 import sys
 import threading
 import time
-from collections.abc import AsyncIterator, Callable, Container, Iterator, Mapping
+from collections.abc import AsyncIterator, Callable, Iterator, Mapping
 from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextmanager
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+import uvicorn
+from starlette.applications import Starlette
+from starlette.routing import BaseRoute
+from starlette.types import ASGIApp
+
 from vertexrig import __version__
+from vertexrig.catalog import load
+from vertexrig.checks import Context, check
 from vertexrig.errors import UsageError
 from vertexrig.files import write_text
 from vertexrig.finding import Finding
-from vertexrig.local import state
+from vertexrig.local import http, state, storage
+from vertexrig.local.admin import Admin
+from vertexrig.local.conform.record import CallRecorder
+from vertexrig.local.console import Calls, Console
+from vertexrig.local.console.app import sandboxed
+from vertexrig.local.console.names import APIS
+from vertexrig.local.console.plots import plots
 from vertexrig.local.control import (
     DEFAULT_PORT,
     add_fault,
@@ -40,9 +53,24 @@ from vertexrig.local.control import (
     up,
     usual_port,
 )  # fmt: skip
+from vertexrig.local.front.assembly import Front
+from vertexrig.local.front.proxy import Journal
+from vertexrig.local.front.serving import protocol, server_with
 from vertexrig.local.front.variables import of_replica
+from vertexrig.local.guard import Address, LoopbackGuard
+from vertexrig.local.jobs.manager import Jobs
+from vertexrig.local.jobs.pipelines import Pipelines
+from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
 from vertexrig.local.jobs.settings import Fault, Settings
+from vertexrig.local.jobs.store import ResourceStore
+from vertexrig.local.jobs.studies import Studies
+from vertexrig.local.logs import LoggingApi
+from vertexrig.local.logs.api import tail
+from vertexrig.local.logs.store import LogStore
+from vertexrig.local.registry import Registry
 from vertexrig.local.runner.options import RunOptions, TrainerSources
+from vertexrig.local.runner.run import run_job
+from vertexrig.local.scheduler import JobStore, SchedulerApi, SchedulerEngine
 from vertexrig.local.state import (
     ADMIN,
     AIPLATFORM,
@@ -54,18 +82,13 @@ from vertexrig.local.state import (
     RunningServer,
     find,
 )  # fmt: skip
+from vertexrig.local.vertex import Owner, VertexApi
 from vertexrig.project.model import LocalImage
 from vertexrig.spec.document import Document
 
 if TYPE_CHECKING:
-    from starlette.routing import BaseRoute
-    from starlette.types import ASGIApp
-
-    from vertexrig.local.console import Calls
-    from vertexrig.local.front.assembly import Front
-    from vertexrig.local.front.proxy import Journal
     from vertexrig.local.front.rpc import RpcServer
-    from vertexrig.local.logs.store import LogStore
+
 
 __all__ = [
     "ADMIN", "AIPLATFORM", "BOTO", "DEFAULT_PORT", "HOST", "LOGGING", "RESOURCE_MANAGER", "SCHEDULER", "Local", "RunningServer", "add_fault",
@@ -73,20 +96,9 @@ __all__ = [
 ]  # fmt: skip
 
 _LOG = logging.getLogger(__name__)
-RPC_PREFIXES = {
-    "google.cloud.aiplatform.": AIPLATFORM,
-    "google.longrunning.": AIPLATFORM,
-    "google.cloud.scheduler.": SCHEDULER,
-    "google.logging.": LOGGING,
-    "google.cloud.resourcemanager.": RESOURCE_MANAGER,
-}
+RPC_PREFIXES = {start: prefix for prefix, start in APIS.values()} | {"google.longrunning.": AIPLATFORM}
 """Where the REST API of a gRPC service is, by the beginning of the service's name."""
-FRONT_PREFIXES = {
-    "aiplatform": AIPLATFORM,
-    "logging": LOGGING,
-    "cloudscheduler": SCHEDULER,
-    "cloudresourcemanager": RESOURCE_MANAGER,
-}
+FRONT_PREFIXES = {api: prefix for api, (prefix, _) in APIS.items()}
 """Where the REST API of a host of Google's is, by the first part of the host's name."""
 BOTO_TEXT = "[GSUtil]\nuse_gcloud_storage = True\n"
 """Has gsutil hand its work to `gcloud storage`, which finds the server: gsutil's own JSON client speaks https only."""
@@ -103,13 +115,10 @@ def _job_env(here: RunningServer, run: RunOptions) -> dict[str, str]:
 
 
 def _check(document: Document, region: str) -> list[Finding]:
-    from vertexrig.catalog import load
-    from vertexrig.checks import Context, check
-
     return check(document, Context(load(), region=region))
 
 
-def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal | None = None) -> RpcServer | None:
+def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal) -> RpcServer | None:
     """The gRPC server over the REST application; None, with a line in the log, where grpcio is not installed."""
     try:
         import grpc  # noqa: F401
@@ -117,16 +126,16 @@ def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal | No
         _LOG.warning("grpcio is not installed: the local Vertex answers REST alone (pip install grpcio)")
         return None
     from vertexrig.local.front.rpc import RpcServer
-    from vertexrig.local.logs.api import tail
 
     def unserved(method: str, headers: Mapping[str, str]) -> None:
         calls.unserved_rpc(method, headers)
-        if journal is not None:
-            journal.note("not served: " + "/".join(method.rpartition(".")[::2]))
+        journal.note("not served: " + "/".join(method.rpartition(".")[::2]))
 
-    piped: Container[int] = journal.piped if journal is not None else ()
+    def streamed(path: str, headers: Mapping[str, str], client: Address | None, status: int) -> None:
+        calls.streamed(path, headers, client[1] if client else 0, status, journal.piped)
+
     streams = {"google.logging.v2.LoggingServiceV2/TailLogEntries": partial(tail, logs)}
-    return RpcServer(calls.around(app, "gRPC", piped), RPC_PREFIXES, unserved, streams)
+    return RpcServer(calls.around(app, "gRPC", journal.piped), RPC_PREFIXES, unserved, streams, streamed)
 
 
 class Local:
@@ -136,7 +145,7 @@ class Local:
         settings: See `Settings`.
         about: Facts for the status page.
         stop: Called when a client asks the server to stop.
-        front: Its journal is shown, None for none.
+        journal: What the front refused or did not serve.
         grpc: Answer gRPC too, if grpcio is installed.
         record: Where calls are recorded, None for nowhere.
     """
@@ -146,66 +155,48 @@ class Local:
         settings: Settings,
         about: Mapping[str, object],
         stop: Callable[[], None],
-        front: Front | None = None,
+        journal: Journal,
         *,
-        grpc: bool = False,
-        record: Path | None = None,
+        grpc: bool,
+        record: Path | None,
     ) -> None:
-        from vertexrig.local import parts, storage
-        from vertexrig.local.console import Calls
-        from vertexrig.local.console.app import sandboxed
-        from vertexrig.local.guard import LoopbackGuard
-        from vertexrig.local.jobs.manager import Jobs
-        from vertexrig.local.jobs.pipelines import Pipelines
-        from vertexrig.local.jobs.store import ResourceStore
-        from vertexrig.local.jobs.studies import Studies
-        from vertexrig.local.registry import Registry
-        from vertexrig.local.runner.run import run_job
-
         self.store = ResourceStore(settings.root)
         self.objects = storage.ObjectStore(settings.root)
-        self.extras = parts.Extras(settings.root, settings.run.project, at_least_twice=settings.at_least_twice)
+        self.logs = LogStore(settings.root, settings.run.project)
+        self.schedules = JobStore(settings.root)
+        self.scheduler = SchedulerEngine(self.schedules, at_least_twice=settings.at_least_twice)
         project, make_bucket = settings.run.project, self.objects.create_bucket
         self.registry = Registry(
             self.store, seed=settings.seed, project=project, make_bucket=make_bucket, root=settings.root
         )
         check = _check if settings.checks else None
         self.jobs = Jobs(
-            settings, self.store, self.extras.sink, run_job, check=check, admit=self.registry.machines.require,
+            settings, self.store, self.logs, run_job, check=check, admit=self.registry.machines.require,
             begin_run=self.registry.metadata.begin_run,
         )  # fmt: skip
         self.studies = Studies(self.jobs)
         self.pipelines = Pipelines(self.jobs, self.registry.models, self.registry.datasets)
         self.calls = Calls()
-        self.apis = self._apis(self._routes(about, stop, front), record)
+        self.apis = self._apis(self._routes(about, stop, journal), record)
         self.app = sandboxed(LoopbackGuard(self.apis))
         self.xml = storage.XmlApi(self.objects)
-        journal = front.journal if front else None
-        self.rpc = rpc_server(self.apis, self.calls, self.extras.logs, journal) if grpc else None
+        self.rpc = rpc_server(self.apis, self.calls, self.logs, journal) if grpc else None
 
-    def _routes(self, about: Mapping[str, object], stop: Callable[[], None], front: Front | None) -> list[BaseRoute]:
+    def _routes(self, about: Mapping[str, object], stop: Callable[[], None], journal: Journal) -> list[BaseRoute]:
         """Every route of the server's own port."""
-        from vertexrig.local import http, storage
-        from vertexrig.local.admin import Admin
-        from vertexrig.local.console import Console
-        from vertexrig.local.console.plots import plots
-        from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
-        from vertexrig.local.vertex import Owner, VertexApi
 
         owners: dict[str, Owner] = {CUSTOM_JOBS: self.jobs, TUNING_JOBS: self.studies, PIPELINES: self.pipelines}
-        vertex = VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown}, self.registry.table())
-        noted: Callable[[], Mapping[str, int]] = front.journal.noted if front else dict
-        refused: Callable[[], Mapping[str, int]] = front.journal.refused if front else dict
+        vertex = VertexApi(self.store, owners, {TUNING_JOBS: self.studies.shown})
         console = Console(
-            store=self.store, schedules=self.extras.engine.store, logs=self.extras.logs, calls=self.calls, about=about,
-            queue=self.jobs.queue.state, root=self.jobs.settings.root, refused=refused,
-            plots=plots,
+            store=self.store, schedules=self.schedules, logs=self.logs, calls=self.calls, about=about,
+            queue=self.jobs.queue.state, root=self.jobs.settings.root, refused=journal.refused, plots=plots,
         )  # fmt: skip
         return [
-            http.mount(AIPLATFORM, vertex.table()),
+            http.mount(AIPLATFORM, [*vertex.table(), *self.registry.table()]),
             http.mount(RESOURCE_MANAGER, self.registry.projects.table()),
-            http.mount(ADMIN, Admin(self.jobs, about, stop, noted).table()),
-            *self.extras.routes(LOGGING, SCHEDULER),
+            http.mount(ADMIN, Admin(self.jobs, about, stop, journal.noted).table()),
+            http.mount(LOGGING, LoggingApi(self.logs).table()),
+            http.mount(SCHEDULER, SchedulerApi(self.scheduler).table()),
             *storage.routes(self.objects),
             *console.routes(),
             http.mount("", []),
@@ -213,12 +204,10 @@ class Local:
 
     def _apis(self, routes: list[BaseRoute], record: Path | None) -> ASGIApp:
         """The application behind the guard, with the recorder of calls around it if there is one."""
-        from starlette.applications import Starlette
 
         apis: ASGIApp = Starlette(routes=routes, lifespan=lambda _: self._parts_running())
         if record is None:
             return apis
-        from vertexrig.local.conform.record import CallRecorder
 
         mounts = {AIPLATFORM: "vertex", LOGGING: "logging", SCHEDULER: "scheduler", ADMIN: "local"}
         return CallRecorder(apis, record, mounts)
@@ -227,7 +216,7 @@ class Local:
     async def _parts_running(self) -> AsyncIterator[None]:
         """Schedules fire, and gRPC is answered, while the HTTP server runs."""
         async with AsyncExitStack() as stack:
-            await stack.enter_async_context(self.extras.running())
+            await stack.enter_async_context(self.scheduler.running())
             if self.rpc is not None:
                 await stack.enter_async_context(self.rpc.running())
             yield
@@ -247,15 +236,12 @@ class Local:
         """Stop every process; what ran goes on with the next server on this folder."""
         self.studies.close()
         self.jobs.close()
-        for part in (self.store, self.objects, self.extras):
+        for part in (self.store, self.objects, self.logs, self.schedules):
             part.close()
 
 
 def _http_server(front: Front, local: Local, proxy: socket.socket) -> Any:
     """uvicorn for the server's own port, on sockets that its `run` is given, and for the front's."""
-    import uvicorn
-
-    from vertexrig.local.front.serving import protocol, server_with
 
     config = uvicorn.Config(
         local.calls.around(front.app(local.app, local.apis, local.xml, FRONT_PREFIXES)),
@@ -328,13 +314,12 @@ def _parts(
     Raises:
         UsageError: The folder cannot be used.
     """
-    from vertexrig.local.front.assembly import Front
 
     try:
         front = Front(here.root, settings.run.project, settings.run.project_number, settings.allow_hosts)
         run = replace(settings.run, extra_env={**_job_env(here, settings.run), **settings.run.extra_env})
         own = replace(settings, root=here.root, run=run)
-        return front, Local(own, about, on_stop, front, grpc=grpc, record=record)
+        return front, Local(own, about, on_stop, front.journal, grpc=grpc, record=record)
     except OSError as error:
         raise UsageError(
             f"the state folder {here.root} cannot be used: {error}; move away what is in the way"

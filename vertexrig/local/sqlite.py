@@ -4,11 +4,14 @@ from __future__ import annotations
 
 import sqlite3
 import threading
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
 
 from vertexrig.errors import UsageError
+
+VERSION = 1
+"""Of all schemas; a file keeps it as `user_version`. A release that changes the meaning of a table gives it the next one."""
 
 
 class Database:
@@ -20,14 +23,12 @@ class Database:
     Args:
         path: The file; its folder is made when missing.
         schema: `CREATE ... IF NOT EXISTS` statements.
-        version: Version of the schema, which the file keeps as `user_version`; a file without one has version 1.
-        upgrades: By version, the statements that make a file of that version one of the next.
 
     Raises:
         UsageError: The file is not a database, cannot be opened, or a newer vertexrig wrote it.
     """
 
-    def __init__(self, path: Path, schema: str, version: int = 1, upgrades: Mapping[int, str] | None = None) -> None:
+    def __init__(self, path: Path, schema: str) -> None:
         self.lock = threading.RLock()
         try:
             path.parent.mkdir(parents=True, exist_ok=True)
@@ -35,27 +36,18 @@ class Database:
             self.connection.row_factory = sqlite3.Row
             self.connection.execute("PRAGMA journal_mode=WAL")
             self.connection.execute("PRAGMA synchronous=NORMAL")
-            self._prepare(path, schema, version, upgrades or {})
+            found = int(self.connection.execute("PRAGMA user_version").fetchone()[0])
+            if found > VERSION:
+                raise UsageError(
+                    f"{path} was written by a newer vertexrig (version {found} of its schema; this one knows {VERSION}); "
+                    f"upgrade vertexrig, or choose another state folder with --root"
+                )
+            self.connection.executescript(f"{schema} PRAGMA user_version = {VERSION:d};")
         except (sqlite3.Error, OSError) as error:
             raise UsageError(
                 f"{path} is not a database of the local Vertex, or is damaged ({error}); to go on without what it held, "
                 f"move it away: mv {path} {path}.damaged"
             ) from None
-
-    def _prepare(self, path: Path, schema: str, version: int, upgrades: Mapping[int, str]) -> None:
-        """Bring the file to this version of the schema, in one transaction."""
-        with self.transaction() as connection:
-            found = int(connection.execute("PRAGMA user_version").fetchone()[0])
-            if found > version:
-                raise UsageError(
-                    f"{path} was written by a newer vertexrig (version {found} of its schema; this one knows {version}); "
-                    f"upgrade vertexrig, or choose another state folder with --root"
-                )
-            is_new = connection.execute("SELECT COUNT(*) FROM sqlite_master").fetchone()[0] == 0
-            for step in () if is_new else range(found or 1, version):
-                _run(connection, upgrades[step])
-            _run(connection, schema)
-            connection.execute(f"PRAGMA user_version = {version:d}")
 
     @contextmanager
     def transaction(self) -> Iterator[sqlite3.Connection]:
@@ -87,13 +79,3 @@ class Database:
         """Close the file."""
         with self.lock:
             self.connection.close()
-
-
-def _run(connection: sqlite3.Connection, script: str) -> None:
-    """Each statement of a script, within the open transaction, which `executescript` would commit."""
-    statement = ""
-    for part in script.split(";")[:-1]:
-        statement += f"{part};"
-        if sqlite3.complete_statement(statement):  # a semicolon within a string ends none
-            connection.execute(statement)
-            statement = ""

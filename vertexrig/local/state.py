@@ -58,6 +58,8 @@ def in_use(root: Path, *, begun: int | None = None) -> Iterator[Callable[[int], 
     Yields:
         Leaves: given the server's process, whether it is to be stopped by this command.
     """
+    # A lock of flock(2) is of the open file, not of the process: each command has its own, and loses it when it dies. All
+    # share it while they use the server; whoever can have it alone as it leaves is the last.
     with (root / _USERS).open("a+") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
         if begun is not None:
@@ -131,8 +133,9 @@ def look(root: Path) -> tuple[bool, RunningServer | None]:
             return False, None
         with suppress(ValueError, KeyError, TypeError):
             data = json.loads(file.read())
-            ports = [None if data.get(name) is None else int(data[name]) for name in ("grpc_port", "front_port")]
-            return True, RunningServer(root.absolute(), int(data["port"]), int(data["pid"]), *ports)
+            return True, RunningServer(
+                root.absolute(), data["port"], data["pid"], data["grpc_port"], data["front_port"]
+            )
         return True, None
     return False, None
 

@@ -2,26 +2,25 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any, Protocol
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
 from vertexrig.local import http
-from vertexrig.local.http import Coverage, Endpoint, endpoint, in_thread, not_found, query_int
+from vertexrig.local.http import VERB, Coverage, Endpoint, endpoint, in_thread, not_found, query_int
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.listing import page
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, OPERATIONS, PIPELINES, TUNING_JOBS, Json
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
+from vertexrig.local.registry.service import Done, operation
 
 _PARENT = "/{version}/projects/{project}/locations/{location}"
 _VERSIONS = ("v1", "v1beta1")
 _PAGE, _LARGEST_PAGE = 100, 1000
-_TYPES = {
-    CUSTOM_JOBS: "DeleteOperationMetadata", TUNING_JOBS: "DeleteOperationMetadata",
-    PIPELINES: "DeleteOperationMetadata",
-}  # fmt: skip
+_KINDS = (CUSTOM_JOBS, TUNING_JOBS, PIPELINES)
 
 COVERAGE = (
     Coverage(
@@ -77,7 +76,6 @@ class VertexApi:
         store: Where resources are kept.
         owners: By collection.
         shown: By collection, how a stored resource is listed where it is not as stored.
-        more: Routes of further services.
     """
 
     def __init__(
@@ -85,35 +83,31 @@ class VertexApi:
         store: ResourceStore,
         owners: Mapping[str, Owner],
         shown: Mapping[str, Callable[[StoredResource], Json]],
-        more: Sequence[Endpoint] = (),
     ) -> None:
-        self.store, self.owners, self.shown, self.more = store, owners, shown, more
+        self.store, self.owners, self.shown = store, owners, shown
 
     def table(self) -> list[Endpoint]:
         """The routes, below the API's mount."""
         rows: list[Endpoint] = []
-        for kind in (CUSTOM_JOBS, TUNING_JOBS, PIPELINES):
-            rows.append(endpoint("POST", f"{_PARENT}/{kind}", self._bound(self.create, kind)))
-            rows.append(endpoint("POST", f"{_PARENT}/{kind}/{{id}}(?::|%3A)cancel", self._bound(self.cancel, kind)))
-        for kind in (CUSTOM_JOBS, TUNING_JOBS, PIPELINES):
-            rows.append(endpoint("GET", f"{_PARENT}/{kind}", self._bound(self.list, kind)))
-            rows.append(endpoint("GET", f"{_PARENT}/{kind}/{{id}}", self._bound(self.get, kind)))
-            rows.append(endpoint("DELETE", f"{_PARENT}/{kind}/{{id}}", self._bound(self.delete, kind)))
-        operation = f"{_PARENT}(?:/[^/]+)*?/operations"  # at whatever resource a client looks for it
-        rows.append(endpoint("GET", f"{operation}/{{id}}", self.operation))
-        rows.append(endpoint("POST", f"{operation}/{{id}}(?::|%3A)wait", self.operation))
-        rows.append(endpoint("POST", f"{operation}/{{id}}(?::|%3A)cancel", self.cancel_operation))
-        rows.append(endpoint("DELETE", f"{operation}/{{id}}", self.delete_operation))
-        rows.append(endpoint("GET", operation, self.operations))
-        return [*rows, *self.more]
-
-    @staticmethod
-    def _bound(handler: Callable[..., Any], kind: str) -> http.Handler:
-        async def handle(request: Request, path: Mapping[str, str]) -> Response:
-            response: Response = await handler(kind, request, path)
-            return response
-
-        return handle
+        for kind in _KINDS:
+            every, one = f"{_PARENT}/{kind}", f"{_PARENT}/{kind}/{{id}}"
+            rows += [
+                endpoint("POST", every, partial(self.create, kind)),
+                endpoint("POST", f"{one}{VERB}cancel", partial(self.cancel, kind)),
+                endpoint("GET", every, partial(self.list, kind)),
+                endpoint("GET", one, partial(self.get, kind)),
+                endpoint("DELETE", one, partial(self.delete, kind)),
+            ]
+        every = f"{_PARENT}(?:/[^/]+)*?/{OPERATIONS}"  # at whatever resource a client looks for it
+        one = f"{every}/{{id}}"
+        return [
+            *rows,
+            endpoint("GET", one, self.operation),
+            endpoint("POST", f"{one}{VERB}wait", self.operation),
+            endpoint("POST", f"{one}{VERB}cancel", self.cancel_operation),
+            endpoint("DELETE", one, self.delete_operation),
+            endpoint("GET", every, partial(self.list, OPERATIONS)),
+        ]
 
     async def create(self, kind: str, request: Request, path: Mapping[str, str]) -> Response:
         """POST to a collection."""
@@ -137,20 +131,7 @@ class VertexApi:
 
         def work() -> Json:
             self.owners[kind].delete(name)
-            parent = _parent(path)
-            operation = resources.new_name(parent, OPERATIONS)
-            time = resources.now()
-            body: Json = {
-                "name": operation,
-                "metadata": {
-                    "@type": f"type.googleapis.com/google.cloud.aiplatform.{path['version']}.{_TYPES[kind]}",
-                    "genericMetadata": {"createTime": time, "updateTime": time},
-                },
-                "done": True,
-                "response": {"@type": "type.googleapis.com/google.protobuf.Empty"},
-            }
-            self.store.add(OPERATIONS, parent, operation, body)
-            return body
+            return operation(self.store, Done(_parent(path), "DeleteOperationMetadata"), path["version"])
 
         return JSONResponse(await in_thread(work))
 
@@ -174,28 +155,15 @@ class VertexApi:
         await in_thread(self.store.remove, _name(OPERATIONS, path))
         return JSONResponse({})
 
-    async def operations(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET of a location's operations, the newest first."""
-        parent, size = _parent(path), query_int(request, "pageSize", default=0) or _PAGE
-        token = request.query_params.get("pageToken", "")
-
-        def work() -> Json:
-            found, following = page(self.store, OPERATIONS, parent, "", "", min(size, _LARGEST_PAGE), token)
-            answer: Json = {"operations": [stored.body for stored in found]} if found else {}
-            return {**answer, "nextPageToken": following} if following else answer
-
-        return JSONResponse(await in_thread(work))
-
     async def list(self, kind: str, request: Request, path: Mapping[str, str]) -> Response:
-        """GET of a collection: filter, pageSize, pageToken, orderBy."""
-        parent = _parent(path)
-        size = query_int(request, "pageSize", default=0) or _PAGE
-        token, text = request.query_params.get("pageToken", ""), request.query_params.get("filter", "")
-        order = request.query_params.get("orderBy", "")
+        """GET of a collection: pageSize, pageToken, and for what is not an operation filter and orderBy."""
+        parent, asked = _parent(path), request.query_params
+        size = min(query_int(request, "pageSize", default=0) or _PAGE, _LARGEST_PAGE)
+        text, order = ("", "") if kind == OPERATIONS else (asked.get("filter", ""), asked.get("orderBy", ""))
 
         def work() -> Json:
             shown = self.shown.get(kind, _body)
-            found, following = page(self.store, kind, parent, text, order, min(size, _LARGEST_PAGE), token)
+            found, following = page(self.store, kind, parent, text, order, size, asked.get("pageToken", ""))
             answer: Json = {kind: [shown(stored) for stored in found]} if found else {}
             return {**answer, "nextPageToken": following} if following else answer
 

@@ -9,6 +9,9 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
+import jmespath
+import jsonschema
+
 from vertexrig.local.conform.manifest import ManifestRow
 
 SAME, DIFFERS, NOT_TRIED = "same", "differs", "not tried"
@@ -38,8 +41,6 @@ def judge(row: ManifestRow, record: Mapping[str, Any]) -> Verdict:
         row: The row.
         record: Of its script, by step; or the answer to its own request.
     """
-    import jmespath
-
     try:
         seen = jmespath.search(row.probe, record)
     except jmespath.exceptions.JMESPathError as error:  # such as length() of what is not there
@@ -56,8 +57,6 @@ def judge(row: ManifestRow, record: Mapping[str, Any]) -> Verdict:
 
 def _absent(row: ManifestRow, record: Mapping[str, Any], seen: Any) -> Verdict:
     """The verdict of a row that expects nothing: what would hold the field has to be there."""
-    import jmespath
-
     holder = row.probe.rpartition(".")[0]
     if seen is not None:
         return Verdict(row, DIFFERS, seen, "it is there")
@@ -69,8 +68,6 @@ def _absent(row: ManifestRow, record: Mapping[str, Any], seen: Any) -> Verdict:
 @cache
 def _schemas() -> Any:
     """JSON Schema with two keywords more, for lists of texts: `inOrder` and `noneOf`."""
-    import jsonschema
-
     return jsonschema.validators.extend(
         jsonschema.Draft202012Validator, {"inOrder": _in_order, "noneMatches": _none_matches}
     )
@@ -78,8 +75,6 @@ def _schemas() -> Any:
 
 def _in_order(_: Any, patterns: list[str], texts: Any, __: Any) -> Iterator[Any]:
     """Texts that fit the patterns come in the order of the patterns; others may be between them."""
-    import jsonschema
-
     place = 0
     found = texts if isinstance(texts, list) else []
     for pattern in patterns:
@@ -92,8 +87,6 @@ def _in_order(_: Any, patterns: list[str], texts: Any, __: Any) -> Iterator[Any]
 
 
 def _none_matches(_: Any, pattern: str, texts: Any, __: Any) -> Iterator[Any]:
-    import jsonschema
-
     if not isinstance(texts, list):
         yield jsonschema.ValidationError("there is no list of texts")
     for text in texts or []:
@@ -103,6 +96,6 @@ def _none_matches(_: Any, pattern: str, texts: Any, __: Any) -> Iterator[Any]:
 
 def short(value: Any, most: int = 160) -> str:
     """A value on one line."""
-    text = json.dumps(value, ensure_ascii=False) if not isinstance(value, str) else value
+    text = value if isinstance(value, str) else json.dumps(value, ensure_ascii=False)
     text = " ".join(text.split())
     return text if len(text) <= most else f"{text[: most - 1]}…"

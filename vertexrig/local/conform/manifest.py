@@ -13,6 +13,8 @@ from fnmatch import fnmatchcase
 from pathlib import Path
 from typing import Any
 
+import jmespath
+import jsonschema
 import yaml
 
 from vertexrig.errors import UsageError, did_you_mean
@@ -276,9 +278,6 @@ def _wrong(one: Mapping[str, Any], sources: Mapping[str, FactSource], scripts: M
 
 def _misread(probe: str, expect: Any) -> Iterator[str]:
     """What is wrong with the two languages of a row."""
-    import jmespath
-    import jsonschema
-
     try:
         jmespath.compile(probe)
     except jmespath.exceptions.JMESPathError as error:

@@ -28,6 +28,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
+import jmespath
 import yaml
 
 from vertexrig.errors import ServiceError, VertexrigError
@@ -133,21 +134,17 @@ class Player:
             return self._sdk([str(filled(word, known)) for word in step["sdk"]])
         if "replicas" in step:
             return _replicas(known[step["replicas"]])
-        if "fault" in step:
+        if "fault" in step or "kill" in step:
             if self.target.server is None:
                 raise NotHereError("only the local Vertex makes this fault on demand")
-            control.add_fault(self.target.server, step["fault"])
-            return {}
-        if "kill" in step:
-            if self.target.server is None:
-                raise NotHereError("only the local Vertex kills a replica on demand")
-            control.kill(self.target.server, str(filled(step["kill"][0], known)), step["kill"][1])
+            if "fault" in step:
+                control.add_fault(self.target.server, step["fault"])
+            else:
+                control.kill(self.target.server, str(filled(step["kill"][0], known)), step["kill"][1])
             return {}
         return self._request(step, known)
 
     def _request(self, step: Mapping[str, Any], known: Mapping[str, Any]) -> dict[str, Any]:
-        import jmespath
-
         made = {key: filled(value, known) for key, value in step.items() if key not in ("until", "within")}
         method = made.get("method") or ("POST" if "body" in made or "data" in made else "GET")
         words: dict[str, Any] = {key: made[key] for key in ("body", "data", "headers") if key in made}
@@ -186,9 +183,14 @@ class Player:
             found = None
         if found is None:
             raise NotHereError("google-cloud-aiplatform is not installed")
-        urls = {f"FIDELITY_{api.upper()}": url for api, url in self.target.urls.items()}
-        own = {"FIDELITY_PROJECT": self.target.project, "FIDELITY_REGION": self.target.region}
-        variables = {**own, **urls, "FIDELITY_CLOUD": "1" if self.target.cloud else "", **_bucket(self.target)}
+        variables = {
+            **{f"FIDELITY_{api.upper()}": url for api, url in self.target.urls.items()},
+            "FIDELITY_PROJECT": self.target.project,
+            "FIDELITY_REGION": self.target.region,
+            "FIDELITY_BUCKET": f"gs://{self.target.bucket}/fidelity",
+            "FIDELITY_PACKAGE": self.target.package,
+            "FIDELITY_CLOUD": "1" if self.target.cloud else "",
+        }
         return self._run([sys.executable, str(self.manifest.folder / "sdk.py"), *words], variables)
 
     def _run(self, argv: list[str], variables: Mapping[str, str]) -> dict[str, Any]:
@@ -198,10 +200,6 @@ class Player:
         )  # fmt: skip
         texts = {"stdout": done.stdout.splitlines(), "stderr": done.stderr.splitlines()}
         return {"exit": done.returncode, **texts, "request": {"argv": argv[1:]}}
-
-
-def _bucket(target: Target) -> dict[str, str]:
-    return {"FIDELITY_BUCKET": f"gs://{target.bucket}/fidelity", "FIDELITY_PACKAGE": str(target.words()["package"])}
 
 
 def filled(value: Any, known: Mapping[str, Any]) -> Any:
@@ -221,13 +219,11 @@ def filled(value: Any, known: Mapping[str, Any]) -> Any:
 
 
 def _found(expression: str, known: Mapping[str, Any]) -> Any:
-    import jmespath
-
-    bare, _, how = expression.partition("|id")
+    bare = expression.removesuffix("|id")
     found = jmespath.search(bare, dict(known))
     if found is None:
         raise StepError(f"there is no {bare}")
-    return str(found).rpartition("/")[2] if how == "" and expression.endswith("|id") else found
+    return found if bare == expression else str(found).rpartition("/")[2]
 
 
 def _change(body: Any, path: str, value: Any, *, drop: bool = False) -> None:

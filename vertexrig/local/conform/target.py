@@ -10,6 +10,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
+import requests
+
 from vertexrig import times
 from vertexrig.cloud.rest import Rest, is_loopback
 from vertexrig.errors import ServiceError
@@ -59,6 +61,11 @@ class Target:
         """How much longer than on this machine anything may take."""
         return 1.0 if is_loopback(self.urls["vertex"]) else 30.0
 
+    @property
+    def package(self) -> str:
+        """Where the package of the rows' trainer lies."""
+        return f"gs://{self.bucket}/fidelity/fidelity_trainer-1.0.tar.gz"
+
     def words(self) -> dict[str, Any]:
         """What `${...}` in a script means, beside its own steps."""
         return {
@@ -66,7 +73,7 @@ class Target:
             "region": self.region,
             "bucket": self.bucket,
             "parent": f"projects/{self.project}/locations/{self.region}",
-            "package": f"gs://{self.bucket}/fidelity/fidelity_trainer-1.0.tar.gz",
+            "package": self.package,
             "image": IMAGE,
             "scratch": f"fidelity-{secrets.token_hex(6)}",
             "now": {name: times.rfc3339(times.now().timestamp() - ago) for name, ago in (("early", 2), ("late", 1))},
@@ -77,8 +84,9 @@ class Target:
         return {self.bucket: "<bucket>", self.project: "<project>"}
 
 
-def local(server: RunningServer, bucket: str, project: str = "my-project", region: str = "us-central1") -> Target:
+def local(server: RunningServer, bucket: str) -> Target:
     """A local Vertex."""
+    project, region = "my-project", "us-central1"
     urls = {
         "vertex": f"{server.url}{AIPLATFORM}",
         "storage": server.url,
@@ -123,8 +131,6 @@ class Caller:
         Raises:
             ServiceError: The service cannot be reached, or there are no credentials for it.
         """
-        import requests
-
         service = self._services[api]
 
         def sent() -> requests.Response:

@@ -118,7 +118,7 @@ def upload(manifest: Manifest, target: Target) -> None:
             data = file.read_bytes()
             info.size = len(data)
             archive.addfile(info, io.BytesIO(data))
-    name = str(target.words()["package"]).partition(f"gs://{target.bucket}/")[2]
+    name = target.package.partition(f"gs://{target.bucket}/")[2]
     path = f"/upload/storage/v1/b/{target.bucket}/o?uploadType=media&name={quote(name, safe='')}"
     answer = Caller(target)("storage", "POST", path, data=held.getvalue(), headers={"Content-Type": "application/gzip"})
     if answer["status"] != 200:

@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from importlib import resources
 from pathlib import Path
-from typing import Any, Protocol
+from typing import Any
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -18,7 +18,8 @@ from vertexrig.local.console.calls import Calls
 from vertexrig.local.http import Endpoint, endpoint, in_thread, mount, not_found, query_int
 from vertexrig.local.jobs.resources import MODELS
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.sqlite import Database
+from vertexrig.local.logs.store import LogStore
+from vertexrig.local.scheduler.store import JobStore
 
 PREFIX = "/console"
 POLICY = (
@@ -35,20 +36,6 @@ _FILES = {
 _SHARED = "shared.js"
 """The report of a study has it, too."""
 _PLACE = re.compile(r"projects/[^/]+/locations/[^/]+")
-
-
-class Stored(Protocol):
-    """Something that keeps its state in a database."""
-
-    @property
-    def database(self) -> Database: ...
-
-
-class Schedules(Stored, Protocol):
-    """Keeps the jobs of Cloud Scheduler."""
-
-    def all(self) -> Iterable[Any]:
-        """Every job; each has a `name`."""
 
 
 class Console:
@@ -70,8 +57,8 @@ class Console:
         self,
         *,
         store: ResourceStore,
-        schedules: Schedules,
-        logs: Stored,
+        schedules: JobStore,
+        logs: LogStore,
         calls: Calls,
         about: Mapping[str, object],
         queue: Callable[[], Mapping[str, int]],
@@ -128,7 +115,7 @@ class Console:
         def work() -> dict[str, object]:
             rows = self.store.database.rows("SELECT DISTINCT parent FROM resources")
             made = {str(row[0]) for row in rows if _PLACE.fullmatch(str(row[0]))}
-            planned = [str(one.name).rpartition("/jobs/")[0] for one in self.schedules.all()]
+            planned = [one.name.rpartition("/jobs/")[0] for one in self.schedules.all()]
             counts = {"models": self.store.count(MODELS), "schedules": len(planned), "most": looks.MOST_LISTED}
             return {"vertex": sorted(made), "scheduler": sorted(set(planned)), **counts}
 

@@ -37,7 +37,7 @@ class ClientCall:
         path: Without its query, at most 500 characters.
         client: The program that called, shortened.
         status: HTTP status.
-        ms: Milliseconds until the answer was complete.
+        ms: Milliseconds until the answer was complete; 0 of one that streams.
         transport: `REST` or `gRPC`, with `, proxy` behind it for one that came through the front.
     """
 
@@ -114,6 +114,21 @@ class Calls:
         if call.status == _UNSERVED:
             method, _ = names.method(call.http, call.host, call.path)
             self.unserved(method, call.client, call.transport)
+
+    def streamed(self, path: str, headers: Mapping[str, str], port: int, status: int, piped: Container[int]) -> None:
+        """Keep a gRPC call that streams, when it begins: it has no REST route, and it may have no end.
+
+        Args:
+            path: `/package.Service/Method`.
+            headers: By name in lower case.
+            port: Of the client's end.
+            status: HTTP status of the answer's beginning.
+            piped: Ports of clients' ends that are the front's.
+        """
+        self.note(
+            http="POST", host="", path=path, client=names.client(headers), status=status, ms=0.0,
+            transport=_way(GRPC, through=port in piped), time=times.rfc3339(times.now()),
+        )  # fmt: skip
 
     def unserved_rpc(self, method: str, headers: Mapping[str, str]) -> None:
         """Count a gRPC method that is not served; it has no REST route, so it is not among the calls."""

@@ -8,17 +8,21 @@ from functools import lru_cache
 from urllib.parse import unquote
 
 from vertexrig.local import methods
+from vertexrig.local.state import AIPLATFORM, LOGGING, RESOURCE_MANAGER, SCHEDULER
 
 APIS = {
-    "aiplatform": ("/vertex", "google.cloud.aiplatform."),
-    "logging": ("/logging", "google.logging."),
-    "cloudscheduler": ("/scheduler", "google.cloud.scheduler."),
-    "cloudresourcemanager": ("/resourcemanager", "google.cloud.resourcemanager."),
+    "aiplatform": (AIPLATFORM, "google.cloud.aiplatform."),
+    "logging": (LOGGING, "google.logging."),
+    "cloudscheduler": (SCHEDULER, "google.cloud.scheduler."),
+    "cloudresourcemanager": (RESOURCE_MANAGER, "google.cloud.resourcemanager."),
 }
-"""The APIs whose methods the shipped table names: path on the server's own port, and how their services begin."""
+"""The APIs whose methods the shipped table names, by the first part of their hosts' names: the path on the server's own port,
+and how their services begin."""
 _OPERATIONS = "google.longrunning."
 _HOST = re.compile(r"(?:[a-z0-9-]+-)?([a-z0-9]+)\.(?:[a-z0-9-]+\.rep\.)?googleapis\.com")
 _STORAGE = re.compile(r"/(?:resumable/)?(?P<way>upload/|download/|batch/)?storage/v1(?P<rest>/.*)?")
+_RPC = re.compile(r"/(google(?:\.\w+)+)/(\w+)")
+"""Path of a gRPC call, which is how one that has no REST route is kept."""
 _STORAGE_NAMES = (
     (r"/b", {"GET": "buckets.list", "POST": "buckets.insert"}),
     (r"/b/[^/]+", {"GET": "buckets.get", "PATCH": "buckets.patch", "PUT": "buckets.update", "DELETE": "buckets.delete"}),
@@ -65,6 +69,9 @@ def method(http: str, host: str, path: str) -> tuple[str, str]:
     found = _STORAGE.fullmatch(path)
     if found is not None:
         return _storage(http, found)
+    found = _RPC.fullmatch(path)
+    if found is not None:
+        return f"{found[1]}.{found[2]}", ""
     return f"{http} {host}{unquote(path)}"[:300], ""
 
 

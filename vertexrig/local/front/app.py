@@ -18,22 +18,17 @@ class Service:
 
     Args:
         name: The host as a message names it.
-        hosts: Matches host names in full.
-        path: Matches the paths of it, where several APIs share a host.
-        prefix: Put in front of the path for `app`; `\\1` is the first group of `hosts`.
+        hosts: Regular expression that matches host names in full.
         app: Answers.
+        prefix: Put in front of the path for `app`; `\\1` is the first group of `hosts`.
+        path: Regular expression that the paths of it begin with, where several APIs share a host.
     """
 
     name: str
-    hosts: re.Pattern[str]
-    prefix: str
+    hosts: str
     app: ASGIApp
-    path: re.Pattern[str] = re.compile("")
-
-
-def service(name: str, hosts: str, app: ASGIApp, prefix: str = "", path: str = "") -> Service:
-    """A row of the table of services; `hosts` and `path` are regular expressions."""
-    return Service(name, re.compile(hosts), prefix, app, re.compile(path))
+    prefix: str = ""
+    path: str = ""
 
 
 class FrontApp:
@@ -60,8 +55,8 @@ class FrontApp:
             self.journal.refuse(refusal)
             return await Refusal(403, refusal).send(send)
         for row in self.services:
-            match = row.hosts.fullmatch(host)
-            if match is not None and row.path.match(scope["path"]):
+            match = re.fullmatch(row.hosts, host)
+            if match is not None and re.match(row.path, scope["path"]):
                 return await row.app(_below(match.expand(row.prefix), scope), receive, self._noting(scope, send))
         self._note(scope)
         return await self._unserved(scope).response()(scope, receive, send)

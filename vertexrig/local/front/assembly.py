@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 from starlette.types import ASGIApp
 
 from vertexrig.local import state
-from vertexrig.local.front.app import FrontApp, service
+from vertexrig.local.front.app import FrontApp, Service
 from vertexrig.local.front.authority import Authority, write_private
 from vertexrig.local.front.hosts import DOMAIN, METADATA, Hosts, registries
 from vertexrig.local.front.identity import Account
@@ -40,7 +40,7 @@ class Front:
         allowed: Patterns of hosts that pass, beside package registries.
     """
 
-    def __init__(self, root: Path, project: str, project_number: str, allowed: Iterable[str] = ()) -> None:
+    def __init__(self, root: Path, project: str, project_number: str, allowed: Iterable[str]) -> None:
         self.root = root
         self.folder = make_private(root / FOLDER)
         make_private(self.folder / GCLOUD)
@@ -73,16 +73,16 @@ class Front:
         """
         who = self.identity
         table = [
-            service(f"{name}.{DOMAIN}", rf"(?:[a-z0-9-]+-)?{name}(?:\.[a-z0-9-]+\.rep)?\.{_DOMAIN}", apis, prefix)
+            Service(f"{name}.{DOMAIN}", rf"(?:[a-z0-9-]+-)?{name}(?:\.[a-z0-9-]+\.rep)?\.{_DOMAIN}", apis, prefix)
             for name, prefix in prefixes.items()
         ]
         table += [
-            service(f"storage.{DOMAIN}", rf"(?:storage|www)\.{_DOMAIN}", apis, path=_STORAGE_PATHS),
-            service(f"storage.{DOMAIN}", rf"storage\.{_DOMAIN}", xml),
-            service(f"storage.{DOMAIN}", rf"([a-z0-9][a-z0-9._-]+)\.storage\.{_DOMAIN}", xml, r"/\1"),
-            service(f"oauth2.{DOMAIN}", rf"(?:oauth2|www)\.{_DOMAIN}", Api(who.oauth_table()), path=_TOKEN_PATHS),
-            service(f"iamcredentials.{DOMAIN}", rf"iamcredentials\.{_DOMAIN}", Api(who.accounts_table())),
-            service("metadata.google.internal", f"(?:{_METADATA})", Api(who.metadata_table())),
+            Service(f"storage.{DOMAIN}", rf"(?:storage|www)\.{_DOMAIN}", apis, path=_STORAGE_PATHS),
+            Service(f"storage.{DOMAIN}", rf"storage\.{_DOMAIN}", xml),
+            Service(f"storage.{DOMAIN}", rf"([a-z0-9][a-z0-9._-]+)\.storage\.{_DOMAIN}", xml, r"/\1"),
+            Service(f"oauth2.{DOMAIN}", rf"(?:oauth2|www)\.{_DOMAIN}", Api(who.oauth_table()), path=_TOKEN_PATHS),
+            Service(f"iamcredentials.{DOMAIN}", rf"iamcredentials\.{_DOMAIN}", Api(who.accounts_table())),
+            Service("metadata.google.internal", f"(?:{_METADATA})", Api(who.metadata_table())),
         ]
         return FrontApp(plain, tuple(table), self.journal)
 

@@ -62,7 +62,7 @@ class Hosts:
         allowed: Patterns of hosts that pass, beside the package registries.
     """
 
-    def __init__(self, allowed: Iterable[str] = ()) -> None:
+    def __init__(self, allowed: Iterable[str]) -> None:
         self.allowed = frozenset(pattern.lower() for pattern in allowed)
 
     def way(self, host: str) -> Way:
@@ -113,6 +113,8 @@ def _pip_files(environment: Mapping[str, str]) -> list[Path]:
     home = Path(environment.get("HOME", "/nonexistent"))
     config = Path(environment.get("XDG_CONFIG_HOME") or home / ".config")
     found = [Path("/etc/pip.conf"), home / ".pip/pip.conf", config / "pip/pip.conf"]
-    found += [Path(environment[name]) / "pip.conf" for name in ("VIRTUAL_ENV",) if environment.get(name)]
-    found += [Path(environment[name]) for name in ("PIP_CONFIG_FILE",) if environment.get(name)]
+    if environment.get("VIRTUAL_ENV"):
+        found.append(Path(environment["VIRTUAL_ENV"]) / "pip.conf")
+    if environment.get("PIP_CONFIG_FILE"):
+        found.append(Path(environment["PIP_CONFIG_FILE"]))
     return found

@@ -138,7 +138,7 @@ class Account:
         """GET below /computeMetadata/v1."""
         if request.headers.get("metadata-flavor") != "Google":
             return PlainTextResponse("Missing required header: Metadata-Flavor: Google", 403, headers=_FLAVOR)
-        where = "/".join(path.get("rest", "").strip("/").split("/"))
+        where = path.get("rest", "").strip("/")
         account = where.removeprefix("instance/service-accounts/")
         name, _, field = account.partition("/")
         if account != where and name in ("default", self.email):

@@ -111,8 +111,8 @@ def most_connections() -> int:
 
 
 class _TurnedAway(Exception):
-    def __init__(self, code: int, message: str, kind: str = "") -> None:
-        self.code, self.message, self.kind = code, message, kind or message
+    def __init__(self, code: int, message: str) -> None:
+        self.code, self.message = code, message
         super().__init__(message)
 
 
@@ -179,7 +179,7 @@ class Gate(asyncio.Protocol):
     def _refuse(self, refusal: _TurnedAway) -> None:
         """Answer in words, also in the reason, which is all that most clients show of a proxy's answer."""
         self._passed = True
-        self.shared.journal.refuse(refusal.kind)
+        self.shared.journal.refuse(refusal.message)
         if self.transport is None or self.transport.is_closing():
             return
         body = f"{refusal.message}\n".encode()
@@ -244,7 +244,7 @@ class Gate(asyncio.Protocol):
         match = _TARGET.fullmatch(target)
         host, port = (match.group(1).lower(), int(match.group(2))) if match else ("", 0)
         if not is_host(host) or not 0 < port < 65536:
-            raise _TurnedAway(400, "CONNECT names no host and port", "CONNECT names no host and port")
+            raise _TurnedAway(400, "CONNECT names no host and port")
         if self._rest:
             raise _TurnedAway(400, "bytes came before the answer to CONNECT")
         if self._way(host) is Way.PASSED:
@@ -263,10 +263,13 @@ class Gate(asyncio.Protocol):
         self.transport.write(f"HTTP/1.1 200 {_REASONS[200]}\r\n\r\n".encode())
         plain, loop = self.transport, asyncio.get_running_loop()
         self._settled()
-        made = await loop.start_tls(plain, self, context, server_side=True, ssl_handshake_timeout=PATIENCE)
+        try:
+            made = await loop.start_tls(plain, self, context, server_side=True, ssl_handshake_timeout=PATIENCE)
+        finally:
+            # asyncio tells no protocol that its connection was lost during a handshake (sslproto.SSLProtocol.connection_lost)
+            self.shared.open.discard(plain)
         if made is None or made.is_closing():
             return
-        self.shared.open.discard(plain)
         self.shared.open.add(made)
         self.transport = made
         if made.get_extra_info("ssl_object").selected_alpn_protocol() == "h2":

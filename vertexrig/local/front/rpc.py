@@ -11,16 +11,15 @@ import re
 from collections.abc import AsyncIterator, Awaitable, Callable, Mapping
 from contextlib import asynccontextmanager
 from functools import lru_cache
-from types import MappingProxyType
 from typing import Any
 
+import grpc
 from starlette.types import ASGIApp
 
-from vertexrig.local import methods
+from vertexrig.local import guard, methods
 from vertexrig.local.front import rpc_convert as convert
 from vertexrig.local.front import rpc_inside as inside
-from vertexrig.local.guard import user_refusal
-from vertexrig.local.http import JSON_LIMIT, ApiError, unserved
+from vertexrig.local.http import JSON_LIMIT, ApiError, invalid, unserved
 from vertexrig.local.registry import empty
 from vertexrig.local.state import HOST
 from vertexrig.spec import messages
@@ -34,10 +33,11 @@ _EMPTY = ("google.cloud.aiplatform.v1.ListCustomJobsRequest", "google.cloud.aipl
 """What reads and answers lists that are always empty and whose messages are not shipped: the requests have the same fields
 1 to 5, which a test holds, and an answer has nothing in it."""
 
-Stream = Callable[[dict[str, Any]], AsyncIterator[dict[str, Any]]]
+Stream = Callable[[dict[str, Any]], Awaitable[AsyncIterator[dict[str, Any]]]]
+OnStream = Callable[[str, Mapping[str, str], "guard.Address | None", int], None]
 
 
-class RpcServer:
+class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
     """Answers the methods whose messages are shipped, and names those that it does not serve.
 
     Args:
@@ -45,33 +45,34 @@ class RpcServer:
         prefixes: The path at which the REST API of each service is, by the beginning of the service's full name.
         on_unserved: Called with a method that is not served and the call's header fields.
         streams: Methods that stream, by `package.Service/Method`: a request's JSON to that of each answer.
+        on_stream: Called when such a call begins or is refused: with its path, header fields, the client's end and an HTTP
+            status. The calls of all other methods are calls of `app`.
     """
 
     def __init__(
         self,
         app: ASGIApp,
         prefixes: Mapping[str, str],
-        on_unserved: Callable[[str, Mapping[str, str]], None] = lambda method, headers: None,
-        streams: Mapping[str, Stream] = MappingProxyType({}),
+        on_unserved: Callable[[str, Mapping[str, str]], None],
+        streams: Mapping[str, Stream],
+        on_stream: OnStream,
     ) -> None:
-        self.streams = streams
         self.app, self.prefixes, self.on_unserved, self.port = app, prefixes, on_unserved, 0
+        self.streams, self.on_stream = streams, on_stream
 
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Serve on a free port, which is `port` while this is entered."""
-        import grpc
-
         options = [
-            ("grpc.so_reuseport", 0),
+            ("grpc.so_reuseport", 0),  # else another process could listen on the same port and get some of the calls
             ("grpc.max_receive_message_length", JSON_LIMIT),
-            ("grpc.max_send_message_length", -1),
+            ("grpc.max_send_message_length", -1),  # a page of log entries may be longer than the usual 4 MiB
             ("grpc.max_concurrent_streams", STREAMS),
             ("grpc.max_allowed_incoming_connections", CONNECTIONS),
             ("grpc.max_metadata_size", 64 * 1024),
         ]
         server = grpc.aio.server(options=options, maximum_concurrent_rpcs=CALLS)
-        server.add_generic_rpc_handlers((self._generic(),))
+        server.add_generic_rpc_handlers((self,))
         port = server.add_insecure_port(f"{HOST}:0")
         self.address = (HOST, port)
         await server.start()
@@ -82,22 +83,13 @@ class RpcServer:
             self.port = 0
             await server.stop(1)
 
-    def _generic(self) -> Any:
-        import grpc
-
-        outer = self
-
-        class Handler(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
-            def service(self, handler_call_details: Any) -> Any:
-                return outer.handler(handler_call_details.method)
-
-        return Handler()
+    def service(self, handler_call_details: Any) -> Any:
+        """What gRPC asks for the handler of a call."""
+        return self.handler(handler_call_details.method)
 
     @lru_cache(maxsize=1024)  # noqa: B019 - one server per process, and the names that clients ask for are bounded
     def handler(self, path: str) -> Any:
         """The handler of `/package.Service/Method`."""
-        import grpc
-
         service, _, name = path.strip("/").partition("/")
         if path.strip("/") in self.streams:
             return grpc.stream_stream_rpc_method_handler(self._streamed(service, name))
@@ -117,18 +109,15 @@ class RpcServer:
         self, kind: Any, routes: tuple[methods.Binding, ...], prefix: str, version: str, answer: str
     ) -> Callable[[bytes, Any], Awaitable[bytes]]:
         async def call(request: bytes, context: Any) -> bytes:
-            import grpc
-
             await self._guard(context)
-            headers = [(key, str(value)) for key, value in context.invocation_metadata() if key in _PASSED]
+            headers = _headers(context)
             try:
                 binding, target, body = _rest(routes, convert.to_json(kind, request), version)
             except ValueError as error:
                 await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
                 raise
-            peer = _PEER.fullmatch(context.peer())
-            client = (peer[1], int(peer[2])) if peer else None
-            code, data = await inside.call(self.app, binding.http, prefix + target, body, headers, client)
+            client = _client(context)
+            code, data = await inside.call(self.app, binding.http, prefix + target, body, headers.items(), client)
             if code < 400:
                 return convert.to_answer(answer, data).SerializeToString()  # type: ignore[no-any-return]
             name, message, details = convert.status(code, data)
@@ -143,17 +132,20 @@ class RpcServer:
         kind, answer = messages.message_class(method.input_type.full_name), method.output_type.full_name
 
         async def call(requests: Any, context: Any) -> AsyncIterator[bytes]:
-            import grpc
-
             await self._guard(context)
+            refused: ApiError | None = None
             try:
                 first = convert.to_json(kind, await anext(requests, b""))  # the first message is the request
-                async for data in self.streams[f"{service}/{name}"](first):
-                    yield convert.to_answer(answer, data).SerializeToString()
+                answers = await self.streams[f"{service}/{name}"](first)
             except ApiError as error:
-                await context.abort(grpc.StatusCode[error.status], error.message)
+                refused = error
             except ValueError as error:
-                await context.abort(grpc.StatusCode.INVALID_ARGUMENT, str(error))
+                refused = invalid(str(error))
+            self.on_stream(f"/{service}/{name}", _headers(context), _client(context), refused.code if refused else 200)
+            if refused is not None:
+                await context.abort(grpc.StatusCode[refused.status], refused.message)
+            async for data in answers:
+                yield convert.to_answer(answer, data).SerializeToString()
 
         return call
 
@@ -161,27 +153,30 @@ class RpcServer:
         """Refuses before a message has come: a client that streams may not send one for long."""
 
         async def call(requests: Any, context: Any) -> None:
-            import grpc
-
             await self._guard(context)
-            headers = {key: str(value) for key, value in context.invocation_metadata() or () if key in _PASSED}
-            self.on_unserved(f"{service[:200]}.{name[:200]}", headers)
+            self.on_unserved(f"{service[:200]}.{name[:200]}", _headers(context))
             await context.abort(grpc.StatusCode.UNIMPLEMENTED, unserved(f"{service[:200]}/{name[:200]}").message)
 
         return call
 
     async def _guard(self, context: Any) -> None:
         """Refuse a call over another user's connection, and one that a web page makes."""
-        import grpc
-
-        peer = _PEER.fullmatch(context.peer())
-        refusal = (
-            user_refusal((peer[1], int(peer[2])), self.address) if peer else "This server answers this machine only."
-        )
+        client = _client(context)
+        refusal = guard.user_refusal(client, self.address) if client else "This server answers this machine only."
         if any(key in ("origin", "sec-fetch-site") for key, _ in context.invocation_metadata() or ()):
             refusal = "Requests of web pages are refused."
         if refusal:
             await context.abort(grpc.StatusCode.PERMISSION_DENIED, refusal)
+
+
+def _client(context: Any) -> guard.Address | None:
+    """Address and port of the client's end, None for one that is not on this machine."""
+    peer = _PEER.fullmatch(context.peer())
+    return (peer[1], int(peer[2])) if peer else None
+
+
+def _headers(context: Any) -> dict[str, str]:
+    return {key: str(value) for key, value in context.invocation_metadata() or () if key in _PASSED}
 
 
 def _messages(service: str, name: str) -> tuple[str, str] | None:

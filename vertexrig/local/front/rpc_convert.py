@@ -9,6 +9,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
+import grpc
+from google.protobuf import json_format
+from google.protobuf.message import DecodeError
+
 from vertexrig.spec import messages
 
 Json = dict[str, Any]
@@ -26,9 +30,6 @@ def to_json(kind: Any, request: bytes) -> Json:
     Raises:
         ValueError: The bytes are not such a message.
     """
-    from google.protobuf import json_format
-    from google.protobuf.message import DecodeError
-
     try:
         return messages.from_message(kind.FromString(request))
     except (
@@ -43,8 +44,6 @@ def to_json(kind: Any, request: bytes) -> Json:
 
 def to_answer(name: str, data: Mapping[str, Any]) -> Any:
     """The message of that name for a REST answer; fields that it does not have are left out, as by every client."""
-    from google.protobuf import json_format
-
     if name == _OPERATION:
         return _operation(data)
     made = messages.message_class(name)()
@@ -61,8 +60,6 @@ def packed(data: Mapping[str, Any], target: Any) -> None:
     Raises:
         KeyError: The type is not one of those shipped.
     """
-    from google.protobuf import json_format
-
     payload = dict(data)
     url = str(payload.pop("@type"))
     kind = messages.message_class(url.rpartition("/")[2].replace(_BETA, _STABLE))
@@ -73,8 +70,6 @@ def packed(data: Mapping[str, Any], target: Any) -> None:
 
 
 def _operation(data: Mapping[str, Any]) -> Any:
-    from google.protobuf import json_format
-
     made = messages.message_class(_OPERATION)()
     plain = {key: value for key, value in data.items() if key not in ("metadata", "response")}
     json_format.ParseDict(plain, made, ignore_unknown_fields=True, descriptor_pool=messages.pool())
@@ -91,8 +86,6 @@ def status(code: int, data: Mapping[str, Any]) -> tuple[str, str, bytes]:
         code: HTTP status.
         data: `{"error": {...}}`.
     """
-    import grpc
-
     error = data.get("error") or {}
     name, message = str(error.get("status", "UNKNOWN")), str(error.get("message", f"HTTP {code}"))
     if name not in grpc.StatusCode.__members__:

@@ -6,15 +6,15 @@ import asyncio
 import re
 import socket
 from collections.abc import Callable
-from typing import TYPE_CHECKING, Any
+from typing import Any
+
+import h11
+import uvicorn
 
 from vertexrig.local.front.pipes import HEAD_LIMIT, PipeEnd
 from vertexrig.local.front.proxy import Connections, Gate, most_connections
 from vertexrig.local.guard import serving_protocol
 from vertexrig.local.http import HOST_STATE
-
-if TYPE_CHECKING:
-    import uvicorn
 
 HEAD_PATIENCE = 30.0
 """Seconds for the head of a request to be complete, and for the first one to begin."""
@@ -22,7 +22,7 @@ _FULL = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: cl
 _IDENTITY = re.compile(rb"\r\ntransfer-encoding:[ \t]*identity[ \t]*(?=\r\n)", re.IGNORECASE)
 
 
-def protocol(note: Callable[[str], None] = lambda what: None) -> type[asyncio.Protocol]:
+def protocol(note: Callable[[str], None]) -> type[asyncio.Protocol]:
     """uvicorn's HTTP protocol that also takes `Transfer-Encoding: identity`, and has bounds.
 
     It waits for a request's head for so long, and closes connections beyond as many as the front has. TensorFlow's GCS
@@ -32,8 +32,6 @@ def protocol(note: Callable[[str], None] = lambda what: None) -> type[asyncio.Pr
         note: Given why a connection was refused.
     """
     base: Any = serving_protocol()
-    import h11
-
     most = most_connections()
 
     class LocalProtocol(base):  # type: ignore[misc]
@@ -90,7 +88,6 @@ def server_with(
         listener: The front's socket, bound.
         shared: Given what makes HTTP protocols, makes what the front's connections share.
     """
-    import uvicorn
 
     class FrontedServer(uvicorn.Server):
         connections: Connections | None = None

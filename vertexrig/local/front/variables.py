@@ -9,6 +9,8 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 
+import certifi
+
 from vertexrig.errors import ServiceError
 from vertexrig.local.front.hosts import DOMAIN, METADATA
 from vertexrig.local.state import HOST, RunningServer
@@ -29,15 +31,13 @@ class Variable:
 
     Args:
         name: Its name.
-        value: Its value, with fields of `_values` in braces.
-        readers: Who reads it.
+        value: Its value, with fields of `values` in braces.
         replica: Whether replicas get it, too.
         command: Whether a command of the user's gets it.
     """
 
     name: str
     value: str
-    readers: str
     replica: bool = True
     command: bool = True
 
@@ -47,64 +47,55 @@ _JAVA = (
     f"-Djavax.net.ssl.trustStorePassword={TRUST_PASSWORD} -Dhttps.proxyHost={{host}} -Dhttps.proxyPort={{port}}"
 )
 _AIOHTTP = '{{"session_kwargs": {{"trust_env": true}}}}'
-TABLE = (
-    Variable("HTTPS_PROXY", "{proxy}", "requests, urllib, httpx, Node, Go, pip"),
-    Variable("https_proxy", "{proxy}", "curl, TensorFlow, and gRPC in all languages but Java"),
-    Variable("HTTP_PROXY", "{proxy}", "as HTTPS_PROXY, for plain HTTP: the metadata server"),
-    Variable("http_proxy", "{proxy}", "as https_proxy, for plain HTTP"),
-    Variable("grpc_proxy", "{proxy}", "gRPC, before https_proxy"),
-    Variable("NO_PROXY", "{no_proxy}", "all of them"),
-    Variable("no_proxy", "{no_proxy}", "all of them"),
-    Variable("NODE_USE_ENV_PROXY", "1", "fetch of Node 22.21 and later, which ignores HTTPS_PROXY without it"),
-    Variable(
-        "NODE_OPTIONS", '--require "{node}"', "Node: its https module, which asks no proxy by itself", replica=False
-    ),
-    Variable("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "{bundle}", "gRPC in Python, Node, C++"),
-    Variable("REQUESTS_CA_BUNDLE", "{bundle}", "requests, pip"),
-    Variable("SSL_CERT_FILE", "{bundle}", "OpenSSL: urllib, httpx, aiohttp; Go"),
-    Variable("CURL_CA_BUNDLE", "{bundle}", "curl, TensorFlow", replica=False),
+TABLE = (  # behind or above each: who reads it
+    Variable("HTTPS_PROXY", "{proxy}"),  # requests, urllib, httpx, Node, Go, pip
+    Variable("https_proxy", "{proxy}"),  # curl, TensorFlow, and gRPC in all languages but Java
+    Variable("HTTP_PROXY", "{proxy}"),  # as HTTPS_PROXY, for plain HTTP: the metadata server
+    Variable("http_proxy", "{proxy}"),  # as https_proxy, for plain HTTP
+    Variable("grpc_proxy", "{proxy}"),  # gRPC, before https_proxy
+    Variable("NO_PROXY", "{no_proxy}"),  # all of them
+    Variable("no_proxy", "{no_proxy}"),  # all of them
+    Variable("NODE_USE_ENV_PROXY", "1"),  # fetch of Node 22.21 and later, which ignores HTTPS_PROXY without it
+    # Node: its https module, which asks no proxy by itself
+    Variable("NODE_OPTIONS", '--require "{node}"', replica=False),
+    Variable("GRPC_DEFAULT_SSL_ROOTS_FILE_PATH", "{bundle}"),  # gRPC in Python, Node, C++
+    Variable("REQUESTS_CA_BUNDLE", "{bundle}"),  # requests, pip
+    Variable("SSL_CERT_FILE", "{bundle}"),  # OpenSSL: urllib, httpx, aiohttp; Go
+    Variable("CURL_CA_BUNDLE", "{bundle}", replica=False),  # curl, TensorFlow
     # TensorFlow reads the file for each call to gs://: 140 authorities take 12 ms of a core, ours alone next to nothing.
-    Variable("CURL_CA_BUNDLE", "{certificate}", "TensorFlow, which calls none but Google's hosts", command=False),
-    Variable("CURL_HOME", "{curl}", "curl, whose .curlrc there names the whole bundle", command=False),
-    Variable("HTTPLIB2_CA_CERTS", "{bundle}", "httplib2"),
-    Variable("NODE_EXTRA_CA_CERTS", "{certificate}", "Node"),
-    Variable("JAVA_TOOL_OPTIONS", _JAVA, "Java", replica=False),
-    Variable("CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE", "{bundle}", "gcloud"),
-    Variable("CLOUDSDK_PROXY_TYPE", "http", "gcloud"),
-    Variable("CLOUDSDK_PROXY_ADDRESS", "{host}", "gcloud"),
-    Variable("CLOUDSDK_PROXY_PORT", "{port}", "gcloud"),
-    Variable("CLOUDSDK_PROXY_USERNAME", USER, "gcloud"),
-    Variable("CLOUDSDK_PROXY_PASSWORD", "{token}", "gcloud"),
-    Variable("CLOUDSDK_CONFIG", "{gcloud}", "gcloud, and google-auth when it looks for a login", replica=False),
-    Variable("CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE", "{credentials}", "gcloud"),
-    Variable("CLOUDSDK_CORE_ACCOUNT", "{account}", "gcloud"),
-    Variable("CLOUDSDK_CORE_PROJECT", "{project}", "gcloud"),
-    Variable("CLOUDSDK_AI_REGION", "{region}", "gcloud", replica=False),
-    Variable("CLOUDSDK_CORE_DISABLE_USAGE_REPORTING", "true", "gcloud"),
-    Variable("CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK", "true", "gcloud"),
-    Variable("BOTO_CONFIG", "{boto}", "gsutil"),
-    Variable("GOOGLE_APPLICATION_CREDENTIALS", "{credentials}", "google-auth in every language"),
-    Variable("GOOGLE_CLOUD_PROJECT", "{project}", "google-auth in every language", replica=False),
-    Variable("GOOGLE_AUTH_TOKEN_FOR_TESTING", ACCESS_TOKEN, "TensorFlow's GCS file system"),
-    Variable(
-        "GCS_READAHEAD_BUFFER_SIZE_BYTES",
-        str(16 << 20),
-        "the same: it clears so much memory for each request, 64 MiB without",
-    ),
-    Variable(
-        "GCS_READ_CACHE_BLOCK_SIZE_MB", "16", "the same: blocks of the cache below, 64 MiB without", command=False
-    ),
-    Variable(
-        "GCS_READ_CACHE_MAX_SIZE_MB",
-        "256",
-        "the same: what it keeps of files read by gs://, so that later epochs are as fast as from a disk; 0 without",
-        command=False,
-    ),
-    Variable("FSSPEC_GS", _AIOHTTP, "gcsfs, whose aiohttp asks no proxy without it"),
-    Variable("FSSPEC_GCS", _AIOHTTP, "gcsfs"),
-    Variable("GCE_METADATA_HOST", "{server}", "google-auth when it looks for a metadata server"),
-    Variable("VERTEXRIG_LOCAL", "{url}", "vertexrig", replica=False),
-    Variable("VERTEXRIG_AIPLATFORM", "{url}/vertex", "programs that were changed for the local Vertex", replica=False),
+    Variable("CURL_CA_BUNDLE", "{certificate}", command=False),  # TensorFlow, which calls none but Google's hosts
+    Variable("CURL_HOME", "{curl}", command=False),  # curl, whose .curlrc there names the whole bundle
+    Variable("HTTPLIB2_CA_CERTS", "{bundle}"),  # httplib2
+    Variable("NODE_EXTRA_CA_CERTS", "{certificate}"),  # Node
+    Variable("JAVA_TOOL_OPTIONS", _JAVA, replica=False),  # Java
+    Variable("CLOUDSDK_CORE_CUSTOM_CA_CERTS_FILE", "{bundle}"),  # gcloud
+    Variable("CLOUDSDK_PROXY_TYPE", "http"),  # gcloud
+    Variable("CLOUDSDK_PROXY_ADDRESS", "{host}"),  # gcloud
+    Variable("CLOUDSDK_PROXY_PORT", "{port}"),  # gcloud
+    Variable("CLOUDSDK_PROXY_USERNAME", USER),  # gcloud
+    Variable("CLOUDSDK_PROXY_PASSWORD", "{token}"),  # gcloud
+    Variable("CLOUDSDK_CONFIG", "{gcloud}", replica=False),  # gcloud, and google-auth when it looks for a login
+    Variable("CLOUDSDK_AUTH_CREDENTIAL_FILE_OVERRIDE", "{credentials}"),  # gcloud
+    Variable("CLOUDSDK_CORE_ACCOUNT", "{account}"),  # gcloud
+    Variable("CLOUDSDK_CORE_PROJECT", "{project}"),  # gcloud
+    Variable("CLOUDSDK_AI_REGION", "{region}", replica=False),  # gcloud
+    Variable("CLOUDSDK_CORE_DISABLE_USAGE_REPORTING", "true"),  # gcloud
+    Variable("CLOUDSDK_COMPONENT_MANAGER_DISABLE_UPDATE_CHECK", "true"),  # gcloud
+    Variable("BOTO_CONFIG", "{boto}"),  # gsutil
+    Variable("GOOGLE_APPLICATION_CREDENTIALS", "{credentials}"),  # google-auth in every language
+    Variable("GOOGLE_CLOUD_PROJECT", "{project}", replica=False),  # google-auth in every language
+    Variable("GOOGLE_AUTH_TOKEN_FOR_TESTING", ACCESS_TOKEN),  # TensorFlow's GCS file system
+    # TensorFlow's, too: it clears so much memory for each request, 64 MiB without
+    Variable("GCS_READAHEAD_BUFFER_SIZE_BYTES", str(16 << 20)),
+    # blocks of the cache below, 64 MiB without
+    Variable("GCS_READ_CACHE_BLOCK_SIZE_MB", "16", command=False),
+    # what it keeps of files read by gs://, so that later epochs are as fast as from a disk; 0 without
+    Variable("GCS_READ_CACHE_MAX_SIZE_MB", "256", command=False),
+    Variable("FSSPEC_GS", _AIOHTTP),  # gcsfs, whose aiohttp asks no proxy without it
+    Variable("FSSPEC_GCS", _AIOHTTP),  # gcsfs
+    Variable("GCE_METADATA_HOST", "{server}"),  # google-auth when it looks for a metadata server
+    Variable("VERTEXRIG_LOCAL", "{url}", replica=False),  # vertexrig
+    Variable("VERTEXRIG_AIPLATFORM", "{url}/vertex", replica=False),  # programs that were changed for the local Vertex
 )
 """What `local run` and `local env --transparent` set."""
 
@@ -207,8 +198,6 @@ def _covers_google(pattern: str) -> bool:
 
 def bundle(folder: Path, user: Mapping[str, str]) -> Path:
     """A file with the authorities that the user's programs trust, and ours; written where it is missing."""
-    import certifi
-
     named = next((Path(user[name]) for name in _BUNDLES if user.get(name) and Path(user[name]).is_file()), None)
     if named is None or named.parent == folder:  # ours, in a command that runs inside another one
         named = Path(certifi.where())

@@ -5,21 +5,8 @@
 
 from __future__ import annotations
 
-from starlette.routing import BaseRoute
-
-from vertexrig.local.http import mount
 from vertexrig.local.logs.api import LoggingApi
 from vertexrig.local.logs.coverage import COVERAGE
-from vertexrig.local.logs.store import LogEntry, LogLine, LogStore
+from vertexrig.local.logs.store import LogStore
 
-__all__ = ["COVERAGE", "LogEntry", "LogLine", "LogStore", "routes"]
-
-
-def routes(store: LogStore, prefix: str = "/logging") -> list[BaseRoute]:
-    """The Cloud Logging API over a store.
-
-    Args:
-        store: Where the entries are.
-        prefix: Where it is mounted.
-    """
-    return [mount(prefix, LoggingApi(store).table())]
+__all__ = ["COVERAGE", "LogStore", "LoggingApi"]

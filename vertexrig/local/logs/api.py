@@ -3,8 +3,6 @@
 from __future__ import annotations
 
 import asyncio
-import base64
-import binascii
 import re
 from collections.abc import AsyncIterator, Mapping
 from typing import Any
@@ -12,7 +10,8 @@ from typing import Any
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from vertexrig.local.http import Endpoint, Json, endpoint, in_thread, invalid, read_json
+from vertexrig.local.filters import Node
+from vertexrig.local.http import VERB, Endpoint, Json, endpoint, in_thread, invalid, place_of_token, read_json, token_of
 from vertexrig.local.logs.query import SEVERITIES, parse
 from vertexrig.local.logs.store import LogStore
 from vertexrig.times import nanoseconds
@@ -68,17 +67,16 @@ def _place(token: str) -> tuple[int, str, int] | None:
     if not token:
         return None
     try:
-        when, number, insert_id = base64.urlsafe_b64decode(token.encode("ascii")).decode().split(":", 2)
-        place = (int(when), insert_id, int(number))
-    except (binascii.Error, UnicodeError, ValueError):
+        when, number, insert_id = place_of_token(token).split(":", 2)
+        if max(abs(int(when)), abs(int(number))) >= 2**63:
+            raise ValueError("SQLite holds 64 bits")
+    except ValueError:
         raise invalid(f"page_token doesn't match arguments from the request: {token[:80]!r}.") from None
-    if max(abs(place[0]), abs(place[2])) >= 2**63:
-        raise invalid(f"page_token doesn't match arguments from the request: {token[:80]!r}.")
-    return place
+    return int(when), insert_id, int(number)
 
 
 async def tail(store: LogStore, request: Json) -> AsyncIterator[Json]:
-    """LoggingServiceV2.TailLogEntries, which has no REST form: entries as they arrive, from now on, without an end.
+    """The answers of LoggingServiceV2.TailLogEntries, which has no REST form: entries as they arrive, from now on.
 
     Entries come in order of arrival: `bufferWindow`, for which the service waits to put them in order, is not needed.
 
@@ -87,7 +85,10 @@ async def tail(store: LogStore, request: Json) -> AsyncIterator[Json]:
     """
     _resources(request)
     node = await in_thread(parse, _text(request, "filter"))
-    place = await in_thread(store.last)
+    return _arriving(store, node, await in_thread(store.last))
+
+
+async def _arriving(store: LogStore, node: Node, place: int) -> AsyncIterator[Json]:
     while True:
         found, now = await in_thread(store.arrived, node, place)
         if found:
@@ -121,8 +122,7 @@ class LoggingApi:
         )
         answer: Json = {"entries": found} if found else {}
         if place:
-            token = f"{place[0]}:{place[2]}:{place[1]}"
-            answer["nextPageToken"] = base64.urlsafe_b64encode(token.encode()).decode()
+            answer["nextPageToken"] = token_of(f"{place[0]}:{place[2]}:{place[1]}")
         return JSONResponse(answer)
 
     async def write_entries(self, request: Request, values: Values) -> Response:
@@ -134,7 +134,7 @@ class LoggingApi:
             raise invalid(f"entries must be a list of 1 to {WRITE_LIMIT} log entries.")
         ready = [_entry(entry, body, f"entries[{index}]") for index, entry in enumerate(entries)]
         if not body.get("dryRun"):
-            await in_thread(self.store.write, ready)
+            await in_thread(self.store.keep, ready)
         return JSONResponse({})
 
     async def list_logs(self, request: Request, values: Values) -> Response:
@@ -145,8 +145,8 @@ class LoggingApi:
     def table(self) -> list[Endpoint]:
         """The routes below the mount."""
         return [
-            endpoint("POST", "/v2/entries:list", self.list_entries),
-            endpoint("POST", "/v2/entries:write", self.write_entries),
+            endpoint("POST", f"/v2/entries{VERB}list", self.list_entries),
+            endpoint("POST", f"/v2/entries{VERB}write", self.write_entries),
             endpoint("GET", "/v2/projects/{project}/logs", self.list_logs),
         ]
 

@@ -4,17 +4,15 @@ from __future__ import annotations
 
 import json
 import time
-from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
-from datetime import datetime
+from collections.abc import Iterable, Iterator
 from pathlib import Path
-from typing import Any
 from urllib.parse import quote
 
 from vertexrig import times
 from vertexrig.local.filters import Node
 from vertexrig.local.http import Json
-from vertexrig.local.logs.query import SEVERITIES, bounds, matches
+from vertexrig.local.logs.query import bounds, matches
+from vertexrig.local.runner.lines import Line
 from vertexrig.local.sqlite import Database
 
 SCHEMA = """
@@ -26,59 +24,12 @@ CREATE INDEX IF NOT EXISTS entries_by_job ON entries (job_id COLLATE NOCASE, tim
 CREATE INDEX IF NOT EXISTS entries_by_time ON entries (time, insert_id);
 """
 
-TEXT_LIMIT = 100_000
-"""Most characters of one entry's text; a longer line becomes several entries, since the service takes 256 KiB each."""
-
-
-@dataclass(frozen=True)
-class LogLine:
-    """What a replica said.
-
-    Args:
-        job_id: The CustomJob's numeric id.
-        task_name: The replica, such as `workerpool0-0`, or `service` for the service's own lines.
-        severity: A name of the Logging API, such as INFO or ERROR.
-        payload: Text, or a JSON object (its `message` is what gcloud shows).
-        timestamp: When; None is now.
-        labels: More labels of the entry.
-    """
-
-    job_id: str
-    task_name: str
-    severity: str
-    payload: str | Mapping[str, Any]
-    timestamp: datetime | None = None
-    labels: Mapping[str, str] = field(default_factory=dict)
-
-
-@dataclass(frozen=True)
-class LogEntry:
-    """A stored entry: its number in order of arrival, and its body as the API shows it."""
-
-    id: int
-    body: Json
-
-    @property
-    def task_name(self) -> str:
-        """The replica that said it."""
-        return str(self.body["resource"]["labels"].get("task_name", ""))
-
-    @property
-    def severity(self) -> str:
-        """Its severity."""
-        return str(self.body.get("severity", "DEFAULT"))
-
-    @property
-    def message(self) -> str:
-        """What gcloud would show: the text, or the `message` of a JSON payload, or that payload."""
-        payload = self.body.get("jsonPayload")
-        if payload is None:
-            return str(self.body.get("textPayload", ""))
-        return str(payload["message"]) if "message" in payload else json.dumps(payload, ensure_ascii=False)
+_BATCH = 500
+"""Rows read at a time, so that the lock is never held for long."""
 
 
 class LogStore:
-    """Log entries of all jobs. Safe to use from many threads; what `append` returned from survives a kill.
+    """Log entries of all jobs. Safe to use from many threads; what `write` returned from survives a kill.
 
     Args:
         root: The local Vertex's folder.
@@ -93,45 +44,34 @@ class LogStore:
         """Close the file."""
         self.database.close()
 
-    def append(
-        self,
-        job_id: str,
-        task_name: str,
-        severity: str,
-        payload: str | Mapping[str, Any],
-        timestamp: datetime | None = None,
-        labels: Mapping[str, str] | None = None,
-    ) -> None:
-        """Store one line of a replica; see `LogLine` for the arguments."""
-        self.append_all([LogLine(job_id, task_name, severity, payload, timestamp, labels or {})])
-
-    def append_all(self, lines: Iterable[LogLine]) -> None:
-        """Store lines in one transaction: much faster than one by one for a program that prints a lot."""
+    def write(self, job: str, lines: Iterable[Line]) -> None:
+        """Store lines of the job of this resource name, in one transaction: much faster than one by one."""
+        job_id = job.rpartition("/")[2]
         with self.database.transaction():
             for line in lines:
-                for payload in _pieces(line.payload):
-                    self._insert(self._body(line, payload), line.timestamp)
+                self._insert(self._body(job_id, line), round(line.time * 1e6) * 1000)
 
-    def _body(self, line: LogLine, payload: str | Mapping[str, Any]) -> Json:
-        labels = {"job_id": line.job_id, "project_id": self.project, "task_name": line.task_name}
-        name = "textPayload" if isinstance(payload, str) else "jsonPayload"
-        body: Json = {
-            "logName": f"projects/{self.project}/logs/{quote(line.task_name, safe='')}",
-            "resource": {"type": "ml_job", "labels": labels},
-            "severity": line.severity if line.severity in SEVERITIES else "DEFAULT",
-            name: payload if isinstance(payload, str) else dict(payload),
+    def _body(self, job_id: str, line: Line) -> Json:
+        # Lone surrogates (from os.fsdecode) cannot be sent as UTF-8.
+        text = line.text.encode("utf-8", errors="replace").decode()
+        return {
+            "logName": f"projects/{self.project}/logs/{quote(line.task, safe='')}",
+            "resource": {
+                "type": "ml_job",
+                "labels": {"job_id": job_id, "project_id": self.project, "task_name": line.task},
+            },
+            "severity": line.severity,
+            **({"textPayload": text} if line.payload is None else {"jsonPayload": line.payload}),
         }
-        return {**body, "labels": dict(line.labels)} if line.labels else body
 
-    def _insert(self, body: Json, timestamp: datetime | int | None) -> None:
+    def _insert(self, body: Json, timestamp: int | None) -> None:
         """Store an entry under a new insertId, or its own. Called in a transaction."""
         now = time.time_ns()
-        when = (
-            now if timestamp is None else timestamp if isinstance(timestamp, int) else times.nanoseconds_of(timestamp)
-        )
+        when = now if timestamp is None else timestamp
         labels = body["resource"].get("labels", {})
         connection = self.database.connection
         values = (when, str(labels.get("job_id", "")), str(labels.get("task_name", "")))
+        # First the row, since the insertId of an entry that brings none is the row's own number.
         cursor = connection.execute("INSERT INTO entries VALUES (NULL, ?, '', ?, ?, '')", values)
         # Fixed width, so that ids sort as text the way they were made: gcloud goes on after the last one it saw.
         insert_id = str(body.get("insertId") or f"{cursor.lastrowid:016d}")
@@ -146,25 +86,11 @@ class LogStore:
             "UPDATE entries SET insert_id = ?, entry = ? WHERE id = ?", (insert_id, text, cursor.lastrowid)
         )
 
-    def write(self, bodies: Iterable[tuple[Json, int | None]]) -> None:
+    def keep(self, bodies: Iterable[tuple[Json, int | None]]) -> None:
         """Store entries of clients: (body, timestamp in ns or None for now), all or none."""
         with self.database.transaction():
             for body, timestamp in bodies:
                 self._insert(body, timestamp)
-
-    def read(self, job_id: str, *, task_name: str | None = None, after: int = 0, limit: int = 1000) -> list[LogEntry]:
-        """A job's entries in order of arrival.
-
-        Args:
-            job_id: The job.
-            task_name: Only this replica's.
-            after: Only those that came after the entry of this id; 0 is the beginning.
-            limit: At most so many.
-        """
-        chosen = "" if task_name is None else "AND task_name = ? "
-        values = (job_id, after) if task_name is None else (job_id, after, task_name)
-        sql = f"SELECT id, entry FROM entries WHERE job_id = ? COLLATE NOCASE AND id > ? {chosen}ORDER BY id LIMIT ?"
-        return [LogEntry(row["id"], json.loads(row["entry"])) for row in self.database.rows(sql, *values, limit)]
 
     def query(
         self, node: Node, *, descending: bool = False, after: tuple[int, str, int] | None = None, limit: int = 1000
@@ -191,8 +117,8 @@ class LogStore:
     def _rows(
         self, node: Node, descending: bool, after: tuple[int, str, int] | None
     ) -> Iterator[tuple[tuple[int, str, int], Json]]:
-        """Entries within the filter's bounds, read in batches so that the lock is never held for long."""
-        demanded, batch = bounds(node), 500
+        """Entries within the filter's bounds."""
+        demanded = bounds(node)
         order, compare = ("DESC", "<") if descending else ("ASC", ">")
         conditions: list[str] = []
         values: list[object] = []
@@ -207,21 +133,22 @@ class LogStore:
             more = [f"(time, insert_id, id) {compare} (?, ?, ?)"] if after else []
             where = " AND ".join([*conditions, *more]) or "1"
             sorting = f"time {order}, insert_id {order}, id {order}"
-            sql = f"SELECT * FROM entries WHERE {where} ORDER BY {sorting} LIMIT {batch}"
+            sql = f"SELECT * FROM entries WHERE {where} ORDER BY {sorting} LIMIT {_BATCH}"
             rows = self.database.rows(sql, *values, *(after or ()))
             for row in rows:
                 after = (row["time"], row["insert_id"], row["id"])
                 yield after, json.loads(row["entry"])
-            if len(rows) < batch:
+            if len(rows) < _BATCH:
                 return
 
     def last(self) -> int:
         """The number of the entry that came last, 0 before there is one."""
         return int(self.database.rows("SELECT COALESCE(MAX(id), 0) AS last FROM entries")[0]["last"])
 
-    def arrived(self, node: Node, after: int, limit: int = 500) -> tuple[list[Json], int]:
+    def arrived(self, node: Node, after: int) -> tuple[list[Json], int]:
         """Entries that came after that number and pass a filter, in order of arrival, and the number to go on from."""
-        rows = self.database.rows("SELECT id, entry FROM entries WHERE id > ? ORDER BY id LIMIT ?", after, limit)
+        sql = f"SELECT id, entry FROM entries WHERE id > ? ORDER BY id LIMIT {_BATCH}"
+        rows = self.database.rows(sql, after)
         bodies = [json.loads(row["entry"]) for row in rows]
         return [body for body in bodies if matches(node, body)], rows[-1]["id"] if rows else after
 
@@ -229,17 +156,3 @@ class LogStore:
         """Every log's name."""
         rows = self.database.rows("SELECT DISTINCT json_extract(entry, '$.logName') AS name FROM entries ORDER BY name")
         return [row["name"] for row in rows]
-
-    def delete(self, job_id: str) -> None:
-        """Forget a job's entries."""
-        with self.database.transaction() as connection:
-            connection.execute("DELETE FROM entries WHERE job_id = ? COLLATE NOCASE", (job_id,))
-
-
-def _pieces(payload: str | Mapping[str, Any]) -> list[str | Mapping[str, Any]]:
-    """A payload that can be stored: text cut to pieces of the limit, and a JSON object only if it is one."""
-    if isinstance(payload, str):
-        # Lone surrogates (from os.fsdecode) cannot be stored as UTF-8.
-        text = payload.encode("utf-8", errors="replace").decode()
-        return [text[start : start + TEXT_LIMIT] for start in range(0, len(text), TEXT_LIMIT)] or [""]
-    return [payload]

@@ -13,7 +13,7 @@ from vertexrig.local.jobs import filters, resources
 from vertexrig.local.jobs.listing import page
 from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
-from vertexrig.local.registry.service import exists
+from vertexrig.local.registry.service import Done, exists, place_of
 from vertexrig.spec.names import camel
 
 _PAGE, _LARGEST_PAGE = 100, 1000
@@ -25,7 +25,7 @@ _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
 
 
 class Collection:
-    """Resources of one kind.
+    """Resources of one kind; `get`, `list`, `update` and `delete` take the requests of the API's methods.
 
     Args:
         store: Where they are kept.
@@ -45,6 +45,8 @@ class Collection:
     ) -> None:
         self.store, self.kind, self.message, self.id_pattern = store, kind, message, re.compile(id_pattern)
         self.listed = listed or kind
+        self.field = message[0].lower() + message[1:]
+        """The field of a request that holds a resource."""
 
     def create(
         self, parent: str, fields: Mapping[str, Any], id_: str = "", hidden: Mapping[str, Any] | None = None
@@ -77,37 +79,45 @@ class Collection:
             raise not_found(f"The {self.message} does not exist: {name}")
         return found
 
-    def get(self, name: str) -> Json:
+    def get(self, request: Mapping[str, Any]) -> Json:
         """A resource, or 404."""
-        return self.stored(name).body
+        return self.stored(request["name"]).body
 
-    def update(self, name: str, fields: Mapping[str, Any], mask: str, allowed: frozenset[str]) -> Json:
+    def update(self, request: Mapping[str, Any], allowed: frozenset[str]) -> Json:
         """Set the fields of a mask (all that are given, without one); 400 for a field that cannot be set."""
-        self.get(name)
+        fields = request.get(self.field) or {}
+        name = self.stored(str(fields.get("name", ""))).name
 
         def edit(body: Json, _: Json) -> None:
-            apply_mask(body, fields, mask, allowed)
+            apply_mask(body, fields, str(request.get("updateMask", "")), allowed)
             body["updateTime"] = resources.now()
 
         return self.store.change(name, edit) or {}
 
-    def delete(self, name: str) -> None:
+    def delete(self, request: Mapping[str, Any]) -> Done:
         """Forget a resource and what is below it, or 404."""
-        self.get(name)
+        name = self.stored(request["name"]).name
         with self.store.database.transaction() as connection:
             self.store.remove(name)
             connection.execute("DELETE FROM resources WHERE substr(name, 1, ?) = ?", (len(name) + 1, f"{name}/"))
+        return Done(place_of(name), "DeleteOperationMetadata")
 
     def list(self, request: Mapping[str, Any], parse: Callable[[str], filters.Predicate] | None = None) -> Json:
         """A page of the resources below `parent`, under the collection's name."""
         parent = request.get("parent", "")
-        size = min(int(request.get("pageSize", 0)) or _PAGE, _LARGEST_PAGE)
-        if size < 0:
-            raise invalid(f"Invalid page_size: {size}.")
+        size = page_size(request, _PAGE, _LARGEST_PAGE)
         text, order, token = (str(request.get(key, "")) for key in ("filter", "orderBy", "pageToken"))
         found, following = page(self.store, self.kind, parent, text, order, size, token, parse or predicate)
         answer: Json = {self.listed: [one.body for one in found]} if found else {}
         return {**answer, "nextPageToken": following} if following else answer
+
+
+def page_size(request: Mapping[str, Any], usual: int, largest: int) -> int:
+    """How many resources a page has; 400 for a negative number."""
+    asked = int(request.get("pageSize", 0))
+    if asked < 0:
+        raise invalid(f"Invalid page_size: {asked}. It must not be negative.")
+    return min(asked or usual, largest)
 
 
 def apply_mask(body: Json, fields: Mapping[str, Any], mask: str, allowed: frozenset[str]) -> None:

@@ -18,7 +18,7 @@ from vertexrig.local.http import invalid
 from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.registry.collection import Collection
-from vertexrig.local.registry.service import PACKAGE, Done, Method, place_of
+from vertexrig.local.registry.service import PACKAGE, Done, Method
 from vertexrig.local.runner.environment import local_path
 
 SERVICE = f"{PACKAGE}.DatasetService"
@@ -49,10 +49,10 @@ class Datasets:
         """The methods served."""
         return {
             "CreateDataset": self.create,
-            "GetDataset": lambda request: self.collection.get(request["name"]),
+            "GetDataset": self.collection.get,
             "ListDatasets": self.collection.list,
-            "UpdateDataset": self.update,
-            "DeleteDataset": self.delete,
+            "UpdateDataset": lambda request: self.collection.update(request, _UPDATED),
+            "DeleteDataset": self.collection.delete,  # its source stays
         }
 
     def create(self, request: Json) -> Done:
@@ -62,16 +62,6 @@ class Datasets:
             raise invalid("A Dataset needs display_name and metadata_schema_uri.")
         made = self.collection.create(request["parent"], fields)
         return Done(request["parent"], "CreateDatasetOperationMetadata", "Dataset", made)
-
-    def update(self, request: Json) -> Json:
-        """UpdateDataset."""
-        given = request.get("dataset") or {}
-        return self.collection.update(str(given.get("name", "")), given, str(request.get("updateMask", "")), _UPDATED)
-
-    def delete(self, request: Json) -> Done:
-        """DeleteDataset; its source stays."""
-        self.collection.delete(request["name"])
-        return Done(place_of(request["name"]), "DeleteOperationMetadata")
 
     def export(self, parent: str, config: Mapping[str, Any]) -> dict[str, str]:
         """Write the files that a pipeline trains on.
@@ -87,7 +77,7 @@ class Datasets:
             ApiError: 404 without the dataset, 400 for a dataset, split or destination that is not served.
         """
         name = f"{parent}/datasets/{config.get('datasetId', '')}"
-        dataset = self.collection.get(name)
+        dataset = self.collection.stored(name).body
         unserved = [key for key in _UNSPLIT if config.get(key)]
         if unserved or _TABULAR not in str(dataset.get("metadataSchemaUri", "")):
             what = f"input_data_config.{unserved[0]}" if unserved else str(dataset.get("metadataSchemaUri"))
@@ -111,13 +101,15 @@ class Datasets:
         rows: list[Row] = []
         for uri in sources:
             for path in self._files(uri):
-                with path.open(newline="", encoding="utf-8") as file:
-                    own = csv.reader(file)
-                    first = next(own, [])
-                    if header and first != header:
-                        raise invalid(f"{uri} has other columns than the dataset's first file: {first[:20]}.")
-                    header = first
-                    rows += own
+                try:
+                    with path.open(newline="", encoding="utf-8") as file:
+                        first, *own = [row for row in csv.reader(file) if row] or [[]]  # a blank line is not a row
+                except (csv.Error, UnicodeDecodeError) as error:
+                    raise invalid(f"The dataset's source {uri} is not CSV in UTF-8: {error}.") from None
+                if header and first != header:
+                    raise invalid(f"{uri} has other columns than the dataset's first file: {first[:20]}.")
+                header = first
+                rows += own
         return header, rows
 
     def _files(self, uri: str) -> list[Path]:
@@ -166,6 +158,9 @@ def _split(header: Row, rows: list[Row], config: Mapping[str, Any]) -> dict[str,
         if key not in header:
             raise invalid(f"Invalid value at 'input_data_config.predefined_split.key': no column {str(key)[:100]!r}.")
         column = header.index(key)
+        short = next((row for row in rows if len(row) <= column), None)
+        if short is not None:
+            raise invalid(f"A source of the dataset is not complete: the row {short[:20]} has no {key!r}.")
         return {part: [row for row in rows if row[column].lower() == part] for part in _PARTS}
     given = config.get("fractionSplit") or {}
     fractions = [float(given.get(f"{part}Fraction", 0.0)) for part in _PARTS]

@@ -11,21 +11,17 @@ from vertexrig.local import http, methods
 from vertexrig.local.http import Coverage, Endpoint
 from vertexrig.local.registry.service import PACKAGE, check_place
 
-_LISTS: tuple[tuple[str, str, Coverage], ...] = (
-    ("EndpointService", "ListEndpoints", Coverage("aiplatform.endpoints.list", "approximated", "Always empty.")),
-    ("PipelineService", "ListPipelineJobs", Coverage("aiplatform.pipelineJobs.list", "approximated", "Always empty.")),
-    ("JobService", "ListNasJobs", Coverage("aiplatform.nasJobs.list", "approximated", "Always empty.")),
-    (
-        "JobService",
-        "ListBatchPredictionJobs",
-        Coverage("aiplatform.batchPredictionJobs.list", "approximated", "Always empty."),
-    ),
+# service, method, and the method's name on the coverage page
+_LISTS = (
+    ("EndpointService", "ListEndpoints", "aiplatform.endpoints.list"),
+    ("PipelineService", "ListPipelineJobs", "aiplatform.pipelineJobs.list"),
+    ("JobService", "ListNasJobs", "aiplatform.nasJobs.list"),
+    ("JobService", "ListBatchPredictionJobs", "aiplatform.batchPredictionJobs.list"),
 )
-"""Service, method, and the method's row of the coverage page."""
 
 METHODS = frozenset((f"{PACKAGE}.{service}", method) for service, method, _ in _LISTS)
 """Full name of the service, and the method."""
-COVERAGE: tuple[Coverage, ...] = tuple(row for _, _, row in _LISTS)
+COVERAGE = tuple(Coverage(name, "approximated", "Always empty.") for _, _, name in _LISTS)
 
 
 def rows() -> list[Endpoint]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 import json
 import secrets
 from collections import deque
-from collections.abc import Callable, Iterable
-from typing import Any
+from collections.abc import Iterable
+from functools import partial
 
 from vertexrig.local.http import ApiError, invalid
 from vertexrig.local.jobs import resources
@@ -19,7 +19,6 @@ SERVICE = f"{PACKAGE}.MetadataService"
 _UPDATED = frozenset(
     {"displayName", "description", "labels", "metadata", "state", "uri", "schemaTitle", "schemaVersion"}
 )
-_SPARED = ("etag",)
 MEMBER, CHILD, EVENT = "member", "child", "event"
 """Links: a context and what is in it, a context and one below it, an execution and an artifact that it reads or writes."""
 
@@ -35,43 +34,38 @@ class MetadataStores:
         self.store = store
         self.stores = Collection(store, "metadataStores", "MetadataStore")
         self.contexts, self.executions, self.artifacts, self.schemas = (
-            Collection(store, f"{word}s" if word != "metadataSchema" else "metadataSchemas", word[0].upper() + word[1:],
-                       id_pattern=r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}")
-            for word in ("context", "execution", "artifact", "metadataSchema")
-        )  # fmt: skip
+            Collection(
+                store, f"{message[0].lower()}{message[1:]}s", message, id_pattern=r"[a-zA-Z0-9][a-zA-Z0-9_.-]{0,127}"
+            )
+            for message in ("Context", "Execution", "Artifact", "MetadataSchema")
+        )
 
     def table(self) -> dict[str, Method]:
         """The methods served."""
         made: dict[str, Method] = {
             "CreateMetadataStore": self.create_store,
-            "GetMetadataStore": lambda request: self.stores.get(request["name"]),
+            "GetMetadataStore": self.stores.get,
             "ListMetadataStores": self.stores.list,
             "DeleteMetadataStore": self.delete_store,
-            "CreateMetadataSchema": lambda request: self._create(self.schemas, request),
-            "GetMetadataSchema": lambda request: self.schemas.get(request["name"]),
+            "CreateMetadataSchema": partial(self._create, self.schemas),
+            "GetMetadataSchema": self.schemas.get,
             "ListMetadataSchemas": self.schemas.list,
             "AddContextArtifactsAndExecutions": self.add_members,
             "AddContextChildren": self.add_children,
             "RemoveContextChildren": self.remove_children,
             "AddExecutionEvents": self.add_events,
-            "QueryContextLineageSubgraph": lambda request: self._graph(
-                self._members(request["context"], self.contexts)
-            ),
+            "QueryContextLineageSubgraph": self.context_lineage,
             "QueryExecutionInputsAndOutputs": self.inputs_and_outputs,
             "QueryArtifactLineageSubgraph": self.artifact_lineage,
         }
         for collection in (self.contexts, self.executions, self.artifacts):
             name = collection.message
-            made[f"Create{name}"] = self._bound(self._create, collection)
-            made[f"Get{name}"] = self._bound(lambda own, request: own.get(request["name"]), collection)
-            made[f"List{name}s"] = self._bound(self._list, collection)
-            made[f"Update{name}"] = self._bound(self._update, collection)
-            made[f"Delete{name}"] = self._bound(self._delete, collection)
+            made[f"Create{name}"] = partial(self._create, collection)
+            made[f"Get{name}"] = collection.get
+            made[f"List{name}s"] = partial(self._list, collection)
+            made[f"Update{name}"] = partial(self._update, collection)
+            made[f"Delete{name}"] = partial(self._delete, collection)
         return made
-
-    @staticmethod
-    def _bound(function: Callable[[Collection, Json], Any], collection: Collection) -> Method:
-        return lambda request: function(collection, request)
 
     # stores
 
@@ -85,39 +79,37 @@ class MetadataStores:
         """DeleteMetadataStore with all that is in it."""
         name = request["name"]
         with self.store.database.transaction():
-            self.stores.delete(name)
+            self.stores.delete(request)
             self._unlink(name)
         return Done(place_of(name), "DeleteMetadataStoreOperationMetadata")
 
     # contexts, executions, artifacts
 
     def _create(self, collection: Collection, request: Json) -> Json:
-        field = collection.message[0].lower() + collection.message[1:]
         self.stores.stored(request["parent"])
-        fields = {key: value for key, value in (request.get(field) or {}).items() if key not in _SPARED}
-        return collection.create(request["parent"], fields, str(request.get(f"{field}Id", "")))
+        fields = {key: value for key, value in (request.get(collection.field) or {}).items() if key != "etag"}
+        return collection.create(request["parent"], fields, str(request.get(f"{collection.field}Id", "")))
 
     def _list(self, collection: Collection, request: Json) -> Json:
         self.stores.stored(request["parent"])
         return collection.list(request, lambda text: predicate(text, self._in_context))
 
     def _update(self, collection: Collection, request: Json) -> Json:
-        given = request.get(collection.message.lower()) or {}
-        name, mask = str(given.get("name", "")), str(request.get("updateMask", ""))
+        given = request.get(collection.field) or {}
+        name = str(given.get("name", ""))
         if request.get("allowMissing") and self.store.get(name) is None:
             parent, _, id_ = name.rpartition(f"/{collection.kind}/")
             return collection.create(parent, given, id_)
-        return collection.update(name, given, mask, _UPDATED)
+        return collection.update(request, _UPDATED)
 
     def _delete(self, collection: Collection, request: Json) -> Done:
-        name = request["name"]
-        collection.get(name)
+        name = collection.stored(request["name"]).name
         if collection is self.contexts and not request.get("force") and self._targets(CHILD, name):
             raise ApiError(400, f"{name} has children; delete them first, or set force.", status="FAILED_PRECONDITION")
         with self.store.database.transaction():
-            collection.delete(name)
+            done = collection.delete(request)
             self._unlink(name)
-        return Done(place_of(name), "DeleteOperationMetadata")
+        return done
 
     def begin_run(self, experiment: str) -> str:
         """Make a run of an experiment, for a job that names the experiment alone.
@@ -189,15 +181,22 @@ class MetadataStores:
         self.executions.stored(request["execution"])
         return self._graph([request["execution"], *self._targets(EVENT, request["execution"])])
 
+    def context_lineage(self, request: Json) -> Json:
+        """QueryContextLineageSubgraph: what is in a context and in those below it."""
+        name = self.contexts.stored(request["context"]).name
+        return self._graph(one for context in self._below(name) for one in self._targets(MEMBER, context))
+
     def artifact_lineage(self, request: Json) -> Json:
         """QueryArtifactLineageSubgraph: `maxHops` steps of artifact, execution, artifact; all of them without it."""
         name = request["artifact"]
         self.artifacts.stored(name)
-        hops = int(request.get("maxHops", 0)) or 100
+        hops = int(request.get("maxHops", 0))
+        if hops < 0:
+            raise invalid(f"Invalid max_hops: {hops}. It must not be negative.")
         found, line = {name: 0}, deque([name])
         while line:
             here = line.popleft()
-            if found[here] >= hops:
+            if hops and found[here] >= hops:
                 continue
             for other in (*self._targets(EVENT, here), *self._sources(EVENT, here)):
                 if other not in found:
@@ -241,10 +240,6 @@ class MetadataStores:
 
     def _in_context(self, name: str, context: str) -> bool:
         return name in self._targets(MEMBER, context)
-
-    def _members(self, context: str, contexts: Collection) -> list[str]:
-        contexts.stored(context)
-        return [name for one in self._below(context) for name in self._targets(MEMBER, one)]
 
     def _graph(self, names: Iterable[str]) -> Json:
         """A LineageSubgraph: these artifacts and executions, and the events between them."""

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import Any
 
 from vertexrig.local.http import ApiError, invalid, not_found
@@ -110,7 +110,7 @@ class Models:
 
     def list(self, request: Json) -> Json:
         """ListModels: the default version of each."""
-        return self.collection.list(request, lambda text: _by_model(text))
+        return self.collection.list(request, _by_model)
 
     def versions(self, request: Json) -> Json:
         """ListModelVersions, the newest first."""
@@ -122,26 +122,16 @@ class Models:
     def update(self, request: Json) -> Json:
         """UpdateModel: of the default version, or of the one after an @."""
         given = request.get("model") or {}
-        name = str(given.get("name", ""))
-        stored = self._stored(name)
-        made: Json = {}
 
-        def edit(body: Json, hidden: Json) -> None:
-            versions = _versions(body, hidden)
-            wanted = name.partition("@")[2]
-            own = _found(versions, wanted or "default", name)
+        def edit(own: Json, versions: dict[str, Json]) -> None:
             apply_mask(own, given, str(request.get("updateMask", "")), _UPDATED)
             if not own.get("displayName"):
                 raise invalid("Model display_name is required.")
             own["updateTime"] = own["versionUpdateTime"] = resources.now()
             for one in versions.values():
                 one.update({key: own[key] for key in _SHARED if key in own})
-            hidden["versions"] = versions
-            _show_default(body, versions)
-            made.update(own)
 
-        self.store.change(stored.name, edit)
-        return made
+        return self._change(str(given.get("name", "")), edit)
 
     def delete(self, request: Json) -> Done:
         """DeleteModel, with all versions."""
@@ -152,44 +142,47 @@ class Models:
     def delete_version(self, request: Json) -> Done:
         """DeleteModelVersion: never the default one."""
         name = str(request["name"])
-        stored, wanted = self._stored(name), name.partition("@")[2]
-        if not wanted:
+        self._stored(name)
+        if "@" not in name:
             raise invalid(f"The name {name} has no version; write MODEL@VERSION.")
 
-        def edit(body: Json, hidden: Json) -> None:
-            versions = _versions(body, hidden)
-            own = _found(versions, wanted, name)
+        def edit(own: Json, versions: dict[str, Json]) -> None:
             if "default" in own["versionAliases"]:
                 raise precondition(
                     f"{name} is the default version and cannot be deleted. Give the alias default away first."
                 )
             del versions[own["versionId"]]
-            hidden["versions"] = versions
 
-        self.store.change(stored.name, edit)
+        self._change(name, edit)
         return Done(place_of(name), "DeleteOperationMetadata")
 
     def merge_aliases(self, request: Json) -> Json:
         """MergeVersionAliases: adds the aliases, takes those with a "-" before them away."""
-        name = str(request["name"])
-        stored = self._stored(name)
         given = [str(one) for one in request.get("versionAliases", ())]
         added, removed = _aliases(one for one in given if one[:1] != "-"), {one[1:] for one in given if one[:1] == "-"}
         if "default" in removed:
             raise invalid("The alias default cannot be removed; give it to another version.")
-        made: Json = {}
 
-        def edit(body: Json, hidden: Json) -> None:
-            versions = _versions(body, hidden)
-            own = _found(versions, name.partition("@")[2] or "default", name)
+        def edit(own: Json, versions: dict[str, Json]) -> None:
             _give(versions, own["versionId"], added)
             own["versionAliases"] = sorted(set(own["versionAliases"]) - removed)
             own["versionUpdateTime"] = resources.now()
+
+        return self._change(str(request["name"]), edit)
+
+    def _change(self, name: str, edit: Callable[[Json, dict[str, Json]], None]) -> Json:
+        """Have `edit` change a version, the default one unless `name` ends in @VERSION; given all versions, too."""
+        made: Json = {}
+
+        def edit_all(body: Json, hidden: Json) -> None:
+            versions = _versions(body, hidden)
+            own = _found(versions, name.partition("@")[2] or "default", name)
+            edit(own, versions)
             hidden["versions"] = versions
             _show_default(body, versions)
             made.update(own)
 
-        self.store.change(stored.name, edit)
+        self.store.change(self._stored(name).name, edit_all)
         return made
 
     def _stored(self, name: str) -> StoredResource:

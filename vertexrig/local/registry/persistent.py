@@ -32,9 +32,9 @@ class PersistentResources:
         """The methods served."""
         return {
             "CreatePersistentResource": self.create,
-            "GetPersistentResource": lambda request: self.collection.get(request["name"]),
+            "GetPersistentResource": self.collection.get,
             "ListPersistentResources": self.collection.list,
-            "DeletePersistentResource": self.delete,
+            "DeletePersistentResource": self.collection.delete,
             "UpdatePersistentResource": self.update,
             "RebootPersistentResource": self.reboot,
         }
@@ -44,35 +44,23 @@ class PersistentResources:
         fields, id_ = request.get("persistentResource") or {}, str(request.get("persistentResourceId", ""))
         if not id_ or not fields.get("resourcePools"):
             raise invalid("A PersistentResource needs persistent_resource_id and resource_pools.")
-        fields = {
-            **fields,
-            "resourcePools": _filled(fields["resourcePools"]),
-            "state": "RUNNING",
-            "startTime": resources.now(),
-        }
-        made = self.collection.create(request["parent"], fields, id_)
+        running = {"resourcePools": _filled(fields["resourcePools"]), "state": "RUNNING", "startTime": resources.now()}
+        made = self.collection.create(request["parent"], {**fields, **running}, id_)
         return Done(request["parent"], "CreatePersistentResourceOperationMetadata", "PersistentResource", made)
 
     def update(self, request: Json) -> Done:
         """UpdatePersistentResource."""
         given = request.get("persistentResource") or {}
-        name = str(given.get("name", ""))
         if "resourcePools" in given:
-            given = {**given, "resourcePools": _filled(given["resourcePools"])}
-        made = self.collection.update(name, given, str(request.get("updateMask", "")), _UPDATED)
-        return Done(place_of(name), "UpdatePersistentResourceOperationMetadata", "PersistentResource", made)
+            request = {**request, "persistentResource": {**given, "resourcePools": _filled(given["resourcePools"])}}
+        made = self.collection.update(request, _UPDATED)
+        return Done(place_of(made["name"]), "UpdatePersistentResourceOperationMetadata", "PersistentResource", made)
 
     def reboot(self, request: Json) -> Done:
         """RebootPersistentResource: its start time is now; jobs on it go on."""
-        name = request["name"]
-        self.collection.get(name)
+        name = self.collection.stored(request["name"]).name
         made = self.collection.store.change(name, lambda body, _: body.update(startTime=resources.now()))
         return Done(place_of(name), "RebootPersistentResourceOperationMetadata", "PersistentResource", made)
-
-    def delete(self, request: Json) -> Done:
-        """DeletePersistentResource."""
-        self.collection.delete(request["name"])
-        return Done(place_of(request["name"]), "DeleteOperationMetadata")
 
     def require(self, parent: str, job: Mapping[str, Any]) -> None:
         """Refuse a job that names a persistent resource which does not exist."""

@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
-from vertexrig.local.http import Endpoint, endpoint, invalid, read_json
+from vertexrig.local.http import VERB, Endpoint, endpoint, invalid, read_json
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.resources import Json
 
@@ -30,7 +30,7 @@ class Projects:
         return [
             endpoint("GET", "/v3/projects/{project}", self.get),
             endpoint("GET", "/v1/projects/{project}", self.get_v1),
-            endpoint("POST", "/v[13]/projects/{project}(?::|%3A)testIamPermissions", self.permissions),
+            endpoint("POST", f"/v[13]/projects/{{project}}{VERB}testIamPermissions", self.permissions),
         ]
 
     async def get(self, request: Request, path: Mapping[str, str]) -> Response:

@@ -11,6 +11,7 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Any
 
+from google.protobuf import json_format
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
 
@@ -151,8 +152,6 @@ def _at(data: Json, field: str) -> str:
 
 def canonical(kind: str, data: Mapping[str, Any]) -> Json:
     """JSON of a message in its canonical form; 400 for what is not the message."""
-    from google.protobuf import json_format
-
     try:
         return messages.from_message(messages.to_message(kind, dict(data)))
     except (json_format.ParseError, ValueError, TypeError) as error:

@@ -5,19 +5,21 @@ from __future__ import annotations
 import json
 import uuid
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Any
 
 from vertexrig.local.http import invalid
 from vertexrig.local.jobs.listing import offset_of, token_of
 from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.registry.collection import Collection
+from vertexrig.local.registry.collection import Collection, page_size
 from vertexrig.local.registry.service import PACKAGE, Done, Method, place_of
 
 SERVICE = f"{PACKAGE}.TensorboardService"
 _UPDATED = frozenset({"displayName", "description", "labels", "isDefault", "pluginName", "pluginData"})
 _POINTS, _LARGEST = 1000, 10_000
-"""Points of an answer unless the client says otherwise, and at most."""
+"""Points of an answer unless the client says otherwise, and at most (google-cloud-aiplatform 2.7.0,
+types/tensorboard_service.py, ExportTensorboardTimeSeriesDataRequest.page_size)."""
 _LEVELS = (
     ("TensorboardExperiment", "experiments", "tensorboardExperiments", r"[a-z0-9][a-z0-9-]{0,126}"),
     ("TensorboardRun", "runs", "tensorboardRuns", r"[a-z0-9][a-z0-9-]{0,126}"),
@@ -44,12 +46,12 @@ class Tensorboards:
         """The methods served."""
         made: dict[str, Method] = {
             "CreateTensorboard": self.create,
-            "GetTensorboard": lambda request: self.boards.get(request["name"]),
+            "GetTensorboard": self.boards.get,
             "ListTensorboards": self.boards.list,
             "UpdateTensorboard": self.update,
-            "DeleteTensorboard": self._deleter(self.boards),
-            "BatchCreateTensorboardRuns": self._batch(self.runs),
-            "BatchCreateTensorboardTimeSeries": self._batch(self.series),
+            "DeleteTensorboard": partial(self._delete, self.boards),
+            "BatchCreateTensorboardRuns": partial(self._create_all, self.runs),
+            "BatchCreateTensorboardTimeSeries": partial(self._create_all, self.series),
             "WriteTensorboardExperimentData": self.write_experiment,
             "WriteTensorboardRunData": self.write_run,
             "ReadTensorboardTimeSeriesData": self.read,
@@ -59,11 +61,11 @@ class Tensorboards:
         plurals = {"TensorboardTimeSeries": "TensorboardTimeSeries"}
         for collection in (self.experiments, self.runs, self.series):
             name = collection.message
-            made[f"Create{name}"] = self._creator(collection)
-            made[f"Get{name}"] = self._getter(collection)
+            made[f"Create{name}"] = partial(self._create, collection)
+            made[f"Get{name}"] = collection.get
             made[f"List{plurals.get(name, name + 's')}"] = collection.list
-            made[f"Update{name}"] = self._updater(collection)
-            made[f"Delete{name}"] = self._deleter(collection)
+            made[f"Update{name}"] = partial(collection.update, allowed=_UPDATED)
+            made[f"Delete{name}"] = partial(self._delete, collection)
         return made
 
     # resources
@@ -80,59 +82,29 @@ class Tensorboards:
 
     def update(self, request: Json) -> Done:
         """UpdateTensorboard."""
-        made = self._updater(self.boards)(request)
+        made = self.boards.update(request, _UPDATED)
         return Done(place_of(made["name"]), "UpdateTensorboardOperationMetadata", "Tensorboard", made)
 
-    @staticmethod
-    def _field(collection: Collection) -> str:
-        return collection.message[0].lower() + collection.message[1:]
-
-    def _creator(self, collection: Collection) -> Callable[[Json], Json]:
-        field = self._field(collection)
+    def _create(self, collection: Collection, request: Json) -> Json:
         above = {"experiments": self.boards, "runs": self.experiments, "timeSeries": self.runs}[collection.kind]
+        parent = str(request.get("parent", ""))
+        above.stored(parent)
+        id_ = str(request.get(f"{collection.field}Id", ""))
+        if not id_ and collection is not self.series:
+            raise invalid(f"{collection.field}Id is required.")
+        return collection.create(parent, request.get(collection.field) or {}, id_)
 
-        def create(request: Json) -> Json:
-            parent = str(request.get("parent", ""))
-            above.stored(parent)
-            id_, fields = str(request.get(f"{field}Id", "")), request.get(field) or {}
-            if not id_ and collection is not self.series:
-                raise invalid(f"{field}Id is required.")
-            return collection.create(parent, fields, id_)
+    def _create_all(self, collection: Collection, request: Json) -> Json:
+        with self.store.database.transaction():  # all of them or none
+            return {collection.listed: [self._create(collection, one) for one in request.get("requests", ())]}
 
-        return create
-
-    @staticmethod
-    def _getter(collection: Collection) -> Callable[[Json], Json]:
-        return lambda request: collection.get(request["name"])
-
-    def _updater(self, collection: Collection) -> Callable[[Json], Json]:
-        field = self._field(collection)
-
-        def update(request: Json) -> Json:
-            given = request.get(field) or {}
-            return collection.update(str(given.get("name", "")), given, str(request.get("updateMask", "")), _UPDATED)
-
-        return update
-
-    def _deleter(self, collection: Collection) -> Method:
-        def delete(request: Json) -> Done:
-            name = request["name"]
-            with self.store.database.transaction() as connection:
-                collection.delete(name)
-                below = (name, len(name) + 1, f"{name}/")
-                connection.execute("DELETE FROM points WHERE series = ? OR substr(series, 1, ?) = ?", below)
-            return Done(place_of(name), "DeleteOperationMetadata")
-
-        return delete
-
-    def _batch(self, collection: Collection) -> Callable[[Json], Json]:
-        create = self._creator(collection)
-
-        def batch(request: Json) -> Json:
-            with self.store.database.transaction():  # all of them or none
-                return {collection.listed: [create(one) for one in request.get("requests", ())]}
-
-        return batch
+    def _delete(self, collection: Collection, request: Json) -> Done:
+        name = request["name"]
+        with self.store.database.transaction() as connection:
+            done = collection.delete(request)
+            below = (name, len(name) + 1, f"{name}/")
+            connection.execute("DELETE FROM points WHERE series = ? OR substr(series, 1, ?) = ?", below)
+        return done
 
     # values
 
@@ -170,17 +142,18 @@ class Tensorboards:
 
     def export(self, request: Json) -> Json:
         """ExportTensorboardTimeSeriesData: all values, by page."""
-        name = request["tensorboardTimeSeries"]
-        self.series.stored(name)
-        size = min(int(request.get("pageSize", 0)) or _POINTS, _LARGEST)
+        size = page_size(request, _POINTS, _LARGEST)
         start = offset_of(str(request.get("pageToken", "")))
+        name = self.series.stored(request["tensorboardTimeSeries"]).name
         points = self._points(name, f"LIMIT {size + 1:d} OFFSET {start:d}")
         answer: Json = {"timeSeriesDataPoints": points[:size]}
         return {**answer, **({"nextPageToken": token_of(start + size)} if len(points) > size else {})}
 
     def _data(self, name: str, most: int) -> Json:
-        body = self.series.get(name)
-        points = _thinned(self._points(name), min(most or _POINTS, _LARGEST))
+        body = self.series.stored(name).body
+        points = self._points(name)
+        if most >= 0:  # -1 asks for all
+            points = _thinned(points, min(most or _POINTS, _LARGEST))
         id_ = name.rpartition("/")[2]
         return {"tensorboardTimeSeriesId": id_, "valueType": body.get("valueType", "SCALAR"), "values": points}
 

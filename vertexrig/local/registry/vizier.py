@@ -16,7 +16,7 @@ from vertexrig.local.jobs.listing import offset_of, token_of
 from vertexrig.local.jobs.resources import STUDIES, Json
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
 from vertexrig.local.jobs.validation import found_errors, whole_numbers
-from vertexrig.local.registry.collection import Collection
+from vertexrig.local.registry.collection import Collection, page_size
 from vertexrig.local.registry.service import PACKAGE, Done, Method, exists, place_of, precondition
 from vertexrig.local.study.engine import StudyEngine, StudyExhausted
 from vertexrig.spec.names import snake
@@ -44,7 +44,7 @@ class Vizier:
     def table(self) -> dict[str, Method]:
         """The methods served."""
         return {
-            "CreateStudy": self.create, "GetStudy": lambda request: self.studies.get(request["name"]),
+            "CreateStudy": self.create, "GetStudy": self.studies.get,
             "ListStudies": self.studies.list, "DeleteStudy": self.delete, "LookupStudy": self.lookup,
             "SuggestTrials": self.suggest, "CreateTrial": self.create_trial, "GetTrial": self.get_trial,
             "ListTrials": self.list_trials, "AddTrialMeasurement": self.measure, "CompleteTrial": self.complete,
@@ -75,7 +75,7 @@ class Vizier:
 
     def delete(self, request: Json) -> Json:
         """DeleteStudy."""
-        self.studies.delete(request["name"])
+        self.studies.delete(request)
         return {}
 
     def lookup(self, request: Json) -> Json:
@@ -160,10 +160,10 @@ class Vizier:
     def list_trials(self, request: Json) -> Json:
         """ListTrials, in the order in which they were made."""
         name = request["parent"]
+        size = page_size(request, _LARGEST_PAGE, _LARGEST_PAGE)
+        start = offset_of(str(request.get("pageToken", "")))
         self.studies.stored(name)
         records = self._records(name)
-        size = min(int(request.get("pageSize", 0)) or _LARGEST_PAGE, _LARGEST_PAGE)
-        start = offset_of(str(request.get("pageToken", "")))
         answer: Json = {"trials": [_shown(one) for one in records[start : start + size]]}
         return {**answer, **({"nextPageToken": token_of(start + size)} if start + size < len(records) else {})}
 

@@ -6,10 +6,9 @@ transport with `api_endpoint="http://127.0.0.1:PORT/scheduler"`.
 
 from __future__ import annotations
 
-from vertexrig.local.scheduler.api import routes
+from vertexrig.local.scheduler.api import SchedulerApi
 from vertexrig.local.scheduler.coverage import COVERAGE
-from vertexrig.local.scheduler.delivery import Options
 from vertexrig.local.scheduler.engine import SchedulerEngine
 from vertexrig.local.scheduler.store import JobStore
 
-__all__ = ["COVERAGE", "JobStore", "Options", "SchedulerEngine", "routes"]
+__all__ = ["COVERAGE", "JobStore", "SchedulerApi", "SchedulerEngine"]

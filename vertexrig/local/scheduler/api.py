@@ -2,17 +2,25 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 import secrets
 from collections.abc import Mapping
 from dataclasses import replace
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
-from starlette.routing import BaseRoute
 
-from vertexrig.local.http import ApiError, Endpoint, endpoint, invalid, mount, not_found, query_int, read_json
+from vertexrig.local.http import (
+    VERB,
+    ApiError,
+    Endpoint,
+    endpoint,
+    invalid,
+    not_found,
+    place_of_token,
+    query_int,
+    read_json,
+    token_of,
+)
 from vertexrig.local.scheduler.engine import SchedulerEngine
 from vertexrig.local.scheduler.jobs import NAME, changed, complete, read
 from vertexrig.local.scheduler.store import StoredSchedule
@@ -56,15 +64,11 @@ class SchedulerApi:
         """projects.locations.jobs.list."""
         parent = f"projects/{values['project']}/locations/{values['location']}"
         limit = min(query_int(request, "pageSize", default=500, high=2**31 - 1) or 500, 500)
-        token = request.query_params.get("pageToken", "")
-        try:
-            after = base64.urlsafe_b64decode(token.encode("ascii")).decode()
-        except (binascii.Error, UnicodeError):
-            raise invalid(f"Invalid page token: {token[:80]!r}.") from None
+        after = place_of_token(request.query_params.get("pageToken", ""))
         found, last = self.store.page(parent, after, limit)
         body: dict[str, object] = {"jobs": [stored.resource() for stored in found]} if found else {}
         if last:
-            body["nextPageToken"] = base64.urlsafe_b64encode(last.encode()).decode()
+            body["nextPageToken"] = token_of(last)
         return JSONResponse(body)
 
     async def get(self, request: Request, values: Values) -> Response:
@@ -130,9 +134,9 @@ class SchedulerApi:
             endpoint("GET", location, self.location),
             endpoint("POST", location + "/jobs", self.create),
             endpoint("GET", location + "/jobs", self.list_jobs),
-            endpoint("POST", job + ":run", self.run),
-            endpoint("POST", job + ":pause", self.pause),
-            endpoint("POST", job + ":resume", self.resume),
+            endpoint("POST", job + VERB + "run", self.run),
+            endpoint("POST", job + VERB + "pause", self.pause),
+            endpoint("POST", job + VERB + "resume", self.resume),
             endpoint("GET", job, self.get),
             endpoint("PATCH", job, self.patch),
             endpoint("DELETE", job, self.delete),
@@ -146,13 +150,3 @@ def _name(values: Values) -> str:
 def _location(project: str, region: str) -> dict[str, object]:
     name = f"projects/{project}/locations/{region}"
     return {"name": name, "locationId": region, "labels": {"cloud.googleapis.com/region": region}}
-
-
-def routes(engine: SchedulerEngine, prefix: str = "/scheduler") -> list[BaseRoute]:
-    """The Cloud Scheduler API over an engine, whose `running()` the application's lifespan enters.
-
-    Args:
-        engine: The engine and, through it, the store.
-        prefix: Where it is mounted.
-    """
-    return [mount(prefix, SchedulerApi(engine).table())]

@@ -22,7 +22,7 @@ COVERAGE: tuple[Coverage, ...] = (
     Coverage("cloudscheduler.projects.locations.list", "served", "The regions of the catalog."),
     Coverage("cloudscheduler.projects.locations.get", "served"),
     Coverage("cloudscheduler: OIDC and OAuth tokens", "approximated", "An unsigned stand-in that says so."),
-    Coverage("cloudscheduler: targets", "approximated", "This machine only, unless other hosts are allowed."),
+    Coverage("cloudscheduler: targets", "approximated", "This machine only."),
     Coverage("cloudscheduler: Pub/Sub and App Engine targets", "not served"),
     Coverage("cloudscheduler: cmekConfig", "not served"),
     Coverage("cloudscheduler: gRPC", "served"),

@@ -6,7 +6,7 @@ import asyncio
 import base64
 import ipaddress
 import json
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Any
 
 from vertexrig.local.guard import LOOPBACK
@@ -15,33 +15,9 @@ from vertexrig.local.scheduler.jobs import seconds
 
 REPLACED = ("host", "content-length", "user-agent", "transfer-encoding", "connection")
 REPLACED_PREFIXES = ("x-google-", "x-appengine-", "x-cloudscheduler")
-# HTTP status -> google.rpc code
+# HTTP status -> google.rpc code (google/rpc/code.proto, "HTTP Mapping")
 CODES = {400: 3, 401: 16, 403: 7, 404: 5, 409: 10, 416: 11, 429: 8, 499: 1, 500: 13, 501: 12, 503: 14, 504: 4}
-DEADLINE_EXCEEDED, PERMISSION_DENIED, UNAVAILABLE, UNKNOWN = 4, 7, 14, 2
-
-
-@dataclass(frozen=True)
-class Options:
-    """How the scheduler fires.
-
-    Args:
-        at_least_twice: Deliver every successful execution a second time, as the service may in rare cases.
-        hosts: Host names that may be fired at besides this machine.
-        any_host: Fire at any host.
-    """
-
-    at_least_twice: bool = False
-    hosts: frozenset[str] = field(default_factory=frozenset)
-    any_host: bool = False
-
-    def refusal(self, host: str) -> str | None:
-        """Why a host is not fired at, or None."""
-        if self.any_host or host in LOOPBACK or host in self.hosts or _is_loopback(host):
-            return None
-        return (
-            f"The local Vertex is a development server and fires at this machine only, not at {host!r}. "
-            "Start it with that host allowed to fire there."
-        )
+UNKNOWN, INVALID_ARGUMENT, DEADLINE_EXCEEDED, PERMISSION_DENIED, INTERNAL, UNAVAILABLE = 2, 3, 4, 7, 13, 14
 
 
 @dataclass(frozen=True)
@@ -57,11 +33,15 @@ class TargetRefused(Exception):
     """A target, or a redirect of one, that may not be fired at."""
 
 
-def _is_loopback(host: str) -> bool:
+def refusal(host: str) -> str | None:
+    """Why a host is not fired at, or None: a job made for the cloud must not reach the real target from here."""
     try:
-        return ipaddress.ip_address(host).is_loopback
+        here = host in LOOPBACK or ipaddress.ip_address(host).is_loopback
     except ValueError:
-        return False
+        here = False
+    return (
+        None if here else f"The local Vertex is a development server and fires at this machine only, not at {host!r}."
+    )
 
 
 def stand_in_token(job: Json) -> str | None:
@@ -109,50 +89,49 @@ def headers_of(job: Json, schedule_time: str) -> dict[str, str]:
     }
 
 
-async def deliver(job: Json, schedule_time: str, options: Options) -> DeliveryOutcome:
+async def deliver(job: Json, schedule_time: str) -> DeliveryOutcome:
     """Send a job's request once, and wait for the answer within its attempt deadline.
 
     Args:
         job: A complete job.
         schedule_time: RFC 3339; goes into the header.
-        options: Which hosts may be fired at.
     """
     try:
-        return await asyncio.wait_for(_send(job, schedule_time, options), timeout=seconds(job["attemptDeadline"]))
+        return await asyncio.wait_for(_send(job, schedule_time), timeout=seconds(job["attemptDeadline"]))
     except asyncio.TimeoutError:
         return DeliveryOutcome(DEADLINE_EXCEEDED, f"No answer within the attempt deadline of {job['attemptDeadline']}.")
 
 
-async def _send(job: Json, schedule_time: str, options: Options) -> DeliveryOutcome:
+async def _send(job: Json, schedule_time: str) -> DeliveryOutcome:
     import httpx  # costs 100 ms, and only a job that fires needs it
 
     async def check(request: Any) -> None:
         # Called for redirects too.
-        reason = options.refusal(request.url.host)
+        reason = refusal(request.url.host)
         if reason is not None:
             raise TargetRefused(reason)
 
     target = job["httpTarget"]
     body = base64.b64decode(target["body"]) if target.get("body") else None
+    # `deliver` has the deadline, and a proxy of the user's environment leads to no port of this machine.
     settings: Json = {
         "timeout": None,
         "follow_redirects": True,
         "trust_env": False,
         "event_hooks": {"request": [check]},
     }
+    headers = headers_of(job, schedule_time)
     try:
         async with (
             httpx.AsyncClient(**settings) as client,
-            client.stream(
-                target["httpMethod"], target["uri"], headers=headers_of(job, schedule_time), content=body
-            ) as answer,
+            client.stream(target["httpMethod"], target["uri"], headers=headers, content=body) as answer,
         ):
             async for _ in answer.aiter_raw():
                 pass  # the handler may still be at work until its answer ends
     except TargetRefused as error:
         return DeliveryOutcome(PERMISSION_DENIED, str(error), final=True)
     except (httpx.InvalidURL, httpx.UnsupportedProtocol, ValueError) as error:
-        return DeliveryOutcome(3, f"The target cannot be requested: {error}", final=True)
+        return DeliveryOutcome(INVALID_ARGUMENT, f"The target cannot be requested: {error}", final=True)
     except httpx.HTTPError as error:
         return DeliveryOutcome(UNAVAILABLE, f"{type(error).__name__}: {error}")
     if 200 <= answer.status_code < 300:

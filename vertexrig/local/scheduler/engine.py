@@ -3,18 +3,22 @@
 from __future__ import annotations
 
 import asyncio
+import logging
+import sqlite3
 from collections.abc import AsyncIterator
 from contextlib import asynccontextmanager
 from dataclasses import dataclass
 from datetime import datetime, timedelta
 
 from vertexrig.cloud.cron import ScheduleError, backoff, parse
-from vertexrig.local.clock import Clock, SystemClock
+from vertexrig.local.clock import LONGEST, Clock
 from vertexrig.local.http import Json
-from vertexrig.local.scheduler.delivery import DeliveryOutcome, Options, deliver
+from vertexrig.local.scheduler.delivery import INTERNAL, DeliveryOutcome, deliver
 from vertexrig.local.scheduler.jobs import seconds
-from vertexrig.local.scheduler.store import Attempt, JobStore, StoredSchedule
+from vertexrig.local.scheduler.store import JobStore, StoredSchedule
 from vertexrig.times import rfc3339
+
+_LOG = logging.getLogger(__name__)
 
 
 def may_retry(retry: Json, number: int, elapsed: float) -> bool:
@@ -39,12 +43,12 @@ class SchedulerEngine:
 
     Args:
         store: The jobs.
-        options: Which targets are allowed, and duplicates on purpose.
+        at_least_twice: Deliver every successful execution a second time, as the service may in rare cases.
         clock: Where the time comes from.
     """
 
-    def __init__(self, store: JobStore, options: Options | None = None, clock: Clock | None = None) -> None:
-        self.store, self.options, self.clock = store, options or Options(), clock or SystemClock()
+    def __init__(self, store: JobStore, *, at_least_twice: bool = False, clock: Clock | None = None) -> None:
+        self.store, self.at_least_twice, self.clock = store, at_least_twice, clock or Clock()
         self.due: dict[str, datetime] = {}
         self.executions: dict[str, RunningExecution] = {}
         self.changed = asyncio.Event()
@@ -52,7 +56,7 @@ class SchedulerEngine:
     @asynccontextmanager
     async def running(self) -> AsyncIterator[None]:
         """Fire jobs until the block ends; requests under way are then dropped."""
-        # The event belongs to the loop that runs the engine (Python 3.10 and older bind late, but a new one is clean).
+        # An event belongs to the first loop that waits for it, and an engine may run in several, one after the other.
         self.changed = asyncio.Event()
         for stored in self.store.all():
             self.plan(stored)
@@ -76,16 +80,15 @@ class SchedulerEngine:
         self.changed.set()
         return self.store.get(stored.name) or stored
 
-    def _next(self, stored: StoredSchedule, after: datetime) -> datetime | None:
+    def _next(self, stored: StoredSchedule, after: datetime) -> None:
         try:
             due = parse(stored.job["schedule"], stored.job.get("timeZone", "")).after(after)
         except ScheduleError:
             # A time zone that this machine knew when the job was made, and no longer does.
             self.due.pop(stored.name, None)
-            return None
-        self.due[stored.name] = due
+            return
         self.store.note(stored.name, scheduleTime=rfc3339(due, None))
-        return due
+        self.due[stored.name] = due
 
     def forget(self, name: str) -> None:
         """Stop firing a job: its next time, and the retries of an execution under way."""
@@ -103,13 +106,22 @@ class SchedulerEngine:
     async def _loop(self) -> None:
         while True:
             self.changed.clear()
-            now = self.clock.now()
-            for name, due in list(self.due.items()):
-                # A job whose execution is under way stays due, and starts when that ends.
-                if due <= now and name not in self.executions:
-                    self._begin(name, due, now)
-            waiting = [due for name, due in self.due.items() if name not in self.executions]
-            await self.clock.wait(self.changed, min(waiting, default=None))
+            try:
+                until = self._begin_due()
+            except sqlite3.Error:  # such as a full disk, which must not end all schedules
+                _LOG.exception("schedules cannot be fired; they are looked at again in %g seconds", LONGEST)
+                until = None
+            await self.clock.wait(self.changed, until)
+
+    def _begin_due(self) -> datetime | None:
+        """Start what is due; returns when the next job is."""
+        now = self.clock.now()
+        for name, due in list(self.due.items()):
+            # A job whose execution is under way stays due, and starts when that ends.
+            if due <= now and name not in self.executions:
+                self._begin(name, due, now)
+        waiting = [due for name, due in self.due.items() if name not in self.executions]
+        return min(waiting, default=None)
 
     def _begin(self, name: str, due: datetime, now: datetime) -> None:
         stored = self.store.get(name)
@@ -136,10 +148,10 @@ class SchedulerEngine:
     async def _attempts(self, name: str, schedule_time: datetime) -> None:
         began, number, paused = self.clock.now(), 0, self._paused(name)
         while (stored := self.store.get(name)) is not None:
-            outcome = await self._attempt(stored, schedule_time, number)
+            outcome = await self._attempt(stored, schedule_time)
             if outcome.code == 0:
-                if self.options.at_least_twice and self.store.get(name) is not None:
-                    await self._attempt(stored, schedule_time, number, duplicate=True)
+                if self.at_least_twice and self.store.get(name) is not None:
+                    await self._attempt(stored, schedule_time)
                 return
             retry, now = stored.job["retryConfig"], self.clock.now()
             at = now + timedelta(seconds=backoff(retry, number))
@@ -166,20 +178,12 @@ class SchedulerEngine:
         following = self.due.get(name)
         self.store.note(name, scheduleTime=rfc3339(following, None) if following else None)
 
-    async def _attempt(
-        self, stored: StoredSchedule, schedule_time: datetime, number: int, duplicate: bool = False
-    ) -> DeliveryOutcome:
-        """One request, recorded in the job and in the attempts."""
-        started, when = rfc3339(self.clock.now(), None), rfc3339(schedule_time, None)
-        self.store.note(stored.name, lastAttemptTime=started)
+    async def _attempt(self, stored: StoredSchedule, schedule_time: datetime) -> DeliveryOutcome:
+        """One request; its time and outcome are noted in the job."""
+        self.store.note(stored.name, lastAttemptTime=rfc3339(self.clock.now(), None))
         try:
-            outcome = await deliver(stored.job, when, self.options)
+            outcome = await deliver(stored.job, rfc3339(schedule_time, None))
         except Exception as error:  # one job's trouble must not stop the others
-            outcome = DeliveryOutcome(13, f"{type(error).__name__}: {error}", final=True)
-        if self.store.get(stored.name) is not None:
-            ended = rfc3339(self.clock.now(), None)
-            a = Attempt(stored.name, when, number, duplicate, started, ended, outcome.code, outcome.message)
-            self.store.record(a)
-            status = {"code": outcome.code, "message": outcome.message} if outcome.code else {}
-            self.store.note(stored.name, status=status)
+            outcome = DeliveryOutcome(INTERNAL, f"{type(error).__name__}: {error}", final=True)
+        self.store.note(stored.name, status={"code": outcome.code, "message": outcome.message} if outcome.code else {})
         return outcome

@@ -135,7 +135,7 @@ def _message(value: Any, kind: str, path: str) -> Json:
         raise _wrong(path, value, "an object")
     fields, result = FIELDS[kind], {}
     for key, part in value.items():
-        name = re.sub(r"_([a-z])", lambda match: match.group(1).upper(), key)
+        name = camel(key)
         check = fields.get(name)
         if check is None:
             if name in ("pubsubTarget", "appEngineHttpTarget"):

@@ -1,4 +1,4 @@
-"""Jobs and what came of their executions, in SQLite."""
+"""Jobs, and when each was last fired and with what outcome, in SQLite."""
 
 from __future__ import annotations
 
@@ -13,15 +13,7 @@ SCHEMA = """
 CREATE TABLE IF NOT EXISTS jobs (
   name TEXT PRIMARY KEY, job TEXT NOT NULL, state TEXT NOT NULL, updated TEXT NOT NULL, runtime TEXT NOT NULL
 ) WITHOUT ROWID;
-CREATE TABLE IF NOT EXISTS attempts (
-  id INTEGER PRIMARY KEY, job TEXT NOT NULL, schedule_time TEXT NOT NULL, number INTEGER NOT NULL,
-  duplicate INTEGER NOT NULL, started TEXT NOT NULL, ended TEXT NOT NULL, code INTEGER NOT NULL, message TEXT NOT NULL
-);
-CREATE INDEX IF NOT EXISTS attempts_by_job ON attempts (job, id);
 """
-
-KEPT = 1000
-"""Attempts kept per job."""
 
 
 @dataclass(frozen=True)
@@ -48,31 +40,6 @@ class StoredSchedule:
     def resource(self) -> Json:
         """The job as the API shows it."""
         return {**self.job, "state": self.state, "userUpdateTime": self.updated, **self.runtime}
-
-
-@dataclass(frozen=True)
-class Attempt:
-    """One HTTP request of an execution.
-
-    Args:
-        job: The job's full name.
-        schedule_time: The time of the schedule it is for, RFC 3339; the same for all attempts of an execution.
-        number: 0 for the first, then counting retries.
-        duplicate: Delivered on purpose although the one before succeeded.
-        started: RFC 3339.
-        ended: RFC 3339.
-        code: google.rpc code, 0 for success.
-        message: Why it failed; empty for success.
-    """
-
-    job: str
-    schedule_time: str
-    number: int
-    duplicate: bool
-    started: str
-    ended: str
-    code: int
-    message: str
 
 
 class JobStore:
@@ -130,37 +97,7 @@ class JobStore:
                 merged = {k: v for k, v in {**stored.runtime, **runtime}.items() if v is not None}
                 self.save(replace(stored, runtime=merged))
 
-    def delete(self, name: str) -> bool:
-        """Remove a job and its attempts; False if there is none."""
+    def delete(self, name: str) -> None:
+        """Remove a job."""
         with self.database.transaction() as connection:
-            gone = connection.execute("DELETE FROM jobs WHERE name = ?", (name,)).rowcount
-            connection.execute("DELETE FROM attempts WHERE job = ?", (name,))
-        return bool(gone)
-
-    def record(self, a: Attempt) -> None:
-        """Keep an attempt, and forget the oldest of a job beyond `KEPT`."""
-        values = (a.job, a.schedule_time, a.number, a.duplicate, a.started, a.ended, a.code, a.message)
-        with self.database.transaction() as connection:
-            connection.execute("INSERT INTO attempts VALUES (NULL, ?, ?, ?, ?, ?, ?, ?, ?)", values)
-            connection.execute(
-                "DELETE FROM attempts WHERE job = ?1 AND id <= "
-                "(SELECT id FROM attempts WHERE job = ?1 ORDER BY id DESC LIMIT 1 OFFSET ?2)",
-                (a.job, KEPT),
-            )
-
-    def attempts(self, name: str) -> list[Attempt]:
-        """A job's attempts, oldest first."""
-        rows = self.database.rows("SELECT * FROM attempts WHERE job = ? ORDER BY id", name)
-        return [
-            Attempt(
-                job=row["job"],
-                schedule_time=row["schedule_time"],
-                number=row["number"],
-                duplicate=bool(row["duplicate"]),
-                started=row["started"],
-                ended=row["ended"],
-                code=row["code"],
-                message=row["message"],
-            )
-            for row in rows
-        ]
+            connection.execute("DELETE FROM jobs WHERE name = ?", (name,))

@@ -17,7 +17,7 @@ from vertexrig.local.storage.batch import Batch
 from vertexrig.local.storage.coverage import COVERAGE
 from vertexrig.local.storage.fields import JsonApi
 from vertexrig.local.storage.store import ObjectStore
-from vertexrig.local.storage.upload import upload_table
+from vertexrig.local.storage.upload import Uploads
 from vertexrig.local.storage.xml import XmlApi
 
 __all__ = ["COVERAGE", "ObjectStore", "XmlApi", "routes"]
@@ -30,7 +30,7 @@ def routes(store: ObjectStore) -> list[BaseRoute]:
         store: Where the objects are.
     """
     api = StorageApi(store)
-    main, uploads = JsonApi(api.table()), JsonApi(upload_table(store))
+    main, uploads = JsonApi(api.table()), JsonApi(Uploads(store).table())
     media = JsonApi([endpoint("GET", "/v1/b/{bucket}/o/{object}", api.get_media)])
     batch = JsonApi([endpoint("POST", "/v1", Batch(main).run)])
     return [

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import base64
-import binascii
 from collections.abc import Mapping
 
 from starlette.requests import Request
@@ -16,14 +14,16 @@ from vertexrig.local.http import (
     endpoint,
     in_thread,
     invalid,
+    place_of_token,
     query_bool,
     query_int,
     read_json,
+    token_of,
 )
 from vertexrig.local.storage import media
-from vertexrig.local.storage.conditions import Conditions
+from vertexrig.local.storage.conditions import Conditions, whole_number
 from vertexrig.local.storage.model import Object
-from vertexrig.local.storage.requests import base, conditions, generation, place
+from vertexrig.local.storage.requests import base, conditions, place
 from vertexrig.local.storage.resources import (
     BUCKET_FIELDS,
     OBJECT_FIELDS,
@@ -38,19 +38,22 @@ from vertexrig.local.storage.resources import (
 from vertexrig.local.storage.store import ObjectStore, Query
 
 Values = Mapping[str, str]
+MOST_ITEMS = 1000
+"""Of a page (https://cloud.google.com/storage/docs/json_api/v1/objects/list, maxResults)."""
 
 
-def _page_token(request: Request) -> str:
+def _after(request: Request) -> str:
     """The name that a listing goes on after."""
-    text = request.query_params.get("pageToken", "")
-    try:
-        return base64.urlsafe_b64decode(text.encode("ascii")).decode("utf-8")
-    except (binascii.Error, UnicodeError):
-        raise invalid(f"Invalid page token: {text[:80]!r}.") from None
+    return place_of_token(request.query_params.get("pageToken", ""))
 
 
-def _token(name: str) -> Json:
-    return {"nextPageToken": base64.urlsafe_b64encode(name.encode()).decode()} if name else {}
+def _limit(request: Request) -> int:
+    """How many items a page has: the service's own limit, unless the client asks for fewer."""
+    return min(query_int(request, "maxResults", default=MOST_ITEMS, high=2**31) or MOST_ITEMS, MOST_ITEMS)
+
+
+def _next(name: str) -> Json:
+    return {"nextPageToken": token_of(name)} if name else {}
 
 
 class StorageApi:
@@ -63,11 +66,10 @@ class StorageApi:
 
     async def list_buckets(self, request: Request, values: Values) -> Response:
         """buckets.list."""
-        limit = query_int(request, "maxResults", default=1000, high=2**31) or 1000
         prefix = request.query_params.get("prefix", "")
-        found, token = await in_thread(self.store.buckets, prefix, _page_token(request), min(limit, 1000))
+        found, token = await in_thread(self.store.buckets, prefix, _after(request), _limit(request))
         items = [bucket_resource(bucket, base(request)) for bucket in found]
-        return JSONResponse({"kind": "storage#buckets", **({"items": items} if items else {}), **_token(token)})
+        return JSONResponse({"kind": "storage#buckets", **({"items": items} if items else {}), **_next(token)})
 
     async def insert_bucket(self, request: Request, values: Values) -> Response:
         """buckets.insert."""
@@ -145,12 +147,11 @@ class StorageApi:
     async def list_objects(self, request: Request, values: Values) -> Response:
         """objects.list."""
         asked = request.query_params
-        limit = min(query_int(request, "maxResults", default=1000, high=2**31) or 1000, 1000)
         query = Query(
             prefix=asked.get("prefix", ""),
             delimiter=asked.get("delimiter", ""),
-            after=_page_token(request),
-            limit=limit,
+            after=_after(request),
+            limit=_limit(request),
             start=asked.get("startOffset", ""),
             end=asked.get("endOffset", ""),
             trailing=query_bool(request, "includeTrailingDelimiter"),
@@ -165,7 +166,7 @@ class StorageApi:
                 items.append(object_resource(await in_thread(self.store.digested, found), base(request)))
             except ApiError:
                 continue  # its file went away since the listing
-        body: Json = {"kind": "storage#objects", **_token(page.token)}
+        body: Json = {"kind": "storage#objects", **_next(page.token)}
         if items:
             body["items"] = items
         if page.prefixes:
@@ -177,7 +178,9 @@ class StorageApi:
         if request.query_params.get("alt") == "media":
             return await media.download(self.store, request, values)
         where = place(values)
-        found = await in_thread(self.store.get, *where, conditions(request), generation(request))
+        found = await in_thread(
+            self.store.get, *where, conditions(request), whole_number(request.query_params, "generation")
+        )
         media.check_etag(request, found)
         return await self._answer(request, found)
 
@@ -200,7 +203,9 @@ class StorageApi:
 
     async def delete_object(self, request: Request, values: Values) -> Response:
         """objects.delete."""
-        await in_thread(self.store.delete, *place(values), conditions(request), generation(request))
+        await in_thread(
+            self.store.delete, *place(values), conditions(request), whole_number(request.query_params, "generation")
+        )
         return Response(status_code=204)
 
     async def _copied(self, request: Request, values: Values) -> Object:
@@ -213,7 +218,7 @@ class StorageApi:
             self.store.get,
             *source_place,
             conditions(request, source=True),
-            generation(request, "sourceGeneration"),
+            whole_number(request.query_params, "sourceGeneration"),
             reading=False,
         )
         if meta is not None and "contentType" not in meta and "contentType" in source.meta:
@@ -261,10 +266,7 @@ class StorageApi:
         if not isinstance(required, dict):
             raise invalid("Expected 'objectPreconditions' to be an object.")
         where = place({"bucket": bucket, "object": item["name"]})
-        asked = str(item.get("generation") or "")
-        if asked and not (asked.isascii() and asked.isdigit() and len(asked) < 20):
-            raise invalid(f"Invalid generation: {asked[:80]!r}.")
-        wanted = int(asked) if asked else None
+        wanted = whole_number(item, "generation")
         return await in_thread(self.store.get, *where, Conditions.of(required), wanted, reading=False)
 
     def table(self) -> list[Endpoint]:

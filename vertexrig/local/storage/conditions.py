@@ -35,10 +35,10 @@ class Conditions:
         """Read `ifGenerationMatch` and its relatives (`ifSourceGenerationMatch`... with `source`) from a mapping."""
         start = "ifSource" if source else "if"
         return Conditions(
-            _number(values, f"{start}GenerationMatch"),
-            _number(values, f"{start}GenerationNotMatch"),
-            _number(values, f"{start}MetagenerationMatch"),
-            _number(values, f"{start}MetagenerationNotMatch"),
+            whole_number(values, f"{start}GenerationMatch"),
+            whole_number(values, f"{start}GenerationNotMatch"),
+            whole_number(values, f"{start}MetagenerationMatch"),
+            whole_number(values, f"{start}MetagenerationNotMatch"),
         )
 
     def check(self, generation: int | None, metageneration: int | None, *, reading: bool = False) -> None:
@@ -55,7 +55,8 @@ class Conditions:
             raise ApiError(304 if reading else 412, MESSAGE)
 
 
-def _number(values: Mapping[str, object], name: str) -> int | None:
+def whole_number(values: Mapping[str, object], name: str) -> int | None:
+    """A number such as a generation, from a query or a body; None without it, 400 for what is not one."""
     value = values.get(name)
     if value is None or value == "":
         return None

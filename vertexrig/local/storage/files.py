@@ -8,6 +8,7 @@ Symbolic links are never followed: nothing outside the folder can be read or wri
 from __future__ import annotations
 
 import contextlib
+import errno
 import hashlib
 import os
 import secrets
@@ -192,6 +193,4 @@ def _is_text(name: str) -> bool:
 
 def _is_name_trouble(error: OSError) -> bool:
     """Whether the file system cannot hold this name here: too long, a file where a folder is needed, not encodable."""
-    import errno
-
     return error.errno in (errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.EILSEQ, errno.EINVAL)

@@ -16,11 +16,11 @@ from starlette.requests import Request
 from starlette.responses import JSONResponse, Response, StreamingResponse
 
 from vertexrig.local.http import ApiError, Json, in_thread, invalid, parse_json
-from vertexrig.local.storage.conditions import MESSAGE
+from vertexrig.local.storage.conditions import MESSAGE, whole_number
 from vertexrig.local.storage.digests import CHUNK
 from vertexrig.local.storage.model import Object
 from vertexrig.local.storage.names import check_bucket, check_object
-from vertexrig.local.storage.requests import base, conditions, generation, place
+from vertexrig.local.storage.requests import base, conditions, place
 from vertexrig.local.storage.resources import OBJECT_FIELDS, etag, object_resource, whole, writable
 from vertexrig.local.storage.store import ObjectStore
 
@@ -109,7 +109,7 @@ async def download(store: ObjectStore, request: Request, values: Mapping[str, st
 
 def _download(store: ObjectStore, request: Request, values: Mapping[str, str]) -> Response:
     """The whole answer in one thread; only what is longer than a chunk is read while it is sent."""
-    found = store.get(*place(values), conditions(request), generation(request))
+    found = store.get(*place(values), conditions(request), whole_number(request.query_params, "generation"))
     check_etag(request, found)
     found, descriptor = store.open(store.digested(found))
     try:
@@ -154,6 +154,7 @@ async def receive(request: Request, out: BinaryIO) -> int:
     coding = request.headers.get("content-encoding", "identity").lower()
     if coding not in ("identity", "gzip"):
         raise invalid(f"Unsupported Content-Encoding: {coding[:80]!r}.")
+    # 31 is zlib's way to ask for a gzip header (16) with the largest window (15)
     inflate = zlib.decompressobj(31) if coding == "gzip" else None
     size = 0
     try:

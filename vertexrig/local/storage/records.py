@@ -147,17 +147,6 @@ class Records:
 
 
 def _object(row: sqlite3.Row) -> Object:
-    return Object(
-        bucket=row["bucket"],
-        name=row["name"],
-        generation=row["generation"],
-        metageneration=row["metageneration"],
-        stamp=Stamp(row["size"], row["mtime_ns"], row["inode"]),
-        odd=bool(row["odd"]),
-        md5=row["md5"],
-        crc32c=row["crc32c"],
-        components=row["components"],
-        created=row["created"],
-        updated=row["updated"],
-        meta=json.loads(row["meta"]),
-    )
+    own = dict(row)
+    stamp = Stamp(own.pop("size"), own.pop("mtime_ns"), own.pop("inode"))
+    return Object(**{**own, "stamp": stamp, "odd": bool(own["odd"]), "meta": json.loads(own["meta"])})

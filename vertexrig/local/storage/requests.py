@@ -7,7 +7,6 @@ from typing import NamedTuple
 
 from starlette.requests import Request
 
-from vertexrig.local.http import invalid
 from vertexrig.local.storage.conditions import Conditions
 from vertexrig.local.storage.names import check_bucket, check_object
 
@@ -30,16 +29,6 @@ def place(values: Mapping[str, str], *, bucket: str = "bucket", name: str = "obj
 def conditions(request: Request, *, source: bool = False) -> Conditions:
     """The preconditions of a request's query."""
     return Conditions.of(dict(request.query_params), source=source)
-
-
-def generation(request: Request, name: str = "generation") -> int | None:
-    """The `generation` query parameter."""
-    text = request.query_params.get(name)
-    if text is None or text == "":
-        return None
-    if not text.isascii() or not text.isdigit() or len(text) > 19:
-        raise invalid(f"Invalid value for parameter '{name}': {text[:80]!r}. Expected an integer.")
-    return int(text)
 
 
 def base(request: Request) -> str:

@@ -28,53 +28,34 @@ def _is_map(value: Any) -> bool:
     return isinstance(value, dict) and all(isinstance(v, str) for v in value.values())
 
 
-def _is_bool(value: Any) -> bool:
-    return isinstance(value, bool)
+Rule = tuple[Callable[[Any], bool], str]
+Rules = Mapping[str, Rule]
+_TEXT: Rule = (_is_text, "a string")
+_MAP: Rule = (_is_map, "a map of strings")
+_BOOLEAN: Rule = (lambda value: isinstance(value, bool), "a boolean")
+_OBJECT: Rule = (lambda value: isinstance(value, dict), "an object")
+_LIST: Rule = (lambda value: isinstance(value, list), "a list")
 
-
-def _is_object(value: Any) -> bool:
-    return isinstance(value, dict)
-
-
-def _is_list(value: Any) -> bool:
-    return isinstance(value, list)
-
-
-Rules = Mapping[str, tuple[Callable[[Any], bool], str]]
-
+_OBJECT_TEXTS = (
+    "contentType", "contentEncoding", "contentDisposition", "contentLanguage", "cacheControl", "storageClass", "customTime",
+)  # fmt: skip
 OBJECT_FIELDS: Rules = {
-    "contentType": (_is_text, "a string"),
-    "contentEncoding": (_is_text, "a string"),
-    "contentDisposition": (_is_text, "a string"),
-    "contentLanguage": (_is_text, "a string"),
-    "cacheControl": (_is_text, "a string"),
-    "storageClass": (_is_text, "a string"),
-    "customTime": (_is_text, "a string"),
-    "temporaryHold": (_is_bool, "a boolean"),
-    "eventBasedHold": (_is_bool, "a boolean"),
-    "metadata": (_is_map, "a map of strings"),
+    **dict.fromkeys(_OBJECT_TEXTS, _TEXT),
+    **dict.fromkeys(("temporaryHold", "eventBasedHold"), _BOOLEAN),
+    "metadata": _MAP,
 }
-
+_BUCKET_OBJECTS = (
+    "retentionPolicy", "autoclass", "billing", "customPlacementConfig", "encryption", "hierarchicalNamespace",
+    "iamConfiguration", "lifecycle", "logging", "softDeletePolicy", "versioning", "website",
+)  # fmt: skip
 BUCKET_FIELDS: Rules = {
-    "location": (_is_text, "a string"),
-    "storageClass": (_is_text, "a string"),
-    "labels": (_is_map, "a map of strings"),
-    "rpo": (_is_text, "a string"),
-    "defaultEventBasedHold": (_is_bool, "a boolean"),
-    "cors": (_is_list, "a list"),
-    "retentionPolicy": (_is_object, "an object"),
-    "autoclass": (_is_object, "an object"),
-    "billing": (_is_object, "an object"),
-    "customPlacementConfig": (_is_object, "an object"),
-    "encryption": (_is_object, "an object"),
-    "hierarchicalNamespace": (_is_object, "an object"),
-    "iamConfiguration": (_is_object, "an object"),
-    "lifecycle": (_is_object, "an object"),
-    "logging": (_is_object, "an object"),
-    "softDeletePolicy": (_is_object, "an object"),
-    "versioning": (_is_object, "an object"),
-    "website": (_is_object, "an object"),
+    **dict.fromkeys(("location", "storageClass", "rpo"), _TEXT),
+    "labels": _MAP,
+    "defaultEventBasedHold": _BOOLEAN,
+    "cors": _LIST,
+    **dict.fromkeys(_BUCKET_OBJECTS, _OBJECT),
 }
+"""Fields of `Bucket` and `Object` that a client may write, and what each has to be."""
 
 
 def writable(body: Json, rules: Rules) -> Json:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 
 from vertexrig.local.http import ApiError, Json, invalid, not_found
 from vertexrig.local.storage import resources
-from vertexrig.local.storage.conditions import Conditions
+from vertexrig.local.storage.conditions import MESSAGE, Conditions
 from vertexrig.local.storage.digests import CHUNK, digests
 from vertexrig.local.storage.files import Files, remove_empty, stamp
 from vertexrig.local.storage.model import Bucket, Object
@@ -131,7 +131,7 @@ class ObjectStore:
         with self.records.database.transaction():
             known = self.policy(name)
             if policy.get("etag", known["etag"]) != known["etag"]:
-                raise ApiError(412, "At least one of the pre-conditions you specified did not hold.")
+                raise ApiError(412, MESSAGE)
             self.records.save_policy(name, {key: policy[key] for key in ("version", "bindings") if key in policy})
             return self.policy(name)
 
@@ -146,7 +146,7 @@ class ObjectStore:
     def _fresh(self, bucket: str, name: str, known: Object | None) -> Object | None:
         """What is true now of an object that was last seen as `known`. Called in a transaction."""
         seen = self.files.look(bucket, name, odd=False)
-        if seen is not None:
+        if seen is not None:  # a plain file counts even beside an odd one: somebody wrote it there since
             if known is not None and not known.odd and known.stamp == seen:
                 return known
             now = self.records.tick()
@@ -193,7 +193,7 @@ class ObjectStore:
         """
         for _ in range(5):
             path = self.files.path(o.bucket, o.name, o.odd)
-            try:
+            try:  # O_NONBLOCK: opening a named pipe that somebody put there would wait for a writer
                 descriptor = os.open(path, os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK) if path else -1
             except OSError:
                 descriptor = -1
@@ -244,21 +244,10 @@ class ObjectStore:
                 if old is not None and old.odd != odd:
                     self.files.remove(bucket, name, odd=old.odd)
                 now = self.records.tick()
-                fields = meta or {}
                 sums = (None if components else md5, crc32c, components)
-                return self.records.save_object(
-                    Object(bucket, name, now, 1, written, odd, *sums, created=now, updated=now, meta=fields)
-                )
+                return self.records.save_object(Object(bucket, name, now, 1, written, odd, *sums, now, now, meta or {}))
         finally:
             source.unlink(missing_ok=True)
-
-    def put_bytes(
-        self, bucket: str, name: str, data: bytes, meta: Json | None = None, conditions: Conditions = ANY
-    ) -> Object:
-        """Store bytes as an object; see `put`."""
-        source = self.files.temp()
-        source.write_bytes(data)
-        return self.put(bucket, name, source, meta, conditions)
 
     def change(self, bucket: str, name: str, change: Callable[[Json], Json], conditions: Conditions = ANY) -> Object:
         """Replace an object's writable fields by `change` of them."""
@@ -307,7 +296,7 @@ class ObjectStore:
     def compose(
         self, bucket: str, name: str, sources: list[Object], meta: Json | None = None, conditions: Conditions = ANY
     ) -> Object:
-        """Join 1 to 32 objects of one bucket into one."""
+        """Join 1 to 32 objects of one bucket into one (https://cloud.google.com/storage/docs/composite-objects)."""
         if not 1 <= len(sources) <= 32:
             raise invalid(f"The number of source components provided ({len(sources)}) is not between 1 and 32.")
         sources, path = self.gather(sources)

@@ -70,8 +70,8 @@ def content_range(header: str | None) -> ContentRange | None:
     return ContentRange(int(match.group(1)), end, total)
 
 
-class Resumable:
-    """The handlers of resumable uploads, over one store."""
+class Uploads:
+    """The handlers of uploads, over one store."""
 
     def __init__(self, store: ObjectStore) -> None:
         self.store = store
@@ -91,6 +91,28 @@ class Resumable:
 
     def _path(self, upload: Upload) -> Path:
         return self.folder / upload.id
+
+    def table(self) -> list[Endpoint]:
+        """The routes below `/upload/storage` and `/resumable/upload/storage`."""
+        path = "/v1/b/{bucket}/o"
+        return [
+            endpoint("POST", path, self.insert),
+            endpoint("PUT", path, self.send),
+            endpoint("DELETE", path, self.cancel),
+        ]
+
+    async def insert(self, request: Request, values: Values) -> Response:
+        """objects.insert, by the type of the upload."""
+        kind = request.query_params.get("uploadType") or request.query_params.get("upload_protocol", "")
+        if request.query_params.get("upload_id"):
+            return await self.send(request, values)
+        if kind == "media":
+            return await simple(self.store, request, values)
+        if kind == "multipart":
+            return await multipart(self.store, request, values)
+        if kind == "resumable":
+            return await self.begin(request, values)
+        raise invalid(f"Invalid uploadType: {kind[:80]!r}. Expected media, multipart or resumable.")
 
     async def begin(self, request: Request, values: Values) -> Response:
         """objects.insert with uploadType=resumable"""
@@ -147,6 +169,7 @@ class Resumable:
 
     def _incomplete(self, upload: Upload) -> Response:
         headers = {"Range": f"bytes=0-{upload.received - 1}"} if upload.received else {}
+        # 308 is "Resume Incomplete" here, not a redirect.
         return _capitalised(308, {**headers, "X-GUploader-UploadID": upload.id})
 
     async def _take(self, request: Request, upload: Upload, chunk: ContentRange) -> Upload:
@@ -191,27 +214,3 @@ class Resumable:
         found = await in_thread(self.store.get, upload.bucket, upload.name)
         found = await in_thread(self.store.digested, found)
         return JSONResponse(object_resource(found, base(request)))
-
-
-def upload_table(store: ObjectStore) -> list[Endpoint]:
-    """The routes below `/upload/storage` and `/resumable/upload/storage`."""
-    resumable = Resumable(store)
-
-    async def insert(request: Request, values: Mapping[str, str]) -> Response:
-        kind = request.query_params.get("uploadType") or request.query_params.get("upload_protocol", "")
-        if request.query_params.get("upload_id"):
-            return await resumable.send(request, values)
-        if kind == "media":
-            return await simple(store, request, values)
-        if kind == "multipart":
-            return await multipart(store, request, values)
-        if kind == "resumable":
-            return await resumable.begin(request, values)
-        raise invalid(f"Invalid uploadType: {kind[:80]!r}. Expected media, multipart or resumable.")
-
-    path = "/v1/b/{bucket}/o"
-    return [
-        endpoint("POST", path, insert),
-        endpoint("PUT", path, resumable.send),
-        endpoint("DELETE", path, resumable.cancel),
-    ]

@@ -11,7 +11,6 @@ from xml.sax.saxutils import escape
 
 from starlette.requests import Request
 from starlette.responses import Response
-from starlette.types import Receive, Scope, Send
 
 from vertexrig.local.http import Api, ApiError, endpoint
 from vertexrig.local.storage import media
@@ -37,10 +36,6 @@ class XmlApi(Api):
 
     async def _get(self, request: Request, values: Mapping[str, str]) -> Response:
         return await media.download(self.store, request, values)
-
-    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer one ASGI request."""
-        await (await self.answer(Request(scope, receive)))(scope, receive, send)
 
     def failed(self, error: ApiError) -> Response:
         """The error as the XML API writes it."""

@@ -108,7 +108,7 @@ function tiles(data, best, metrics) {
     best.length === 1 && metrics.map((name) => tile(`best ${name}`, best[0].metrics[name] ?? "", `trial ${best[0].id}`)),
     best.length > 1 && tile("not beaten", `${best.length} trials`, "no other trial is better in every metric"),
     tile("trials", `${ended} of ${data.asked ?? data.trials.length}`, rest.map(([many, name]) => `${many} ${name}`).join(", ")),
-    best.length === 1 && h("div", { class: "tile wide" }, h("span", {}, "its parameters"), h("code", {}, Object.entries(best[0].parameters).map(([name, value]) => `--${name}=${value}`).join(" "))));
+    best.length === 1 && h("div", { class: "tile wide" }, h("span", {}, "its parameters"), h("code", {}, Object.entries(best[0].parameters).map(([name, value]) => [h("span", {}, `--${name}=${value}`), " "]))));
 }
 
 function trials(data, metrics) {

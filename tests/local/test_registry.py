@@ -1,0 +1,84 @@
+"""Methods of the services beside jobs, called with requests as their REST routes make them."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from vertexrig.local.http import ApiError
+from vertexrig.local.jobs.store import ResourceStore
+from vertexrig.local.registry import Registry
+
+PARENT = "projects/1/locations/us-central1"
+STORE = f"{PARENT}/metadataStores/default"
+
+
+class Services:
+    """Every method of the registry by its name."""
+
+    def __init__(self, root: Path) -> None:
+        tables = Registry(ResourceStore(root), seed=0, project="p", root=root).tables.values()
+        self.methods = {name: method for table in tables for name, method in table.items()}
+
+    def __call__(self, name: str, **request: Any) -> Any:
+        return self.methods[name](request)
+
+
+@pytest.fixture
+def services(tmp_path: Path) -> Services:
+    return Services(tmp_path)
+
+
+def test_values_of_a_time_series_are_thinned(services: Services) -> None:
+    """At most `maxDataPoints` values come, the first and the last among them; -1 asks for all, and pages give each once."""
+    board = services("CreateTensorboard", parent=PARENT, tensorboard={"displayName": "b"}).response["name"]
+    experiment = services("CreateTensorboardExperiment", parent=board, tensorboardExperimentId="e")["name"]
+    run = services("CreateTensorboardRun", parent=experiment, tensorboardRunId="r")["name"]
+    made = services("CreateTensorboardTimeSeries", parent=run, tensorboardTimeSeries={"displayName": "loss"})
+    points = [{"step": str(step), "scalar": {"value": 1.0}} for step in range(1200)]
+    data = [{"tensorboardTimeSeriesId": made["name"].rpartition("/")[2], "values": points}]
+    services("WriteTensorboardRunData", tensorboardRun=run, timeSeriesData=data)
+
+    def read(most: int) -> list[int]:
+        found = services("ReadTensorboardTimeSeriesData", tensorboardTimeSeries=made["name"], maxDataPoints=most)
+        return [int(point["step"]) for point in found["timeSeriesData"]["values"]]
+
+    assert read(3) == [0, 600, 1199] and read(1) == [1199] and len(read(0)) == 1000
+    assert read(-1) == list(range(1200))
+    token, exported = "", []
+    while True:
+        page = services("ExportTensorboardTimeSeriesData", tensorboardTimeSeries=made["name"], pageToken=token)
+        exported += [int(point["step"]) for point in page["timeSeriesDataPoints"]]
+        token = page.get("nextPageToken", "")
+        if not token:
+            break
+    assert exported == list(range(1200))
+
+
+def test_the_lineage_of_an_artifact(services: Services) -> None:
+    """It goes as many steps as asked for, to the end without a number, and is refused for a negative one."""
+    services("CreateMetadataStore", parent=PARENT, metadataStoreId="default")
+    for kind, ids in (("Artifact", "abc"), ("Execution", "xy")):
+        for id_ in ids:
+            services(f"Create{kind}", parent=STORE, **{f"{kind.lower()}Id": id_})
+    for execution, artifacts in (("x", "ab"), ("y", "bc")):
+        events = [{"artifact": f"{STORE}/artifacts/{one}"} for one in artifacts]
+        services("AddExecutionEvents", execution=f"{STORE}/executions/{execution}", events=events)
+
+    def seen(**hops: int) -> str:
+        found = services("QueryArtifactLineageSubgraph", artifact=f"{STORE}/artifacts/a", **hops)
+        return "".join(one["name"][-1] for one in found["artifacts"] + found["executions"])
+
+    assert seen() == "abcxy" and seen(maxHops=2) == "abx"
+    with pytest.raises(ApiError, match="max_hops"):
+        seen(maxHops=-1)
+
+
+@pytest.mark.parametrize("name", ["ListTrials", "ExportTensorboardTimeSeriesData", "ListModels"])
+def test_a_negative_page_size_is_refused(services: Services, name: str) -> None:
+    """A page of less than no resources is a 400, whatever is listed."""
+    with pytest.raises(ApiError) as refused:
+        services(name, parent=PARENT, tensorboardTimeSeries=PARENT, pageSize=-1)
+    assert refused.value.code == 400 and "page_size" in refused.value.message
