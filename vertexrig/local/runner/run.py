@@ -21,13 +21,10 @@ from vertexrig.local.runner.lines import SERVICE, Line, LogFiles, OnLine
 from vertexrig.local.runner.options import Control, RunOptions
 from vertexrig.local.runner.policy import Action
 from vertexrig.local.runner.program import ReplicaProgram
-from vertexrig.local.runner.result import JobError, JobResult, new_job_id
+from vertexrig.local.runner.result import SUSPENDED, JobError, JobResult, new_job_id
 from vertexrig.local.runner.warm import Warmth
 from vertexrig.spec import cluster
 from vertexrig.spec.states import CANCELLED, CANCELLING, FAILED, PENDING, RUNNING, SUCCEEDED
-
-SUSPENDED = "SUSPENDED"
-"""Not a state of the service: the run was broken off by `Control.suspend` and can be taken up again."""
 
 _STDERR_KEPT = 200
 _ORDINARY = ("DEFAULT", "INFO")
@@ -120,7 +117,7 @@ class _Run:
         self.files = LogFiles(self.folder / "logs")
         self.children, self.warmth = Children(self._line, control.fileno(), self._started), warmth
         self.scheduling = policy.scheduling_of(self.job)
-        self.counts = policy.Counts({})
+        self.counts = policy.Counts()
         self.preemptions = 0
         self.members: dict[str, _Member] = {}
         self.installing: deque[str] = deque(maxlen=_STDERR_KEPT)
@@ -186,7 +183,7 @@ class _Run:
             if self.control.suspended:
                 return self._result(SUSPENDED, None)
             if self.control.cancelled:
-                return self._result(CANCELLED, JobError(policy.CANCELLED, "CANCELED"))
+                return self._result(CANCELLED, policy.ON_CANCEL)
             if isinstance(error, PackageError):  # the job's error only begins with another sentence
                 self.log(str(error), "ERROR")
             return self._result(FAILED, self._refusal(error))
@@ -409,7 +406,7 @@ class _Run:
             raise _Ended(SUSPENDED)
         if self.control.cancelled:
             self.state(CANCELLING)
-            raise _Ended(CANCELLED, JobError(policy.CANCELLED, "CANCELED"))
+            raise _Ended(CANCELLED, policy.ON_CANCEL)
         preempted, killed = self.control.take_faults()
         for name in killed:
             child = self.children.running.get(name)
