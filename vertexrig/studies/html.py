@@ -65,20 +65,11 @@ class Insight:
     certainty: Certainty | None
 
 
-def insight(job: RemoteJob, *, now: float | None = None) -> Insight:
-    """All that is computed of a study. Needs Optuna."""
-    study = read(job)
-    return _insight(study, timeline(study, now))
-
-
-def insight_of_chain(chain: StudyChain, *, now: float | None = None) -> Insight:
-    """All that is computed of a chain of studies, as of one. Needs Optuna."""
-    return _insight(chain.study, chain.timeline(now), chain.marks)
-
-
-def _insight(study: StudyRecord, when: Timeline, marks: Sequence[tuple[str, int]] = ()) -> Insight:
-    weights = importance(study)
-    return Insight(study, weights, when, charts(study, weights, when, marks), certainty(study))
+def insight(job: RemoteJob, chain: StudyChain | None) -> Insight:
+    """All that is computed of a study, or of a chain of studies as of one. Needs Optuna."""
+    study = chain.study if chain else read(job)
+    when, weights = chain.timeline() if chain else timeline(study), importance(study)
+    return Insight(study, weights, when, charts(study, weights, when, chain.marks if chain else ()), certainty(study))
 
 
 def page(

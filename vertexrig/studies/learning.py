@@ -12,8 +12,9 @@ from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError
 from vertexrig.explain.simulate import Learned
 from vertexrig.spec.names import camel_keys
-from vertexrig.studies.study import TrialCourse, course, instant
+from vertexrig.studies.study import TrialCourse, course
 from vertexrig.studies.timeline import pauses
+from vertexrig.studies.trials import instant
 
 SUCCEEDED = "SUCCEEDED"
 

@@ -138,13 +138,11 @@ def _adopt(environment: dict[str, str], place: tuple[int, int]) -> None:
         ctypes.memmove(address, mark, len(mark))
 
 
-def _parent_gone(control: socket.socket) -> bool:
-    if not select.select([control], [], [], 0)[0]:
-        return False
-    try:
-        return not control.recv(1, socket.MSG_PEEK)
-    except OSError:
-        return True
+def _closed(control: socket.socket) -> bool:
+    """Whether the other end is closed. Reading would not show it: requests may wait before that."""
+    poll = select.poll()
+    poll.register(control, select.POLLHUP)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
@@ -176,7 +174,7 @@ def _serve(control: socket.socket, idle: float, place: tuple[int, int], said: tu
 def _supervise(request: dict[str, Any], descriptors: list[int], place: tuple[int, int], said: tuple[int, int]) -> None:
     """Be the process between the runner and the replica; see `supervisor`."""
     control = socket.socket(fileno=descriptors[0])
-    if _parent_gone(control):  # the replica was asked to end while it waited
+    if _closed(control):  # the replica was asked to end while it waited
         os._exit(0)
     hidden = _hidden(request)
     if hidden:
@@ -282,7 +280,7 @@ def _main() -> None:
     if hook is not None:
         hook.held = True  # devices are the replica's
     # while imports are made nobody reads the socket; the runner may go meanwhile
-    signal.signal(signal.SIGALRM, lambda *_: os._exit(0) if _runner_gone(control) else None)
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(0) if _closed(control) else None)
     signal.siginterrupt(signal.SIGALRM, False)
     signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
     refused = _import(first["steps"], first["run_time"])
@@ -310,13 +308,6 @@ def _refuse(control: socket.socket, reason: str) -> None:
             replica.sendall(b"cold %s\n" % reason.replace("\n", " ").encode())
         for descriptor in descriptors[1:]:
             os.close(descriptor)
-
-
-def _runner_gone(control: socket.socket) -> bool:
-    """Whether the other end is closed; requests may wait before that."""
-    poll = select.poll()
-    poll.register(control, select.POLLHUP)
-    return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 if __name__ == "__main__":
