@@ -28,6 +28,7 @@ from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.names import camel, snake_keys
 from vertexrig.studies import edit
 from vertexrig.studies.edit import Entry, literal
+from vertexrig.text import kind_of, quoted
 
 _NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/(?:customJobs|hyperparameterTuningJobs)/[^/]+")
 _FLAG = re.compile(r"--([A-Za-z_][A-Za-z0-9_.-]*)(?:=(.*))?", re.DOTALL)
@@ -100,6 +101,9 @@ def resource(text: str, file: str) -> dict[str, Any]:
         if isinstance(inner, Mapping):
             data = dict(inner)
     found = {camel(str(key)): value for key, value in data.items()}
+    for key in ("labels", "encryptionSpec"):
+        if not isinstance(found.get(key) or {}, Mapping):
+            raise UsageError(f"{file}: {key} is {kind_of(found[key])}, {quoted(found[key])}; a mapping belongs there")
     if isinstance(found.get("jobSpec"), Mapping):
         return found
     if isinstance(found.get("studySpec"), Mapping) and isinstance(found.get("trialJobSpec"), Mapping):
