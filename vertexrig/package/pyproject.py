@@ -214,7 +214,8 @@ def _poetry(file: _File) -> Metadata:
             elif text:
                 needs.append(Declared(text, line))
     packages = []
-    for item in table.get("packages") or ():
+    listed = table.get("packages")
+    for item in listed if isinstance(listed, list) else ():
         include = item.get("include") if isinstance(item, dict) else None
         if isinstance(include, str):
             packages.append("/".join(part for part in (str(item.get("from") or ""), include) if part).strip("./"))
