@@ -72,6 +72,10 @@ class Built:
     warnings: tuple[str, ...] = ()
 
 
+_FOUND = ("verified", "supplied", "declared", "warnings")
+"""What of a `Built` its record keeps for the next build of the same sources."""
+
+
 def build(
     folder: Path | str,
     out_dir: Path | str,
@@ -283,10 +287,7 @@ def _known(out_dir: Path, identity: PackageId) -> Built | None:
         wheel = out_dir / record["wheel"] if record["wheel"] else None
         if wheel is not None and record["wheel_sha256"] != _sha256(wheel):
             wheel = None
-        return Built(
-            path, identity, wheel, False, tuple(record["verified"]), tuple(record["supplied"]),
-            tuple(record["declared"]), tuple(record["warnings"]),
-        )  # fmt: skip
+        return Built(path, identity, wheel, False, **{name: tuple(record[name]) for name in _FOUND})
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -305,10 +306,7 @@ def _publish(built: Built, out_dir: Path) -> Built:
             "sha256": _sha256(path),
             "wheel": wheel.name if wheel else "",
             "wheel_sha256": _sha256(wheel) if wheel else "",
-            "verified": built.verified,
-            "supplied": built.supplied,
-            "declared": built.declared,
-            "warnings": built.warnings,
+            **{name: getattr(built, name) for name in _FOUND},
         }
         note = built.path.with_name(f"{path.name}.json")
         note.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")

@@ -19,6 +19,7 @@ import yaml
 from vertexrig import files, yamltext
 from vertexrig.errors import UsageError
 from vertexrig.project.resolve import scalar_text
+from vertexrig.spec.names import snake_keys
 from vertexrig.text import clean
 from vertexrig.yamltext import scalar
 
@@ -53,6 +54,15 @@ def literal(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: literal(item) for key, item in value.items()}
     return [literal(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def metrics_of(study: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of a StudySpec as the project file writes them: a goal, or a mapping where there is more to say."""
+    found = {}
+    for row in study.get("metrics", ()):
+        settings = {"goal": "MAXIMIZE", **snake_keys({key: value for key, value in row.items() if key != "metricId"})}
+        found[str(row.get("metricId", ""))] = settings["goal"] if len(settings) == 1 else settings
+    return found
 
 
 def with_flags(words: Sequence[Any], values: Mapping[str, Any]) -> list[Any]:

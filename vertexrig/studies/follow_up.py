@@ -13,7 +13,7 @@ from vertexrig.project.config import Loaded
 from vertexrig.spec.names import camel, snake_keys
 from vertexrig.spec.space import Dimension
 from vertexrig.studies.decide import Decision, decide, frozen, gridded, shown, tidy
-from vertexrig.studies.edit import Entry, Path_, literal, with_flags
+from vertexrig.studies.edit import Entry, Path_, literal, metrics_of, with_flags
 from vertexrig.studies.outcome import FOLLOWS, Outcome
 
 _SETTINGS = (
@@ -220,10 +220,7 @@ def _study(
     kept: Mapping[str, Mapping[str, Any]], *, grid: bool,
 ) -> None:  # fmt: skip
     """The keys of the study, and the reasons above them."""
-    metrics = {}
-    for row in outcome.spec.get("metrics", ()):
-        settings = {"goal": "MAXIMIZE", **snake_keys({key: value for key, value in row.items() if key != "metricId"})}
-        metrics[str(row["metricId"])] = settings["goal"] if len(settings) == 1 else settings
+    metrics = metrics_of(outcome.spec)
     if grid and all(isinstance(one, str) for one in metrics.values()):
         data |= {
             "topology": "grid",

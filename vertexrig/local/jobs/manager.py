@@ -45,12 +45,12 @@ class Runner(Protocol):
         job: Mapping[str, Any],
         *,
         root: Path | str,
-        on_line: OnLine | None = None,
-        on_state: Callable[[str], None] | None = None,
-        on_pause: Callable[[], None] | None = None,
-        control: Control | None = None,
-        options: RunOptions | None = None,
-        warmth: Warmth | None = None,
+        on_line: OnLine,
+        on_state: Callable[[str], None],
+        on_pause: Callable[[], None],
+        control: Control,
+        options: RunOptions,
+        warmth: Warmth | None,
     ) -> JobResult: ...
 
 
@@ -148,9 +148,9 @@ class Jobs:
 
     def cancel(self, name: str) -> None:
         """Begin to cancel a job; one that has ended stays as it is."""
-        body = self._stored(name).body
-        if body["state"] in ENDED:
+        if self._stored(name).body["state"] in ENDED:
             return
+        # the state comes first: a thread that starts the job at this moment reads it, and cancels the run itself
         self._to(name, CANCELLING)
         if self.queue.withdraw(name):
             self._to(name, CANCELLED, rules.ON_CANCEL)

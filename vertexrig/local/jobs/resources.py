@@ -31,7 +31,7 @@ def now() -> str:
     return times.rfc3339(times.now())
 
 
-_MOST_IDS = 10_000
+_MOST_IDS = 10_000  # a fuzzer that names a new project with each request must not fill the memory
 _ids: dict[str, str] = {}
 """Ids of the projects whose number was asked for, by number; nothing else leads from a number back to its id."""
 
@@ -40,7 +40,7 @@ def project_number(project: str) -> str:
     """The number of a project: itself, or twelve digits that are always the same for one id."""
     if project.isdigit():
         return project
-    number = str(100_000_000_000 + zlib.crc32(project.encode()) * 200)
+    number = str(100_000_000_000 + zlib.crc32(project.encode()) * 200)  # at most 10**11 + 2**32 * 200 < 10**12
     if len(_ids) < _MOST_IDS:
         _ids[number] = project
     return number

@@ -100,7 +100,7 @@ def _import(steps: list[list[str]], run_time: list[str]) -> str:
     except BaseException as error:
         return f"{statement!r} ends with {type(error).__name__}: {error}"
     finally:
-        os.environ.__class__ = kind
+        os.environ.__class__ = kind  # modules hold the object itself, so its class is what can be changed
     return _threads()
 
 
@@ -269,8 +269,9 @@ def _run(request: dict[str, Any]) -> None:
 def _main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
-    for number in (signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C is the runner's to pass on
         signal.signal(number, signal.SIG_IGN)
+    # what the imports print is kept in memory, and each replica prints it again
     said = tuple(os.memfd_create(name) for name in ("stdout", "stderr"))
     for standard, file in zip((1, 2), said):  # noqa: B905
         os.dup2(file, standard)
@@ -292,7 +293,7 @@ def _main() -> None:
     if refused:
         _refuse(control, refused)
         return
-    gc.collect()
+    gc.collect()  # first, so that no garbage is frozen with the rest
     gc.freeze()  # collections would write to pages that are shared with the replicas
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _serve(control, first["idle"], place, (said[0], said[1]))

@@ -38,9 +38,9 @@ def run_job(
     job: Mapping[str, Any],
     *,
     root: Path | str,
-    on_line: OnLine | None = None,
-    on_state: OnState | None = None,
-    on_pause: Callable[[], None] | None = None,
+    on_line: OnLine = lambda line: None,
+    on_state: OnState = lambda state: None,
+    on_pause: Callable[[], None] = lambda: None,
     control: Control | None = None,
     options: RunOptions | None = None,
     warmth: Warmth | None = None,
@@ -104,12 +104,12 @@ class _Run:
         self,
         job: Mapping[str, Any],
         root: Path,
-        on_line: OnLine | None,
-        on_state: OnState | None,
-        on_pause: Callable[[], None] | None,
+        on_line: OnLine,
+        on_state: OnState,
+        on_pause: Callable[[], None],
         control: Control,
         options: RunOptions,
-        warmth: Warmth | None = None,
+        warmth: Warmth | None,
     ) -> None:
         self.job, self.root, self.options, self.control = dict(job), root, options, control
         self.pools = [p for p in spec.Document("CustomJobSpec", self.job).pools if not p.empty]
@@ -137,8 +137,7 @@ class _Run:
         if member is not None and (line.stderr or line.severity not in _ORDINARY):
             member.stderr.append(line.text)
         self.files.write(line)
-        if self._on_line is not None:
-            self._on_line(line)
+        self._on_line(line)
 
     def log(self, text: str, severity: str = "INFO") -> None:
         self._line(Line(time.time(), SERVICE, severity, text))
@@ -151,15 +150,13 @@ class _Run:
     def _flush(self) -> None:
         """Hand on the lines so far."""
         self.files.flush()
-        if self._on_pause is not None:
-            self._on_pause()
+        self._on_pause()
 
     def state(self, state: str) -> None:
         if state != self._state:
             self._state = state
             self._flush()
-            if self._on_state is not None:
-                self._on_state(state)
+            self._on_state(state)
 
     # from start to end
 
