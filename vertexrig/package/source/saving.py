@@ -11,7 +11,7 @@ from vertexrig.package.source.names import Code, Scope, SourceCall, last_name, p
 
 _MODEL = frozenset({"Sequential", "Model", "clone_model", "load_model"})
 _OTHER_SAVERS = frozenset({"Checkpoint", "CheckpointManager", "Saver", "open"})
-"""What has a method `save` and is no model."""
+"""What has a method `save`, too, but is not a model."""
 _CHIEF = frozenset(
     {"chief", "is_chief", "task_type", "task_id", "cluster_resolver", "should_save_checkpoint", "_is_chief"}
 )
