@@ -183,6 +183,7 @@ def test_any_text_survives(args: list[str], env: list[dict[str, str]], name: str
         ("- a\n", "its top is not a mapping"),
         ("a: [\n", "not valid YAML"),
         ("jobSpec: {}\n", "has no workerPoolSpecs, so there is no job to write"),
+        ("jobSpec: {}\nlabels: 5\n", "labels is a whole number, 5; a mapping belongs there"),
         (
             "jobSpec: {workerPoolSpecs: [{}, {machineSpec: {machineType: n1-standard-4}}]}\n",
             "worker pool 0 has no pythonPackageSpec or containerSpec",
@@ -301,6 +302,9 @@ def test_a_file_for_gcloud_becomes_a_job_or_a_sweep() -> None:
         ("  workerType: n1-highcpu-16\n", "", "workerCount is 9, and workerType does not say"),
         ("type: DISCRETE", "type: ODD", "'batch_size' has the type 'ODD'; choices"),
         ("minValue: 0.001, ", "", "'lr' needs minValue and maxValue"),
+        ("workerCount: 9", "workerCount: nine", "workerCount is text, 'nine'; a whole number belongs there"),
+        ("workerCount: 9", "workerCount: 9\n  scheduling: soon", "scheduling is text, 'soon'; a mapping belongs there"),
+        ("workerCount: 9", "workerCount: 9\n  args: 5", "args is a whole number, 5; a list belongs there"),
     ],
 )
 def test_a_legacy_file_that_cannot_be_converted_says_why(old: str, new: str, message: str) -> None:

@@ -255,7 +255,7 @@ def test_a_kept_sweep_is_learned_from_by_name(project: Path) -> None:
 
 @pytest.mark.parametrize(
     ("text", "sentence"),
-    [("[1, 2]", "holds no job"), ("{{", "neither JSON nor YAML"), (json.dumps({"trials": [{"id": "1"}]}), "no length is known")],
+    [("[1, 2]", "holds no job"), (json.dumps({"trials": [5]}), "a list of mappings belongs there"), ("{{", "neither JSON nor YAML"), (json.dumps({"trials": [{"id": "1"}]}), "no length is known")],
 )  # fmt: skip
 def test_files_without_lengths_are_refused(project: Path, text: str, sentence: str) -> None:
     """What is no job, or none that ended, is one sentence with the file's name."""

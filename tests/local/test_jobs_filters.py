@@ -43,6 +43,14 @@ def test_filters(text: str, fits: bool) -> None:
     assert parse(text)(BODY) is fits
 
 
+@pytest.mark.parametrize(
+    "text", ['display_name:"a[1]"', 'display_name="a[1]*"', 'display_name:"?"', 'display_name="*]?"']
+)
+def test_a_star_is_the_only_wildcard(text: str) -> None:
+    """Brackets and question marks of a name are themselves in a pattern, too."""
+    assert parse(text)({"displayName": "a[1]?"}) and not parse(text)({"displayName": "a1x"})
+
+
 words = st.sampled_from(
     [
         "AND",

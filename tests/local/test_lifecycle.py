@@ -212,6 +212,26 @@ def test_the_table_is_closed() -> None:
     assert all((not ways) == (state in states.ENDED) for state, ways in lifecycle.NEXT.items())
 
 
+def test_a_listener_sees_a_cancelled_job_only_end(tmp_path: Path) -> None:
+    """A job that is cancelled while it starts is not reported as pending or running after that."""
+    store, seen, over = ResourceStore(tmp_path), [], threading.Event()
+    jobs = Jobs(Settings(tmp_path, checks=False), store, Sink(), run_job)
+
+    def changed(name: str, state: str) -> None:
+        seen.append(state)
+        if len(seen) == 1:
+            jobs.cancel(name)
+        if state in states.ENDED:
+            over.set()
+
+    jobs.listen(changed)
+    jobs.create("projects/1/locations/us-central1", {"displayName": "short", "jobSpec": WORK["short"]})
+    assert over.wait(60)
+    jobs.close()
+    store.close()
+    assert seen[0] == states.PENDING and set(seen[1:]) == {states.CANCELLING, states.CANCELLED}
+
+
 def test_the_recorded_pace() -> None:
     """`recorded` takes the medians of the recordings, divided by the speed; without it nothing waits."""
     run = RunOptions()

@@ -12,7 +12,8 @@ from typing import Any
 import pytest
 
 from vertexrig.errors import ConfigError
-from vertexrig.local.study import Measurement, StudyEngine, StudyExhausted, Trial, TrialState
+from vertexrig.local.study.engine import StudyEngine, StudyExhausted
+from vertexrig.spec.trial import Measurement, Trial, TrialState
 from vertexrig.times import rfc3339, seconds_since_1970
 
 X = {"parameterId": "x", "doubleValueSpec": {"minValue": -5, "maxValue": 5}}
@@ -136,7 +137,7 @@ def test_metrics_that_cannot_be_optimised_are_refused() -> None:
 def final(selection: str, goal: str, *reports: tuple[int, float, float]) -> Measurement:
     engine = StudyEngine(study(X, metrics=("m", goal), measurementSelectionType=selection))
     engine.suggest("1")
-    engine.observe("1", [Measurement(step, elapsed, {"m": value}) for step, elapsed, value in reports])
+    engine.trials["1"].add([Measurement(step, elapsed, {"m": value}) for step, elapsed, value in reports])
     found = engine.complete("1").final_measurement
     assert found is not None
     return found
@@ -182,7 +183,7 @@ def test_trials_are_listed_as_the_api_lists_them() -> None:
 
     engine = StudyEngine(study(X, UNITS))
     engine.suggest("1")
-    engine.observe("1", [Measurement(3, 1.25, {"loss": 0.5})])
+    engine.trials["1"].add([Measurement(3, 1.25, {"loss": 0.5})])
     trial = engine.complete("1")
     trial.custom_job = "projects/1/locations/r/customJobs/2"
     listed = trial.to_dict()
@@ -212,7 +213,7 @@ def with_curves(stopping: dict, curves: list[list[float]], current: list[float],
     for i, values in enumerate([*curves, current], 1):
         engine.suggest(str(i))
         speed = 10 * gap if values is current else gap
-        engine.observe(str(i), [Measurement(step, step * speed, {"acc": v}) for step, v in enumerate(values, 1)])
+        engine.trials[str(i)].add([Measurement(step, step * speed, {"acc": v}) for step, v in enumerate(values, 1)])
         if values is not current:
             engine.complete(str(i))
     return engine.should_stop(str(len(curves) + 1))
@@ -243,7 +244,7 @@ def test_median_rule_follows_a_goal_to_minimise() -> None:
         engine = StudyEngine(study(X, medianAutomatedStoppingSpec={}))
         for i in range(1, 6):
             engine.suggest(str(i))
-            engine.observe(str(i), [Measurement(1, 1.0, {"loss": value if i == 5 else 1.0})])
+            engine.trials[str(i)].add([Measurement(1, 1.0, {"loss": value if i == 5 else 1.0})])
             if i < 5:
                 engine.complete(str(i))
         assert engine.should_stop("5") is stopped
@@ -322,7 +323,7 @@ def test_study_stopping_by_time() -> None:
 def test_optuna_is_not_loaded_before_the_first_suggestion() -> None:
     """Importing the study engine, and reading a grid, leaves Optuna out."""
     code = (
-        "import sys; from vertexrig.local.study import StudyEngine; import vertexrig.studies.trials;"
+        "import sys; from vertexrig.local.study.engine import StudyEngine; import vertexrig.studies.trials;"
         f"e = StudyEngine({study(UNITS, algorithm='GRID_SEARCH')!r}); e.suggest('1'); sys.exit('optuna' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

@@ -18,7 +18,9 @@ from typing import Any
 import pytest
 
 from vertexrig.errors import PackageError
-from vertexrig.local.study import StudyEngine, StudyRun, Trial, TrialOutcome
+from vertexrig.local.study.engine import StudyEngine
+from vertexrig.local.study.run import StudyRun, TrialOutcome
+from vertexrig.spec.trial import Trial
 
 SPEC: dict[str, Any] = {
     "metrics": [{"metricId": "accuracy", "goal": "MAXIMIZE"}],
@@ -98,7 +100,7 @@ def begun(tmp_path: Path) -> Iterator[Any]:
         store = Records(tmp_path)
         engine = StudyEngine(spec, seed=1, trials=store.load())
         return StudyRun(
-            engine, executors[-1], store, name="projects/1/locations/r/hyperparameterTuningJobs/7", **counts
+            engine, executors[-1], store.save, name="projects/1/locations/r/hyperparameterTuningJobs/7", **counts
         )
 
     yield begin
@@ -277,7 +279,8 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 import test_study_run as t
-from vertexrig.local.study import StudyEngine as Engine, StudyRun
+from vertexrig.local.study.engine import StudyEngine as Engine
+from vertexrig.local.study.run import StudyRun
 folder = Path({folder!r})
 class Noted(t.Processes):
     def start(self, trial, args):
@@ -286,7 +289,7 @@ class Noted(t.Processes):
         return super().start(trial, args)
 store = t.Records(folder)
 engine = Engine(t.SPEC, seed=1, trials=store.load())
-print(StudyRun(engine, Noted(folder, {script!r}), store, max_trial_count=20, parallel_trial_count=3).run(interval=0.01).state)
+print(StudyRun(engine, Noted(folder, {script!r}), store.save, max_trial_count=20, parallel_trial_count=3).run(interval=0.01).state)
 """
 
 

@@ -9,7 +9,8 @@ from typing import Any
 
 import pytest
 
-from vertexrig.local.study import Measurement, StudyEngine
+from vertexrig.local.study.engine import StudyEngine
+from vertexrig.spec.trial import Measurement
 
 SEEDS, TRIALS = range(20), 30
 

@@ -10,8 +10,9 @@ import optuna  # noqa: F401 - hypothesis looks at numpy, which a thread of the e
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vertexrig.local.study import Measurement, StudyEngine, StudyExhausted
+from vertexrig.local.study.engine import StudyEngine, StudyExhausted
 from vertexrig.spec.space import Space
+from vertexrig.spec.trial import Measurement
 
 SCALES = ["", "UNIT_LINEAR_SCALE", "UNIT_LOG_SCALE", "UNIT_REVERSE_LOG_SCALE"]
 
@@ -140,7 +141,7 @@ def test_every_suggestion_lies_in_the_space(spec: dict, seed: int) -> None:
             kind = {"INTEGER": int, "CATEGORICAL": str}.get(dimension.kind, float)
             assert type(value) is kind
             assert isinstance(value, str) or math.isfinite(value)
-        assert len(engine.command_line(rows)) == len(rows)
+        assert len(engine.space.command_line(rows)) == len(rows)
 
 
 def play(engine: StudyEngine, first: int, last: int) -> list[Any]:

@@ -39,6 +39,7 @@ def command(
     What is settled is frozen, ranges are narrowed around the best trials, and widened where the best one is on a bound. Each
     decision has its reason in a comment. Everything else in the file stays byte for byte.
     """
+    from vertexrig.explain.estimate import estimate
     from vertexrig.studies import edit, follow_up
     from vertexrig.studies.outcome import outcome
 
@@ -54,13 +55,13 @@ def command(
         options.note(f"note: {found.sweep} has other parameters in {loaded.file} than the study; the study's count")
     first = edit.added(text, made.entry, str(loaded.file))
     prepared = studied.rendered(first, loaded.file, name, found.sweep)
-    estimate = follow_up.price(prepared, prepared.workspace.catalog) if prepared is not None else None
-    entry = made.priced(estimate, None if found.rehearsed else ended.seconds)
+    price = estimate(prepared.document, prepared.workspace.catalog) if prepared is not None else None
+    entry = made.priced(price, None if found.rehearsed else ended.seconds)
     new = edit.added(text, entry, str(loaded.file))
     diff = edit.difference(text, new, str(loaded.file))
     if not dry_run:
         edit.write(loaded.file, new)
-    _report(format_, found, made, diff, estimate, written=not dry_run, file=file)
+    _report(format_, found, made, diff, price, written=not dry_run, file=file)
 
 
 def _report(

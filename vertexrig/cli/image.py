@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import shlex
 import shutil
 import subprocess
 from dataclasses import dataclass
@@ -122,7 +123,6 @@ def _run(loaded: Loaded, made: _Made, program: str, *, pushed: bool) -> None:
     Raises:
         JobFailedError: A command failed.
     """
-    from vertexrig.package.image import shell
     from vertexrig.trigger import deploy
 
     if pushed and loaded.project.bucket:
@@ -134,17 +134,16 @@ def _run(loaded: Loaded, made: _Made, program: str, *, pushed: bool) -> None:
             _command(list(step.words))
     words = made.commands[program]
     for line in words if pushed else words[:1]:
-        options.note(shell(line))
+        options.note(shlex.join(line))
         _command(line)
     if pushed:
         _remember(loaded, made.image)
 
 
 def _command(words: list[str]) -> None:
-    from vertexrig.package.image import shell
 
     if subprocess.run(words, stdout=2, check=False).returncode != 0:
-        raise JobFailedError(f"this command failed: {shell(words)}")
+        raise JobFailedError(f"this command failed: {shlex.join(words)}")
 
 
 def _remember(loaded: Loaded, image: ImageId) -> None:
@@ -163,7 +162,6 @@ def _remember(loaded: Loaded, image: ImageId) -> None:
 
 def _show(loaded: Loaded, made: list[_Made]) -> None:
     """The commands that would run."""
-    from vertexrig.package.image import shell
     from vertexrig.trigger import deploy
 
     options.note("once for the project:")
@@ -173,4 +171,4 @@ def _show(loaded: Loaded, made: list[_Made]) -> None:
         for program, lines in one.commands.items():
             options.note(f"with {program}:")
             for line in lines:
-                options.note(f"  {shell(line)}")
+                options.note(f"  {shlex.join(line)}")

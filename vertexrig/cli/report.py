@@ -95,9 +95,7 @@ def _insight(found: FoundJob, chain: StudyChain | None) -> Insight | None:
     from vertexrig.cloud.vertex import TUNING
     from vertexrig.studies import html
 
-    if chain is not None:
-        return html.insight_of_chain(chain)
-    return html.insight(found.job) if found.job.collection == TUNING else None
+    return html.insight(found.job, chain) if chain is not None or found.job.collection == TUNING else None
 
 
 def _markdown(found: FoundJob, chain: StudyChain | None) -> str:

@@ -350,14 +350,14 @@ def data(explanation: Explanation) -> dict[str, Any]:
     plain = {name: getattr(explanation, name) for name in ("name", "kind", "topology", "region", "strategy", "trial")}
     return {
         **plain,
-        "pools": [_plain(pool) for pool in explanation.pools],
+        "pools": [dataclasses.asdict(pool) for pool in explanation.pools],
         "replicas": [_replica(explanation, one, ranks) for one in explanation.replicas],
         "variables": dict(explanation.variables),
         "pytorch": explanation.rendezvous(),
         "tf_config": shared,
         "cluster_spec": spec,
-        "study": None if explanation.study is None else _plain(explanation.study),
-        "quota": [_plain(draw) for draw in explanation.quota],
+        "study": None if explanation.study is None else dataclasses.asdict(explanation.study),
+        "quota": [dataclasses.asdict(draw) for draw in explanation.quota],
         "quota_date": explanation.quota_date,
         "price": _price(explanation.price),
     }
@@ -366,7 +366,7 @@ def data(explanation: Explanation) -> dict[str, Any]:
 def replica_data(explanation: Explanation, replica: Replica) -> dict[str, Any]:
     """Everything one replica finds, as plain values for JSON; `environment` holds the exact texts."""
     return {
-        "replica": _plain(replica),
+        "replica": dataclasses.asdict(replica),
         "tf_config": explanation.tf_config(replica),
         "cluster_spec": explanation.cluster_spec(replica),
         "environment": explanation.environment(replica),
@@ -378,7 +378,7 @@ def _replica(explanation: Explanation, one: Replica, ranks: Mapping[str, int]) -
     cloud, trial = f"{UNKNOWN.job_id}-{one.name}", explanation.trial
     config = cluster.tf_config((one, one), one, {}, trial, cloud) if explanation.distributed else None
     return {
-        **_plain(one),
+        **dataclasses.asdict(one),
         "rank": ranks.get(one.name),
         "tf_config_task": None if config is None else config["task"],
         "cluster_spec_task": cluster.cluster_spec((one,), one, {}, trial)["task"],
@@ -387,19 +387,9 @@ def _replica(explanation: Explanation, one: Replica, ranks: Mapping[str, int]) -
 
 def _price(price: Estimate) -> dict[str, Any]:
     return {
-        **_plain(price),
-        "lines": [vars(line) for line in price.lines],  # a row of the catalog
+        **dataclasses.asdict(price),
         "unpriced": price.unpriced,
         "usd_per_job": price.usd_per_job,
         "usd_at_most": price.usd_at_most,
         "wall_s": price.wall_s,
-    }
-
-
-def _plain(value: Any) -> dict[str, Any]:
-    """The fields of a dataclass; those that are dataclasses themselves likewise."""
-    return {
-        item.name: _plain(part) if dataclasses.is_dataclass(part) else part
-        for item in dataclasses.fields(value)
-        for part in (getattr(value, item.name),)
     }

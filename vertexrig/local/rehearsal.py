@@ -176,7 +176,7 @@ class _Stage:
         history = History(self.root)
 
         def moved(state: str) -> None:
-            resources.move(body, state, running="JOB_STATE_RUNNING", ended=False)
+            resources.move(body, state)
             history.save(self.record(body))
             self.watcher.state(state)
 
@@ -186,7 +186,7 @@ class _Stage:
                 control=self.control, options=replace(self.run, job_id=number),
             )  # fmt: skip
             error = asdict(result.error) if result.error else None
-            resources.move(body, result.state, running="JOB_STATE_RUNNING", ended=True, error=error)
+            resources.move(body, result.state, error)
             metrics = last_values(metric_file(self.root.absolute(), number))
             history.save(self.record(body, metrics=metrics, stand_ins=result.stand_ins))
         return self._ended(

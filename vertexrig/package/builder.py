@@ -17,16 +17,15 @@ import shutil
 import sys
 import tarfile
 import tempfile
-from configparser import Error as ConfigParserError
-from configparser import RawConfigParser
 from dataclasses import dataclass, replace
 from pathlib import Path, PurePosixPath
 
 from vertexrig.errors import PackageError
 from vertexrig.package import notebook
 from vertexrig.package.folders import why_absent
+from vertexrig.package.layouts import read_config
 from vertexrig.package.sources import PackageId, Sources, gather, identity_of
-from vertexrig.package.verify import Verified, default_python, install, reason, run, verify
+from vertexrig.package.verify import Verified, install, reason, run, verify
 
 __all__ = ["Built", "build"]
 
@@ -73,6 +72,10 @@ class Built:
     warnings: tuple[str, ...] = ()
 
 
+_FOUND = ("verified", "supplied", "declared", "warnings")
+"""What of a `Built` its record keeps for the next build of the same sources."""
+
+
 def build(
     folder: Path | str,
     out_dir: Path | str,
@@ -101,7 +104,7 @@ def build(
         PackageError: The folder, its requirements or its setup.py are wrong, or the module's imports are not there.
     """
     folder, out_dir = Path(folder), Path(out_dir)
-    python = python or default_python()
+    python = python or sys.executable
     if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module):
         raise PackageError(f"module {module!r} is not a dotted Python name such as 'trainer.task'")
     sources = gather(folder, tf_version)
@@ -192,14 +195,11 @@ def _stage(sources: Sources, identity: PackageId, staged: Path) -> None:
             except OSError as error:
                 raise PackageError(f"{relative} of the trainer cannot be copied: {error.strerror}") from error
     # setuptools' own way to add to a version; sdist writes it into the archive's setup.cfg, so it holds wherever that is built.
-    config = RawConfigParser()
-    config.optionxform = str  # type: ignore[assignment,method-assign]  # packages may be named with capitals
     settings = staged / "setup.cfg"
     try:
-        if settings.exists():
-            config.read_string(settings.read_text(encoding="utf-8"))
-    except (ConfigParserError, UnicodeDecodeError) as error:
-        raise PackageError(f"setup.cfg cannot be read: {str(error).splitlines()[0]}") from error
+        config = read_config(settings.read_text(encoding="utf-8") if settings.exists() else "")
+    except UnicodeDecodeError as error:
+        raise PackageError(f"setup.cfg cannot be read: {error}") from error
     if not config.has_section("egg_info"):
         config.add_section("egg_info")
     tag = config.get("egg_info", "tag_build", fallback="")
@@ -287,10 +287,7 @@ def _known(out_dir: Path, identity: PackageId) -> Built | None:
         wheel = out_dir / record["wheel"] if record["wheel"] else None
         if wheel is not None and record["wheel_sha256"] != _sha256(wheel):
             wheel = None
-        return Built(
-            path, identity, wheel, False, tuple(record["verified"]), tuple(record["supplied"]),
-            tuple(record["declared"]), tuple(record["warnings"]),
-        )  # fmt: skip
+        return Built(path, identity, wheel, False, **{name: tuple(record[name]) for name in _FOUND})
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -309,10 +306,7 @@ def _publish(built: Built, out_dir: Path) -> Built:
             "sha256": _sha256(path),
             "wheel": wheel.name if wheel else "",
             "wheel_sha256": _sha256(wheel) if wheel else "",
-            "verified": built.verified,
-            "supplied": built.supplied,
-            "declared": built.declared,
-            "warnings": built.warnings,
+            **{name: getattr(built, name) for name in _FOUND},
         }
         note = built.path.with_name(f"{path.name}.json")
         note.write_text(json.dumps(record, indent=1, sort_keys=True) + "\n", encoding="utf-8")

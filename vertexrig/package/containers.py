@@ -185,8 +185,7 @@ def _context(parent: Path, folder: Path, image: DockerImage) -> Path:
         except (ValueError, NotImplementedError):
             return 0
 
-    best = max(candidates, key=there) if sources else folder
-    return best
+    return max(candidates, key=there) if sources else folder
 
 
 def _script(words: Sequence[str], tree: ImageTree, workdir: str) -> SourceProgram | None:

@@ -98,7 +98,8 @@ def _described(folder: Path) -> bool:
 def _at(folder: Path, path: Path) -> list[FoundTrainer]:
     """Every module of a place that may be what a job runs."""
     root = folders.module_root(path)
-    shown = path.absolute().relative_to(folder.absolute()).as_posix() if _below(path, folder) else str(path)
+    here, above = path.absolute(), folder.absolute()
+    shown = here.relative_to(above).as_posix() if here.is_relative_to(above) else str(path)
     if path.is_file():
         if not folders.is_bare(path) or path.stem in _NOT_ENTRIES:
             return []
@@ -109,7 +110,3 @@ def _at(folder: Path, path: Path) -> list[FoundTrainer]:
         names = [name for name in names if name.startswith(f"{path.resolve().name}.")]
     names = [name for name in names if not _NOT_LOOKED_INTO & set(name.split("."))]
     return [FoundTrainer(shown, name, kind, read(root, name)) for name in names]
-
-
-def _below(path: Path, folder: Path) -> bool:
-    return path.absolute().is_relative_to(folder.absolute())

@@ -6,6 +6,7 @@ stage is not followed.
 
 from __future__ import annotations
 
+import copy
 import json
 import posixpath
 import re
@@ -84,7 +85,9 @@ def parse(text: str) -> DockerImage:
     for line, name, rest in _instructions(text):
         if name == "FROM":
             words = [word for word in _filled(rest, arguments).split() if not word.startswith("--")]
-            image = _from(words[0] if words else "", stages)
+            base = words[0] if words else ""
+            # a stage that begins with another one has all of its settings and files
+            image = copy.deepcopy(stages.get(base.casefold())) or DockerImage(base=base)
             if len(words) == 3 and words[1].upper() == "AS":
                 stages[words[2].casefold()] = image
             stages[str(len(stages))] = image
@@ -95,16 +98,6 @@ def parse(text: str) -> DockerImage:
         else:
             _apply(image, line, name, rest, arguments, stages)
     return image
-
-
-def _from(base: str, stages: dict[str, DockerImage]) -> DockerImage:
-    before = stages.get(base.casefold())
-    if before is None:
-        return DockerImage(base=base)
-    return DockerImage(
-        before.base, before.workdir, before.entrypoint, before.entrypoint_line, before.shell, before.cmd, before.cmd_line,
-        dict(before.environment), list(before.copies), list(before.installed), dict(before.moved),
-    )  # fmt: skip
 
 
 def _apply(
@@ -142,28 +135,29 @@ def _copy(image: DockerImage, rest: str, known: dict[str, str], stages: dict[str
     words = [_filled(word, known) for word in (words if words is not None else _words(plain))]
     if len(words) < 2 or any(re.match(r"(https?|git)[:@]", word) for word in words[:-1]):
         return
-    stage = re.search(r"--from=(\S+)", flags[0]) if flags else None
-    if stage is not None:
-        _from_stage(image, stages.get(stage[1].casefold()), words)
+    named = re.search(r"--from=(\S+)", flags[0]) if flags else None
+    if named is not None:
+        if stage := stages.get(named[1].casefold()):  # else it is another image, whose files are not known
+            _from_stage(image, stage, words)
         return
     target = posixpath.normpath(posixpath.join(image.workdir, words[-1]))
     target += "/" if words[-1].endswith("/") or words[-1] in {".", "./"} or len(words) > 2 else ""
     image.copies.append(Copy(tuple(word.lstrip("/") or "." for word in words[:-1]), target))
 
 
-def _from_stage(image: DockerImage, stage: DockerImage | None, words: list[str]) -> None:
+def _from_stage(image: DockerImage, stage: DockerImage, words: list[str]) -> None:
     """What an earlier stage had from the build context, at the place where `COPY --from` puts it."""
     target = posixpath.normpath(posixpath.join(image.workdir, words[-1]))
-    for word in words[:-1] if stage is not None else ():
+    for word in words[:-1]:
         source = posixpath.normpath(posixpath.join("/", word))
-        for copy in stage.copies if stage is not None else ():
-            there = copy.target.rstrip("/")
+        for own in stage.copies:
+            there = own.target.rstrip("/")
             if f"{there}/".startswith(f"{source.rstrip('/')}/"):
-                end = "/" if copy.target.endswith("/") else ""
-                image.copies.append(Copy(copy.sources, f"{target.rstrip('/')}{there[len(source.rstrip('/')) :]}{end}"))
+                end = "/" if own.target.endswith("/") else ""
+                image.copies.append(Copy(own.sources, f"{target.rstrip('/')}{there[len(source.rstrip('/')) :]}{end}"))
             elif source.startswith(f"{there}/"):
                 rest = source[len(there) + 1 :]
-                image.copies.append(Copy(tuple(posixpath.join(one, rest) for one in copy.sources), target))
+                image.copies.append(Copy(tuple(posixpath.join(one, rest) for one in own.sources), target))
 
 
 def _instructions(text: str) -> Iterator[tuple[int, str, str]]:

@@ -9,7 +9,6 @@ from __future__ import annotations
 import hashlib
 import json
 import re
-import shlex
 import shutil
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -191,17 +190,6 @@ def stage(image: ImageId, wheel: Path, folder: Path) -> Path:
 def build_commands(image: ImageId, folder: Path, project: str, region: str) -> dict[str, list[list[str]]]:
     """Program -> the commands that make the image with it; gcloud's also pushes it."""
     build = ["docker", "build", "--platform=linux/amd64", f"--tag={image.uri}", str(folder)]
-    submit = [
-        "gcloud",
-        "builds",
-        "submit",
-        str(folder),
-        f"--config={folder / 'cloudbuild.yaml'}",
-        f"--project={project}",
-    ]
-    return {"gcloud": [[*submit, f"--region={region}"]], "docker": [build, ["docker", "push", image.uri]]}
-
-
-def shell(words: list[str]) -> str:
-    """A command as a line for a POSIX shell."""
-    return shlex.join(words)
+    place = (f"--project={project}", f"--region={region}")
+    submit = ["gcloud", "builds", "submit", str(folder), f"--config={folder / 'cloudbuild.yaml'}", *place]
+    return {"gcloud": [submit], "docker": [build, ["docker", "push", image.uri]]}

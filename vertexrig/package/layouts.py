@@ -16,6 +16,7 @@ from typing import TYPE_CHECKING
 
 from vertexrig.errors import PackageError
 from vertexrig.package import pyproject
+from vertexrig.package.folders import read_bytes
 from vertexrig.package.pyproject import Declared, Metadata
 
 if TYPE_CHECKING:
@@ -62,7 +63,7 @@ def whole(path: Path, files: Mapping[str, Path]) -> Layout:
     packages = {place.replace("/", "."): place for place in places}
     modules = {file.removesuffix(".py"): file for file in files if file.endswith(".py") and "/" not in file}
     name = path.stem if path.is_file() else path.resolve().name
-    return _undescribed(name, _parser(), packages, modules, files, missing)
+    return _undescribed(name, read_config(""), packages, modules, files, missing)
 
 
 def modules(path: Path, files: Mapping[str, Path]) -> Layout | None:
@@ -81,7 +82,6 @@ def _undescribed(
     files: Mapping[str, Path],
     more: Mapping[str, str],
 ) -> Layout:
-    config.optionxform = str  # type: ignore[assignment,method-assign]  # packages in [options.package_data] have capitals
     _fill(config, "metadata", {"name": name, "version": "0"})
     _content(config, packages, modules, files)
     return Layout({**more, "setup.py": SETUP_PY, "setup.cfg": _written(config)}, None, alone=True)
@@ -106,11 +106,11 @@ def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
                 "top or in src/. Add an empty __init__.py to the folder of the code"
             )
         _content(config, packages, modules, files)
-    dependencies = () if found.dependencies is None or "install_requires" in given else found.dependencies
+    alone = found.dependencies is not None and "install_requires" not in given
+    dependencies = (found.dependencies or ()) if alone else ()
     if _has(config, "options", "install_requires"):
         dependencies = ()
-    alone = found.dependencies is not None and "install_requires" not in given
-    generated = {**_setup_py(files), "setup.cfg": _written(config)}
+    generated = {**({} if "setup.py" in files else {"setup.py": SETUP_PY}), "setup.cfg": _written(config)}
     return Layout(generated, dependencies, alone, found.requires_python, found.warnings)
 
 
@@ -124,14 +124,9 @@ def scripted(folder: Path, files: Mapping[str, Path]) -> Layout | None:
 
 def with_requirements(config_text: str, requirements: Collection[str]) -> str:
     """A generated setup.cfg with its install_requires."""
-    config = _parser()
-    config.read_string(config_text)
+    config = read_config(config_text)
     _fill(config, "options", {"install_requires": _lines(requirements)})
     return _written(config)
-
-
-def _setup_py(files: Mapping[str, Path]) -> dict[str, str]:
-    return {} if "setup.py" in files else {"setup.py": SETUP_PY}
 
 
 def _setup_keywords(files: Mapping[str, Path]) -> set[str]:
@@ -217,11 +212,8 @@ def _content(
     data: dict[str, list[str]] = {}
     for name, path in packages.items():
         inner = [file[len(path) + 1 :] for file in files if file.startswith(f"{path}/")]
-        own = [
-            file
-            for file in inner
-            if not file.endswith(".py") and f"{path}/{file}".rpartition("/")[0] not in _others(packages, path)
-        ]
+        others = {*packages.values()} - {path}
+        own = [file for file in inner if not file.endswith(".py") and f"{path}/{file}".rpartition("/")[0] not in others]
         data |= {name: own} if own else {}
     _fill(
         config,
@@ -231,30 +223,25 @@ def _content(
     _fill(config, "options.package_data", {name: _lines(names) for name, names in data.items()})
 
 
-def _others(packages: Mapping[str, str], path: str) -> set[str]:
-    return {other for other in packages.values() if other != path}
-
-
 # setup.cfg
 
 
-def _parser() -> RawConfigParser:
-    from configparser import RawConfigParser  # few trainers have a setup.cfg
+def read_config(text: str) -> RawConfigParser:
+    """A setup.cfg; PackageError if it is not one."""
+    from configparser import Error, RawConfigParser  # few trainers have a setup.cfg
 
-    return RawConfigParser()
+    config = RawConfigParser()
+    config.optionxform = str  # type: ignore[assignment,method-assign]  # packages in [options.package_data] have capitals
+    try:
+        config.read_string(text)
+    except Error as error:
+        raise PackageError(f"setup.cfg cannot be read: {str(error).splitlines()[0]}") from error
+    return config
 
 
 def _config(files: Mapping[str, Path]) -> RawConfigParser:
-    config = _parser()
-    config.optionxform = str  # type: ignore[assignment,method-assign]  # packages in [options.package_data] have capitals
-    if "setup.cfg" in files:
-        from configparser import Error
-
-        try:
-            config.read_string(files["setup.cfg"].read_text(encoding="utf-8", errors="replace"))
-        except (OSError, Error) as error:
-            raise PackageError(f"setup.cfg cannot be read: {str(error).splitlines()[0]}") from error
-    return config
+    data = read_bytes(files["setup.cfg"], "setup.cfg") if "setup.cfg" in files else b""
+    return read_config(data.decode("utf-8", "replace"))
 
 
 def _has(config: RawConfigParser, section: str, *options: str) -> bool:

@@ -15,6 +15,7 @@ from typing import Any
 
 from vertexrig.errors import PackageError
 from vertexrig.package.indexes import beyond_the_package, is_pypi
+from vertexrig.package.supplied import normalise
 
 _VERSION = re.compile(r"""^\s*(?:__version__|VERSION|version)\s*(?::\s*[\w.]+\s*)?=\s*["']([^"']+)["']""", re.MULTILINE)
 
@@ -213,7 +214,8 @@ def _poetry(file: _File) -> Metadata:
             elif text:
                 needs.append(Declared(text, line))
     packages = []
-    for item in table.get("packages") or ():
+    listed = table.get("packages")
+    for item in listed if isinstance(listed, list) else ():
         include = item.get("include") if isinstance(item, dict) else None
         if isinstance(include, str):
             packages.append("/".join(part for part in (str(item.get("from") or ""), include) if part).strip("./"))
@@ -305,14 +307,14 @@ _READERS: tuple[tuple[tuple[str, ...], Callable[[_File], Metadata]], ...] = (
 
 def _with_sources(found: Metadata, file: _File) -> Metadata:
     """Requirements that uv or Poetry 2 fetch from elsewhere, with their URL; folders of this machine are warned of."""
-    sources = {_plain(key): value for key, value in file.table("tool", "uv", "sources").items()}
+    sources = {normalise(key): value for key, value in file.table("tool", "uv", "sources").items()}
     if file.table("project"):
-        sources |= {_plain(key): value for key, value in file.table("tool", "poetry", "dependencies").items()}
+        sources |= {normalise(key): value for key, value in file.table("tool", "poetry", "dependencies").items()}
     needs: list[Declared] = []
     warnings = [*found.warnings, *_indexes(file)]
     for item in found.dependencies or ():
         match = re.match(r"[A-Za-z0-9._-]+(\[[^\]]*\])?", item.text)
-        source = sources.get(_plain(re.split(r"[^A-Za-z0-9._-]", item.text, maxsplit=1)[0]))
+        source = sources.get(normalise(re.split(r"[^A-Za-z0-9._-]", item.text, maxsplit=1)[0]))
         if match is None or not isinstance(source, dict) or "@" in item.text:
             needs.append(item)
         elif source.get("path") or source.get("workspace"):
@@ -344,10 +346,6 @@ def _elsewhere(name: str, line: int) -> str:
         f"pyproject.toml:{line}: {name} is a folder of this machine, which the container has not: it is left out of the "
         "requirements. Copy its package into the trainer, or name a URL or an index that has it"
     )
-
-
-def _plain(name: str) -> str:
-    return re.sub(r"[-_.]+", "-", name).lower()
 
 
 def _text(value: object) -> str | None:

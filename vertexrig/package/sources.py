@@ -30,10 +30,10 @@ from vertexrig.package.requirements import (
     rewrite,
 )
 from vertexrig.package.source.files import ROOTS, Tree, parse_module
-from vertexrig.package.source.follow import Followed, follow
+from vertexrig.package.source.follow import follow
 from vertexrig.package.source.model import Import, SourceProblem
 from vertexrig.package.source.names import Code, walk
-from vertexrig.package.supplied import distribution_of, is_supplied
+from vertexrig.package.supplied import distribution_of, is_supplied, normalise
 
 _FORMAT = b"vertexrig-package-2\n"
 """Part of every hash: raised when staging changes what the same sources become."""
@@ -114,7 +114,7 @@ def identify(folder: Path | str, *, tf_version: str | None = None) -> PackageId:
 
 def identity_of(sources: Sources) -> PackageId:
     """The identity of a package with these sources."""
-    name = re.sub(r"[-_.]+", "_", sources.name).lower()
+    name = normalise(sources.name).replace("-", "_")
     # Setup scripts may use any version; a file's name only needs to be safe in a URI and for pip.
     public = re.sub(r"[^A-Za-z0-9.+]+", ".", sources.version).strip(".") or "0"
     digest = sources.digest()
@@ -130,7 +130,8 @@ def _script(path: Path) -> dict[str, Path] | None:
     if not is_script(path):
         return None
     root = module_root(path)
-    source = _readable(root, path.stem)
+    source = follow(root, path.stem)
+    source.must_be_read()
     return {_below_its_root(file, root): root / file for file in source.files}
 
 
@@ -246,14 +247,6 @@ def _generated(
 # What nobody described: a script's neighbours and its requirements
 
 
-def _readable(root: Path, name: str) -> Followed:
-    source = follow(root, name)
-    for problem in source.problems:
-        place = f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: " if problem.file else ""
-        raise PackageError(place + problem.message)
-    return source
-
-
 def _below_its_root(file: str, root: Path) -> str:
     """`src/model.py` is imported as `model` unless src is a package itself."""
     for prefix in ROOTS:
@@ -341,13 +334,6 @@ def _setup_identity(files: Mapping[str, Path]) -> dict[str, str | None]:
 
 def _configured(text: bytes) -> dict[str, str]:
     """Plain values of setup.cfg's [metadata]; `attr:` and `file:` are left to the build."""
-    from configparser import Error as ConfigParserError
-    from configparser import RawConfigParser
-
-    config = RawConfigParser()
-    try:
-        config.read_string(text.decode("utf-8", "replace"))
-    except ConfigParserError as error:
-        raise PackageError(f"setup.cfg cannot be read: {str(error).splitlines()[0]}") from error
+    config = layouts.read_config(text.decode("utf-8", "replace"))
     values = dict(config["metadata"]) if config.has_section("metadata") else {}
-    return {key: value for key, value in values.items() if not value.startswith(("attr:", "file:"))}
+    return {key.lower(): value for key, value in values.items() if not value.startswith(("attr:", "file:"))}

@@ -5,7 +5,6 @@ from __future__ import annotations
 import os
 import re
 import subprocess
-import sys
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -119,9 +118,7 @@ def verify(
         PackageError: What the module imports is not there, or does not parse, with the trainer's own line.
     """
     source = follow(target, module)
-    for problem in source.problems:
-        place = f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: " if problem.file else ""
-        raise PackageError(f"{place}{problem.message}{_hint(folder, module)}")
+    source.must_be_read(_hint(folder, module))
     found = _third_party(source, folder, requirements, tf_version)
     for place_of in source.undefined:
         raise PackageError(
@@ -180,8 +177,3 @@ def _named_nowhere(item: Import, top: str, folder: Path) -> str:
         f"{place}: imports {top}, which neither the image nor the requirements bring. "
         f"Add {distribution_of(top)} to requirements.txt"
     )
-
-
-def default_python() -> str:
-    """The interpreter packages are built and verified with."""
-    return sys.executable

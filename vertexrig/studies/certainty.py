@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections import defaultdict
 from dataclasses import dataclass
+from statistics import fmean
 
 from vertexrig.studies.study import StudyRecord
 from vertexrig.studies.trials import TrialResult
@@ -66,7 +67,7 @@ def certainty(study: StudyRecord) -> Certainty | None:
     for trial in study.ranked:
         groups[_place(trial)].append(study.value(trial))
     freedom = sum(len(values) - 1 for values in groups.values())
-    squares = sum(sum((value - _mean(values)) ** 2 for value in values) for values in groups.values())
+    squares = sum((value - fmean(values)) ** 2 for values in groups.values() for value in values)
     return Certainty(
         metric=study.goals[0].id,
         next_trial=other.id if other is not None else "",
@@ -80,7 +81,3 @@ def certainty(study: StudyRecord) -> Certainty | None:
 
 def _place(trial: TrialResult) -> tuple[tuple[str, object], ...]:
     return tuple(sorted(trial.parameters.items()))
-
-
-def _mean(values: list[float]) -> float:
-    return math.fsum(values) / len(values)

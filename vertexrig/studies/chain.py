@@ -115,12 +115,12 @@ class StudyChain:
         usd = None if self.usd is None else round(self.usd, 4)
         return {"studies": self.rows(), "estimate": True, "usd": usd, "complete": complete}
 
-    def timeline(self, now: float | None = None) -> Timeline:
+    def timeline(self) -> Timeline:
         """When the trials ran, each study placed at the end of the one before: the pauses between studies are left out."""
         parts = []
         for link, ids in self._ids():
             courses = {name: own for name, own in self.study.courses.items() if name in ids}
-            parts.append(timeline(replace(self.study, job=link.job, courses=courses), now))
+            parts.append(timeline(replace(self.study, job=link.job, courses=courses)))
         parts = [part for part in parts if part.spans] or parts[:1]
         spans, end = list(parts[0].spans), max((span.end for span in parts[0].spans), default=0.0)
         for part in parts[1:]:

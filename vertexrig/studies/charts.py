@@ -6,6 +6,7 @@ anything. A chart names its data set; `Charts.data` holds each set once for all 
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -138,7 +139,7 @@ def parallel(study: StudyRecord) -> Chart:
     titles = dict(axes)
     x = {
         "field": "a", "type": "ordinal", "sort": [key for key, _ in axes], "title": None,
-        "axis": {"labelExpr": f"{_json(titles)}[datum.value]", "labelAngle": -20, "labelLimit": 150, "domain": False,
+        "axis": {"labelExpr": f"{json.dumps(titles)}[datum.value]", "labelAngle": -20, "labelLimit": 150, "domain": False,
                  "ticks": False, "labelPadding": 8, "labelOverlap": False},
         "scale": {"padding": 0.35},
     }  # fmt: skip
@@ -410,9 +411,3 @@ def _hover() -> Spec:
 def _share(many: bool) -> Spec:
     bind = {"input": "range", "min": 1, "max": 100, "step": 1, "name": "Best trials shown, in % "}
     return {"name": "share", "value": 25 if many else 100, "bind": bind}
-
-
-def _json(value: object) -> str:
-    import json
-
-    return json.dumps(value)

@@ -18,8 +18,10 @@ from vertexrig.catalog.legacy import MACHINES, TIERS
 from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.spec.document import Document
 from vertexrig.spec.names import camel
+from vertexrig.spec.strict import OUTPUT_ONLY
 from vertexrig.studies import edit
 from vertexrig.studies.pull import Wanted, refused
+from vertexrig.text import kind_of, quoted
 
 _CUSTOM = "CUSTOM"
 """The scale tier whose machines the file names."""
@@ -39,6 +41,17 @@ _OF_A_STUDY = {
     "goal", "params", "maxTrials", "maxParallelTrials", "maxFailedTrials", "hyperparameterMetricTag", "algorithm",
     "enableTrialEarlyStopping",
 }  # fmt: skip
+_Shape = Mapping[str, Any] | list[Any] | type | None
+_REPLICA = {"acceleratorConfig": {"count": int}, "containerCommand": list, "containerArgs": list}
+_SHAPE: Mapping[str, _Shape] = {
+    "args": list, "packageUris": list, "scheduling": {}, "encryptionConfig": {}, "masterConfig": _REPLICA,
+    **dict.fromkeys((row[2] for row in _POOLS), int), **dict.fromkeys((row[3] for row in _POOLS), _REPLICA),
+    "hyperparameters": {
+        "maxTrials": int, "maxParallelTrials": int, "maxFailedTrials": int,
+        "params": [{"categoricalValues": list, "discreteValues": list}],
+    },
+}  # fmt: skip
+"""What the keys of a TrainingInput hold: a mapping with these keys, a list, a whole number; any other key holds a text."""
 _PLACEHOLDER = {
     "executorImageUri": "us-docker.pkg.dev/vertex-ai/training/tf-cpu.2-17.py310:latest",
     "packageUris": ["gs://bucket/package.tar.gz"],
@@ -99,19 +112,7 @@ def convert(text: str, file: str, catalog: Catalog, *, machine_type: str | None 
 def _gcloud(document: Document, file: str) -> Converted:
     """A file for gcloud's --config: the spec, and for a sweep what the API keeps beside it."""
     tuning = document.kind == "HyperparameterTuningJob"
-    outside = (
-        "displayName",
-        "labels",
-        "encryptionSpec",
-        "name",
-        "state",
-        "createTime",
-        "startTime",
-        "endTime",
-        "updateTime",
-        "trials",
-        "error",
-    )
+    outside = {"displayName", "labels", "encryptionSpec", *OUTPUT_ONLY}
     inner = {key: value for key, value in document.data.items() if not tuning or key not in outside}
     name = str(document.data.get("displayName", "")) if tuning else ""
     labels = document.data.get("labels") or {} if tuning else {}
@@ -137,7 +138,7 @@ _TRAINER = "the file names {}: the project's trainer is used"
 
 def _legacy(data: Mapping[str, Any], reading: _Reading) -> Converted:
     """AI Platform's TrainingInput."""
-    given = {camel(str(key)): value for key, value in data.items()}
+    given = _shaped({camel(str(key)): value for key, value in data.items()}, _SHAPE, reading.file, "")
     for key in given.keys() - _READ:
         reading.notes.append(f"left out: {key}: {_DROPPED.get(key, 'Vertex AI has nothing like it')}")
     program = _program(given, reading)
@@ -150,7 +151,7 @@ def _legacy(data: Mapping[str, Any], reading: _Reading) -> Converted:
         reading.notes.append("left out: scheduling.maxWaitTime: Vertex AI has it for FLEX_START only")
     job |= {key: given[key] for key in ("network", "serviceAccount") if given.get(key)}
     study = given.get("hyperparameters")
-    body = {**_study(study, reading), "trialJobSpec": job} if isinstance(study, Mapping) else job
+    body = {**_study(study, reading), "trialJobSpec": job} if study else job
     document = spec.from_data(
         body, kind="HyperparameterTuningJob" if "trialJobSpec" in body else "CustomJobSpec", file=reading.file
     )
@@ -160,6 +161,30 @@ def _legacy(data: Mapping[str, Any], reading: _Reading) -> Converted:
         document, "", {}, key, region=str(given.get("region", "")), source=Path(reading.file).name, notes=notes
     )
     return Converted(wanted, tuple(reading.absent))
+
+
+def _shaped(value: Any, shape: _Shape, file: str, path: str) -> Any:
+    """A value that is what `_SHAPE` says of it, with whole numbers as such; UsageError if it is something else."""
+    if value is None or shape is None:
+        return value
+    if shape is int:
+        try:
+            return int(value)  # JSON of the API has such numbers as text, too
+        except (TypeError, ValueError):
+            raise UsageError(
+                f"{file}: {path} is {kind_of(value)}, {quoted(value)}; a whole number belongs there"
+            ) from None
+    if isinstance(shape, Mapping):
+        if isinstance(value, Mapping):
+            inner = {key: f"{path}.{key}".lstrip(".") for key in value}
+            return {key: _shaped(item, shape.get(key), file, inner[key]) for key, item in value.items()}
+        belongs = "a mapping"
+    else:
+        if isinstance(value, list):
+            of = shape[0] if isinstance(shape, list) else None
+            return [_shaped(one, of, file, f"{path}[{i}]") for i, one in enumerate(value)]
+        belongs = "a list"
+    raise UsageError(f"{file}: {path} is {kind_of(value)}, {quoted(value)}; {belongs} belongs there")
 
 
 def _with_image(pool: dict[str, Any], given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
@@ -198,7 +223,7 @@ def _program(given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
 def _pools(given: Mapping[str, Any], program: Mapping[str, Any], reading: _Reading) -> list[dict[str, Any]]:
     tier = str(given.get("scaleTier") or _CUSTOM)
     given = _spelled_out(given, tier, reading)
-    master = dict(given.get("masterConfig") or {})
+    master = given.get("masterConfig") or {}
     kind = str(given.get("masterType") or "")
     if tier == "BASIC_TPU" or given.get("workerType") == "cloud_tpu" or kind == "cloud_tpu":
         source = given.get("workerConfig") if given.get("workerType") == "cloud_tpu" else master
@@ -209,7 +234,7 @@ def _pools(given: Mapping[str, Any], program: Mapping[str, Any], reading: _Readi
         machine = {
             "machineType": "cloud-tpu",
             "acceleratorType": str(chip.get("type")),
-            "acceleratorCount": int(chip.get("count", 8)),
+            "acceleratorCount": chip.get("count", 8),
         }
         return [{"machineSpec": machine, "replicaCount": 1, **_runs(source or {}, program)}]
     if tier in TIERS and TIERS[tier].single:
@@ -218,7 +243,7 @@ def _pools(given: Mapping[str, Any], program: Mapping[str, Any], reading: _Readi
         {"machineSpec": _machine(kind, master, "masterType", reading), "replicaCount": 1, **_runs(master, program)}
     ]
     for words, type_key, count_key, config_key in _POOLS:
-        count, config = int(given.get(count_key) or 0), dict(given.get(config_key) or {})
+        count, config = given.get(count_key) or 0, given.get(config_key) or {}
         if not count:
             pools.append({})
             continue
@@ -285,7 +310,7 @@ def _machine(kind: str, config: Mapping[str, Any], key: str, reading: _Reading) 
         )
     machine: dict[str, Any] = {"machineType": str(kind if legacy is None else reading.machine_type)}
     if gpus:
-        machine |= {"acceleratorType": str(gpus.get("type")), "acceleratorCount": int(gpus.get("count") or 1)}
+        machine |= {"acceleratorType": str(gpus.get("type")), "acceleratorCount": gpus.get("count") or 1}
     return machine
 
 
@@ -316,7 +341,7 @@ def _study(given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
     metric = str(given.get("hyperparameterMetricTag") or "training/hptuning/metric")
     study: dict[str, Any] = {
         "metrics": [{"metricId": metric, "goal": str(given.get("goal") or "MAXIMIZE")}],
-        "parameters": [_parameter(row, reading) for row in given.get("params") or ()],
+        "parameters": [_parameter(row or {}, reading) for row in given.get("params") or ()],
     }
     if given.get("algorithm") not in (None, "ALGORITHM_UNSPECIFIED"):
         study["algorithm"] = str(given["algorithm"])
@@ -325,18 +350,14 @@ def _study(given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
         reading.notes.append(
             "enableTrialEarlyStopping is written as median_automated_stopping_spec, the nearest of today's rules"
         )
-    body: dict[str, Any] = {"studySpec": study, "maxTrialCount": int(given.get("maxTrials") or 1)}
-    body["parallelTrialCount"] = int(given.get("maxParallelTrials") or 1)
+    body: dict[str, Any] = {"studySpec": study, "maxTrialCount": given.get("maxTrials") or 1}
+    body["parallelTrialCount"] = given.get("maxParallelTrials") or 1
     if given.get("maxFailedTrials"):
-        body["maxFailedTrialCount"] = int(given["maxFailedTrials"])
+        body["maxFailedTrialCount"] = given["maxFailedTrials"]
     return body
 
 
-def _parameter(row: Any, reading: _Reading) -> dict[str, Any]:
-    if not isinstance(row, Mapping):
-        raise UsageError(
-            f"{reading.file}: hyperparameters.params has {row!r}, which lacks the mapping with parameterName and type"
-        )
+def _parameter(row: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
     name, kind = str(row.get("parameterName", "")), str(row.get("type", ""))
     found: dict[str, Any] = {"parameterId": name}
     if kind in ("DOUBLE", "INTEGER"):

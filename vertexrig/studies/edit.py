@@ -7,10 +7,8 @@ written is read again before it is kept: the new text must hold the old values a
 from __future__ import annotations
 
 import difflib
-import os
 import re
 import stat
-import tempfile
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -20,6 +18,8 @@ import yaml
 
 from vertexrig import files, yamltext
 from vertexrig.errors import UsageError
+from vertexrig.project.resolve import scalar_text
+from vertexrig.spec.names import snake_keys
 from vertexrig.text import clean
 from vertexrig.yamltext import scalar
 
@@ -54,6 +54,21 @@ def literal(value: Any) -> Any:
     if isinstance(value, Mapping):
         return {key: literal(item) for key, item in value.items()}
     return [literal(item) for item in value] if isinstance(value, (list, tuple)) else value
+
+
+def metrics_of(study: Mapping[str, Any]) -> dict[str, Any]:
+    """The metrics of a StudySpec as the project file writes them: a goal, or a mapping where there is more to say."""
+    found = {}
+    for row in study.get("metrics", ()):
+        settings = {"goal": "MAXIMIZE", **snake_keys({key: value for key, value in row.items() if key != "metricId"})}
+        found[str(row.get("metricId", ""))] = settings["goal"] if len(settings) == 1 else settings
+    return found
+
+
+def with_flags(words: Sequence[Any], values: Mapping[str, Any]) -> list[Any]:
+    """A list of arguments with these flags in place of those of the same names."""
+    kept = [word for word in words if str(word).partition("=")[0].lstrip("-") not in values]
+    return [*kept, *(f"--{key}={scalar_text(value)}" for key, value in values.items())]
 
 
 def read(path: Path) -> str:
@@ -100,20 +115,8 @@ def write(path: Path, text: str) -> None:
         UsageError: It cannot be written; the old text stays.
     """
     target = path.resolve()
-    try:
-        mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
-        target.parent.mkdir(parents=True, exist_ok=True)
-        handle, temporary = tempfile.mkstemp(prefix=f".{target.name}.", dir=target.parent)
-        try:
-            with os.fdopen(handle, "wb") as stream:
-                stream.write(text.encode("utf-8"))
-            Path(temporary).chmod(mode)
-            Path(temporary).replace(target)
-        except BaseException:
-            Path(temporary).unlink(missing_ok=True)
-            raise
-    except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
+    mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
+    files.write_bytes(target, text.encode("utf-8"), mode)
 
 
 def flow(value: Any) -> str:
@@ -201,7 +204,7 @@ def _insert(text: str, entry: Entry) -> str | None:
         return _after(text, root, shift, ["", *_whole(entry)], end)
     key, group = found
     if isinstance(group, yaml.ScalarNode) and group.tag == "tag:yaml.org,2002:null":
-        at = (group.end_mark.index if group.value else _colon(text, key.end_mark.index + shift) - shift) + shift
+        at = group.end_mark.index + shift if group.value else text.index(":", key.end_mark.index + shift) + 1
         if group.value:  # `jobs: null` or `jobs: ~`
             text = text[: group.start_mark.index + shift].rstrip(" ") + text[at:]
             at = group.start_mark.index + shift - 1
@@ -234,10 +237,6 @@ def _whole(entry: Entry) -> list[str]:
 
 def _joined(lines: Sequence[str], end: str) -> str:
     return "".join(f"{line}{end}" for line in lines)
-
-
-def _colon(text: str, index: int) -> int:
-    return text.index(":", index) + 1
 
 
 def _into_flow(text: str, node: yaml.MappingNode, shift: int, pair: str) -> str:

@@ -7,16 +7,13 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from vertexrig.catalog import Catalog
-from vertexrig.checks.workspace import Prepared
 from vertexrig.errors import UsageError
-from vertexrig.explain.estimate import Estimate, estimate
+from vertexrig.explain.estimate import Estimate
 from vertexrig.project.config import Loaded
-from vertexrig.project.resolve import scalar_text
 from vertexrig.spec.names import camel, snake_keys
 from vertexrig.spec.space import Dimension
 from vertexrig.studies.decide import Decision, decide, frozen, gridded, shown, tidy
-from vertexrig.studies.edit import Entry, Path_, literal
+from vertexrig.studies.edit import Entry, Path_, literal, metrics_of, with_flags
 from vertexrig.studies.outcome import FOLLOWS, Outcome
 
 _SETTINGS = (
@@ -124,11 +121,6 @@ def _inherited(former: Mapping[str, Any], after: str, name: str) -> dict[str, An
     return found
 
 
-def price(prepared: Prepared, catalog: Catalog) -> Estimate:
-    """What a rendered follow-up costs."""
-    return estimate(prepared.document, catalog)
-
-
 def cost(price: Estimate | None, seconds: float | None) -> str:
     """What a sweep costs, in one line; an estimate says that it is one."""
     if price is None or not price.lines:
@@ -220,14 +212,7 @@ def _args(job: Mapping[str, Any], former: Mapping[str, Any], settled: list[Decis
         own = former["args"]
     elif isinstance(inherited, list):
         own = inherited
-    if isinstance(own, Mapping):
-        return {**own, **values} or None
-    return [*(word for word in own if str(word).partition("=")[0].lstrip("-") not in values), *flags(values)]
-
-
-def flags(values: Mapping[str, Any]) -> list[str]:
-    """Parameters as arguments of the trainer."""
-    return [f"--{key}={scalar_text(value)}" for key, value in values.items()]
+    return {**own, **values} or None if isinstance(own, Mapping) else with_flags(own, values)
 
 
 def _study(
@@ -235,10 +220,7 @@ def _study(
     kept: Mapping[str, Mapping[str, Any]], *, grid: bool,
 ) -> None:  # fmt: skip
     """The keys of the study, and the reasons above them."""
-    metrics = {}
-    for row in outcome.spec.get("metrics", ()):
-        settings = {"goal": "MAXIMIZE", **snake_keys({key: value for key, value in row.items() if key != "metricId"})}
-        metrics[str(row["metricId"])] = settings["goal"] if len(settings) == 1 else settings
+    metrics = metrics_of(outcome.spec)
     if grid and all(isinstance(one, str) for one in metrics.values()):
         data |= {
             "topology": "grid",

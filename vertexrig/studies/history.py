@@ -10,12 +10,13 @@ import fcntl
 import json
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict, dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.files import write_text
+from vertexrig.spec.states import FAILED
 
 FOLDER = "history"
 _BROKEN = {"code": 13, "message": "the rehearsal's process ended before the job did"}
@@ -96,8 +97,7 @@ class History:
             record = Record(**{**data, "stand_ins": tuple(data["stand_ins"])})
             if record.job.ended or _held(path.with_suffix(".lock")):
                 return record
-            resource = {**record.resource, "state": "JOB_STATE_FAILED", "error": _BROKEN}
-            return Record(record.name, resource, record.run, record.output, record.metrics, record.stand_ins)
+            return replace(record, resource={**record.resource, "state": FAILED, "error": _BROKEN})
         return None
 
 

@@ -65,20 +65,11 @@ class Insight:
     certainty: Certainty | None
 
 
-def insight(job: RemoteJob, *, now: float | None = None) -> Insight:
-    """All that is computed of a study. Needs Optuna."""
-    study = read(job)
-    return _insight(study, timeline(study, now))
-
-
-def insight_of_chain(chain: StudyChain, *, now: float | None = None) -> Insight:
-    """All that is computed of a chain of studies, as of one. Needs Optuna."""
-    return _insight(chain.study, chain.timeline(now), chain.marks)
-
-
-def _insight(study: StudyRecord, when: Timeline, marks: Sequence[tuple[str, int]] = ()) -> Insight:
-    weights = importance(study)
-    return Insight(study, weights, when, charts(study, weights, when, marks), certainty(study))
+def insight(job: RemoteJob, chain: StudyChain | None) -> Insight:
+    """All that is computed of a study, or of a chain of studies as of one. Needs Optuna."""
+    study = chain.study if chain else read(job)
+    when, weights = chain.timeline() if chain else timeline(study), importance(study)
+    return Insight(study, weights, when, charts(study, weights, when, chain.marks if chain else ()), certainty(study))
 
 
 def page(
@@ -394,6 +385,7 @@ def _read(name: str) -> str:
 
 def _json(data: object) -> str:
     """JSON that cannot end the element it is in."""
+    # JavaScript before ES2019 ends a line at U+2028 and U+2029, inside a string, too
     text = json.dumps(data, separators=(",", ":"), ensure_ascii=False, allow_nan=False)
     return text.replace("<", "\\u003c").replace("\u2028", "\\u2028").replace("\u2029", "\\u2029")
 
@@ -404,6 +396,7 @@ def _inline(script: str) -> str:
 
 
 def _policy(*scripts: str) -> str:
+    # vega sets styles on elements, which no hash allows
     hashes = " ".join(
         f"'sha256-{base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()}'"
         for script in scripts

@@ -59,7 +59,7 @@ class Importance:
     resamples: int = 0
 
 
-def importance(study: StudyRecord, seed: int = 0) -> Importance:
+def importance(study: StudyRecord) -> Importance:
     """The importance of each parameter that every trial has, and that has more than one value.
 
     Needs Optuna. The same trials give the same numbers.
@@ -82,7 +82,7 @@ def importance(study: StudyRecord, seed: int = 0) -> Importance:
     direction: Literal["maximize", "minimize"] = "maximize" if study.goals[0].sign > 0 else "minimize"
     frozen = _frozen(coded, values)
     whole = _shares(names, frozen, direction)
-    rng = random.Random(seed)
+    rng = random.Random(0)
     many = max(10, min(RESAMPLES, RESAMPLED_TRIALS // len(values)))
     drawn = [_shares(names, rng.choices(frozen, k=len(frozen)), direction) for _ in range(many)]
     weights = []

@@ -12,8 +12,9 @@ from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError
 from vertexrig.explain.simulate import Learned
 from vertexrig.spec.names import camel_keys
-from vertexrig.studies.study import TrialCourse, course, instant
 from vertexrig.studies.timeline import pauses
+from vertexrig.studies.trials import instant
+from vertexrig.text import quoted
 
 SUCCEEDED = "SUCCEEDED"
 
@@ -35,20 +36,20 @@ def learned(jobs: Iterable[RemoteJob], source: str, *, sweep: bool) -> Learned:
     between: list[float] = []
     end: list[float] = []
     for job in jobs:
+        begun, ended = instant(job.data.get("startTime")), instant(job.data.get("endTime"))
         rows = [camel_keys(row) for row in job.data.get("trials") or ()]
-        ran = [(row, own) for row in rows if (own := course(row)).start is not None and own.end is not None]
-        whole = course(job.data)
-        first = min((own.start for _, own in ran if own.start is not None), default=whole.start)
+        ran = [(own, row.get("state")) for row in rows if (own := _ran(row)) is not None]
+        first = min((own[0] for own, _ in ran), default=begun)
         created = instant(job.data.get("createTime"))
         if created is not None and first is not None and first >= created:
             start.append(first - created)
         if rows:
-            trial += [_seconds(own) for row, own in ran if row.get("state") in (SUCCEEDED, 4)]
-            between += pauses([(own.start or 0.0, own.end or 0.0) for _, own in ran])
-            last = max((own.end for _, own in ran if own.end is not None), default=None)
-            if last is not None and whole.end is not None and whole.end >= last:
-                end.append(whole.end - last)
-        elif job.state.endswith(SUCCEEDED) and whole.start is not None and whole.end is not None:
+            trial += [_seconds(own) for own, state in ran if state in (SUCCEEDED, 4)]
+            between += pauses([own for own, _ in ran])
+            last = max((own[1] for own, _ in ran), default=None)
+            if last is not None and ended is not None and ended >= last:
+                end.append(ended - last)
+        elif job.state.endswith(SUCCEEDED) and (whole := _ran(job.data)) is not None:
             single.append(_seconds(whole))
     chosen = (trial or single) if sweep else (single or trial)
     if not chosen:
@@ -73,7 +74,7 @@ def parse(text: str, source: str) -> list[RemoteJob]:
             raise UsageError(f"{source} is neither JSON nor YAML: {str(error).splitlines()[0]}") from None
     except RecursionError:
         raise UsageError(f"{source} is nested too deeply to be a description of jobs") from None
-    found = list(_jobs(data))
+    found = list(_jobs(data, source))
     if not found:
         raise UsageError(
             f"{source} holds no job: give what `gcloud ai hp-tuning-jobs describe JOB --format=json` (or list) prints"
@@ -81,17 +82,26 @@ def parse(text: str, source: str) -> list[RemoteJob]:
     return found
 
 
-def _jobs(data: Any) -> Iterator[RemoteJob]:
+def _jobs(data: Any, source: str) -> Iterator[RemoteJob]:
     if isinstance(data, list):
         for one in data:
-            yield from _jobs(one)
+            yield from _jobs(one, source)
     elif isinstance(data, Mapping):
         inner = data.get("job") or data.get("jobs")
         if isinstance(inner, (list, Mapping)):
-            yield from _jobs(inner)
+            yield from _jobs(inner, source)
         elif data.keys() & {"studySpec", "jobSpec", "trialJobSpec", "trials"}:
+            trials = data.get("trials") or []
+            if not isinstance(trials, list) or not all(isinstance(row, Mapping) for row in trials):
+                raise UsageError(f"{source}: trials is {quoted(trials)}; a list of mappings belongs there")
             yield RemoteJob(data)
 
 
-def _seconds(own: TrialCourse) -> float:
-    return max(0.0, (own.end or 0.0) - (own.start or 0.0))
+def _ran(row: Mapping[str, Any]) -> tuple[float, float] | None:
+    """When a trial or a job started and ended; None where one of the two is not known."""
+    start, end = instant(row.get("startTime")), instant(row.get("endTime"))
+    return None if start is None or end is None else (start, end)
+
+
+def _seconds(ran: tuple[float, float]) -> float:
+    return max(0.0, ran[1] - ran[0])

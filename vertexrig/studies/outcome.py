@@ -5,15 +5,16 @@ from __future__ import annotations
 import math
 from bisect import bisect_left, bisect_right
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from functools import cached_property
+from statistics import StatisticsError, correlation, fmean, pstdev
 from typing import Any
 
 from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.spec import states
 from vertexrig.spec.objective import Metric, Objective
 from vertexrig.spec.space import Dimension, Space
-from vertexrig.spec.trial import Measurement
 from vertexrig.studies import trials
 from vertexrig.studies.trials import TrialResult
 
@@ -94,9 +95,11 @@ class Outcome:
             groups = [
                 [rank for rank, value in zip(results, values, strict=True) if value == one] for one in set(values)
             ]
-            means = [sum(group) / len(group) for group in groups for _ in group]
-            return _spread(means) / (_spread(results) or 1.0)
-        return abs(_correlation(_ranks([float(value) for value in values]), results))
+            means = [fmean(group) for group in groups for _ in group]
+            return pstdev(means) / (pstdev(results) or 1.0)
+        with suppress(StatisticsError):  # one of the two never changes
+            return abs(correlation(_ranks([float(value) for value in values]), results))
+        return 0.0
 
 
 def outcome(name: str, job: Mapping[str, Any], *, least: int = FEWEST) -> Outcome:
@@ -114,21 +117,10 @@ def outcome(name: str, job: Mapping[str, Any], *, least: int = FEWEST) -> Outcom
         raise UsageError(
             f"{name} has not ended: its state is {states.short(state)}; follow it with: vertexrig watch {name}"
         )
-    objective = Objective(spec)
-    ranked = []
-    for trial in listed:
-        values = objective.values(Measurement(0, 0.0, trial.metrics)) if trial.state == "SUCCEEDED" else None
-        if values is not None:
-            ranked.append(
-                (tuple(goal.sign * value for goal, value in zip(objective.goals, values, strict=True)), trial)
-            )
-    ranked.sort(key=lambda row: row[0], reverse=True)
     front = {trial.id for trial in trials.best(job)}
-    counted = [trial for _, trial in ranked if trial.id in front] + [
-        trial for _, trial in ranked if trial.id not in front
-    ]
+    counted = sorted(trials.ranked(job), key=lambda trial: trial.id not in front)
     if len(counted) < least:
-        raise UsageError(_too_few(name, listed, objective, len(counted), least))
+        raise UsageError(_too_few(name, listed, Objective(spec), len(counted), least))
     return Outcome(name, job, tuple(counted), len(listed), max(1, len(front)))
 
 
@@ -142,19 +134,6 @@ def _too_few(name: str, listed: tuple[TrialResult, ...], objective: Objective, c
     have = "none counts" if not counted else f"{counted} {'counts' if counted == 1 else 'count'}"
     needed = f"at least {least} are needed" if least > 1 else "at least one is needed"
     return f"{name}: of {len(listed)} trials {have}{reasons}; {needed}"
-
-
-def _correlation(one: Sequence[float], other: Sequence[float]) -> float:
-    """Pearson's correlation; 0 where one of the two never changes."""
-    first, second = sum(one) / len(one), sum(other) / len(other)
-    both = sum((a - first) * (b - second) for a, b in zip(one, other, strict=True))
-    return both / (_spread(one) * _spread(other) or 1.0)
-
-
-def _spread(values: Sequence[float]) -> float:
-    """The square root of the sum of squares around the mean."""
-    mean = sum(values) / len(values)
-    return math.sqrt(sum((value - mean) ** 2 for value in values))
 
 
 def _ranks(values: Sequence[float]) -> list[float]:

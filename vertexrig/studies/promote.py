@@ -11,9 +11,8 @@ from vertexrig import yamltext
 from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.package.source.model import Flag
 from vertexrig.project.config import Loaded
-from vertexrig.project.resolve import scalar_text
 from vertexrig.studies.decide import tidy
-from vertexrig.studies.edit import Entry, literal
+from vertexrig.studies.edit import Entry, literal, with_flags
 from vertexrig.studies.outcome import PROMOTED_FROM, TRIAL, Outcome
 from vertexrig.studies.trials import TrialResult
 
@@ -100,8 +99,7 @@ def _args(job: Any, sweep: Any, values: Mapping[str, Any]) -> Any:
     own = sweep if isinstance(sweep, list) and sweep else job
     if isinstance(own, Mapping):
         return {**own, **(sweep if isinstance(sweep, Mapping) else {}), **values}
-    given = (f"--{key}={scalar_text(value)}" for key, value in values.items())
-    return [*(word for word in own if str(word).partition("=")[0].lstrip("-") not in values), *given]
+    return with_flags(own, values)
 
 
 def _set(data: dict[str, Any], change: str) -> None:

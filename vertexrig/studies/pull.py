@@ -27,7 +27,8 @@ from vertexrig.render.renderer import Rendered
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.names import camel, snake_keys
 from vertexrig.studies import edit
-from vertexrig.studies.edit import Entry, literal
+from vertexrig.studies.edit import Entry, literal, metrics_of
+from vertexrig.text import kind_of, quoted
 
 _NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/(?:customJobs|hyperparameterTuningJobs)/[^/]+")
 _FLAG = re.compile(r"--([A-Za-z_][A-Za-z0-9_.-]*)(?:=(.*))?", re.DOTALL)
@@ -100,6 +101,9 @@ def resource(text: str, file: str) -> dict[str, Any]:
         if isinstance(inner, Mapping):
             data = dict(inner)
     found = {camel(str(key)): value for key, value in data.items()}
+    for key in ("labels", "encryptionSpec"):
+        if not isinstance(found.get(key) or {}, Mapping):
+            raise UsageError(f"{file}: {key} is {kind_of(found[key])}, {quoted(found[key])}; a mapping belongs there")
     if isinstance(found.get("jobSpec"), Mapping):
         return found
     if isinstance(found.get("studySpec"), Mapping) and isinstance(found.get("trialJobSpec"), Mapping):
@@ -285,10 +289,6 @@ def _specified(data: Any) -> Any:
 def _sweep(job: Wanted, name: str, trial: str) -> Entry:
     document = job.document
     study = _specified(dict(document.study or {}))
-    metrics = {}
-    for row in study.get("metrics", ()):
-        settings = {"goal": "MAXIMIZE", **snake_keys({key: value for key, value in row.items() if key != "metricId"})}
-        metrics[str(row.get("metricId", ""))] = settings["goal"] if len(settings) == 1 else settings
     parameters = {}
     for row in study.get("parameters", ()):
         settings = snake_keys(row)
@@ -297,7 +297,7 @@ def _sweep(job: Wanted, name: str, trial: str) -> Entry:
     data: dict[str, Any] = {"job": trial}
     outer = snake_keys({key: value for key, value in document.data.items() if key not in ("studySpec", "trialJobSpec")})
     data |= {key: outer[key] for key in _OF_A_SWEEP if key in outer}
-    data["study"] = {"metrics": metrics, "parameters": parameters, **others}
+    data["study"] = {"metrics": metrics_of(study), "parameters": parameters, **others}
     data = _known(Sweep, {**data, **_outside(job, name)})
     return Entry("sweeps", name, literal(data), {(): [f"from {job.source}"]} if job.source else {})
 

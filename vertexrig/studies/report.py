@@ -14,6 +14,8 @@ from vertexrig.studies.history import Record
 from vertexrig.text import clean, shown
 
 POLL_S = 5.0
+_PATIENCE_S = 600.0
+_TIMES = {"created": "createTime", "started": "startTime", "ended": "endTime"}
 
 
 def follow(
@@ -21,19 +23,17 @@ def follow(
     name: str,
     *,
     poll_s: float = POLL_S,
-    patience_s: float = 600.0,
     every: bool = False,
     lost: Callable[[RestError | None], None] | None = None,
 ) -> Iterator[RemoteJob]:
     """A job each time its state or its trials change, until it has ended.
 
-    A failing service is asked again, for `patience_s` at most: the job goes on without us (tfx issue 5870).
+    A failing service is asked again for ten minutes: the job goes on without us (tfx issue 5870).
 
     Args:
         vertex: Where it is.
         name: Its resource name.
         poll_s: Seconds between questions.
-        patience_s: Seconds of failures after which to give up.
         every: Give the job after each question, also when nothing changed.
         lost: Called with the error when a question fails, and with None when one succeeds again.
 
@@ -50,7 +50,7 @@ def follow(
             failing_since = None
         except RestError as error:
             failing_since = failing_since or time.monotonic()
-            if not error.retryable or time.monotonic() - failing_since > patience_s:
+            if not error.retryable or time.monotonic() - failing_since > _PATIENCE_S:
                 raise
             if lost is not None:
                 lost(error)
@@ -137,6 +137,3 @@ def markdown(rows: list[dict[str, Any]]) -> list[str]:
 
 def _cell(value: Any) -> str:
     return clean(shown(value)).replace("|", "\\|")
-
-
-_TIMES = {"created": "createTime", "started": "startTime", "ended": "endTime"}

@@ -17,8 +17,8 @@ from vertexrig.spec.parameters import Value
 from vertexrig.spec.space import Dimension, Space
 from vertexrig.spec.trial import Measurement
 from vertexrig.studies import trials
-from vertexrig.studies.trials import TrialResult
-from vertexrig.times import duration_seconds, seconds_since_1970
+from vertexrig.studies.trials import TrialResult, instant
+from vertexrig.times import duration_seconds
 
 
 @dataclass(frozen=True)
@@ -118,14 +118,6 @@ def course(row: Mapping[str, Any]) -> TrialCourse:
     """When a trial or a custom job ran, from its resource in camelCase."""
     curve = (_reported(one) for one in row.get("measurements") or () if isinstance(one, Mapping))
     return TrialCourse(instant(row.get("startTime")), instant(row.get("endTime")), tuple(filter(None, curve)))
-
-
-def instant(when: Any) -> float | None:
-    """Seconds since 1970 of a time of the API; None if it is not one."""
-    try:
-        return float(when.timestamp()) if hasattr(when, "timestamp") else seconds_since_1970(when)
-    except (TypeError, ValueError, AttributeError):
-        return None
 
 
 def _reported(row: Mapping[str, Any]) -> Measurement | None:

@@ -7,7 +7,8 @@ import statistics
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-from vertexrig.studies.study import StudyRecord, instant
+from vertexrig.studies.study import StudyRecord
+from vertexrig.studies.trials import instant
 
 
 @dataclass(frozen=True)

@@ -152,6 +152,7 @@ def _result(row: Mapping[str, Any], space: Space) -> TrialResult:
         if placed is not None
         else {str(own["parameterId"]): own["value"] for own in given}
     )
+    start, end = instant(row.get("startTime")), instant(row.get("endTime"))
     final = row.get("finalMeasurement") or {}
     # protobuf's JSON leaves out a value of 0
     metrics = {str(own.get("metricId", "")): _finite(own.get("value", 0.0)) for own in final.get("metrics") or ()}
@@ -160,7 +161,7 @@ def _result(row: Mapping[str, Any], space: Space) -> TrialResult:
         state=_STATES[state] if isinstance(state, int) and 0 <= state < len(_STATES) else str(state),
         parameters=parameters,
         metrics={name: value for name, value in metrics.items() if value is not None},
-        seconds=_seconds(row.get("startTime"), row.get("endTime")),
+        seconds=None if start is None or end is None else round(end - start, 3),
         reason=str(row.get("infeasibleReason") or ""),
         custom_job=str(row.get("customJob") or ""),
     )
@@ -181,16 +182,9 @@ def _finite(value: Any) -> float | None:
     return number if math.isfinite(number) else None
 
 
-def _seconds(start: Any, end: Any) -> float | None:
+def instant(when: Any) -> float | None:
+    """Seconds since 1970 of a time of the API, as text or as the SDK's datetime; None if it is not one."""
     try:
-        return round(_instant(end) - _instant(start), 3)
-    except (TypeError, ValueError):
+        return float(when.timestamp()) if hasattr(when, "timestamp") else seconds_since_1970(when)
+    except (TypeError, ValueError, AttributeError):
         return None
-
-
-def _instant(when: Any) -> float:
-    if hasattr(when, "timestamp"):
-        return float(when.timestamp())
-    if not isinstance(when, str):
-        raise TypeError(when)
-    return seconds_since_1970(when)

@@ -9,7 +9,6 @@ from __future__ import annotations
 import re
 from collections.abc import Callable, Mapping
 from datetime import datetime
-from fnmatch import fnmatchcase
 from typing import Any
 
 from vertexrig import times
@@ -67,13 +66,18 @@ def _restriction(field: str, operator: str, value: str) -> Predicate:
     if key in _TIMES:
         return _time(key, operator, value)
     if operator == "=":
-        return lambda body: fnmatchcase(str(body.get(key, "")), value) if "*" in value else body.get(key, "") == value
+        return lambda body: _fits(body.get(key, ""), value) if "*" in value else body.get(key, "") == value
     if operator == "!=":
         return lambda body: body.get(key, "") != value
     if operator == ":" and key != "state":
         pattern = value if "*" in value else f"*{value}*"
-        return lambda body: fnmatchcase(str(body.get(key, "")), pattern)
+        return lambda body: _fits(body.get(key, ""), pattern)
     raise invalid(f"Invalid filter: {field} does not support {operator}.")
+
+
+def _fits(value: object, pattern: str) -> bool:
+    """Whether a value has the form of a pattern, in which `*` means any text and every other character itself."""
+    return re.fullmatch(".*".join(map(re.escape, pattern.split("*"))), str(value), re.DOTALL) is not None
 
 
 def _label(name: str, operator: str, value: str) -> Predicate:

@@ -10,17 +10,10 @@ from google.protobuf import json_format
 
 from vertexrig.local.http import ApiError, invalid
 from vertexrig.local.jobs import resources
-from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS, Json
+from vertexrig.local.jobs.resources import MESSAGES, PIPELINES, Json
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.spec import messages
-from vertexrig.spec.states import ENDED, of_pipeline
+from vertexrig.spec.states import ENDED, SUCCEEDED, of_pipeline
 
-_KINDS: Mapping[str, tuple[str, frozenset[str], str]] = {
-    CUSTOM_JOBS: ("CustomJob", frozenset(ENDED), "JOB_STATE_SUCCEEDED"),
-    TUNING_JOBS: ("HyperparameterTuningJob", frozenset(ENDED), "JOB_STATE_SUCCEEDED"),
-    PIPELINES: ("TrainingPipeline", frozenset(map(of_pipeline, ENDED)), "PIPELINE_STATE_SUCCEEDED"),
-}
-"""By collection: its message, the states it may be given in, and the state unless one is given."""
 _NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/([A-Za-z]+)/([0-9]{1,19})")
 
 
@@ -38,18 +31,19 @@ def keep(store: ResourceStore, given: Mapping[str, Any]) -> Json:
         ApiError: 400 for a name or body that is not one of a job that has ended, 409 for a name that is used.
     """
     found = _NAME.fullmatch(str(given.get("name", "")))
-    if found is None or found[3] not in _KINDS:
+    if found is None or found[3] not in MESSAGES:
         raise invalid(
             f"Invalid name {str(given.get('name', ''))[:200]!r}: it must be "
-            f"projects/PROJECT/locations/LOCATION/KIND/ID with a numeric id and one of {', '.join(_KINDS)} as KIND."
+            f"projects/PROJECT/locations/LOCATION/KIND/ID with a numeric id and one of {', '.join(MESSAGES)} as KIND."
         )
-    message, ended, usual = _KINDS[found[3]]
     parent = resources.parent_name(found[1], found[2])
     name, time = f"{parent}/{found[3]}/{found[4]}", resources.now()
     times = dict.fromkeys(("createTime", "startTime", "endTime", "updateTime"), time)
-    body = _canonical(message, {**times, "state": usual, **given, "name": name})
-    if body["state"] not in ended:
-        raise invalid(f"Invalid state {body['state']}: a job that is given has ended, as {', '.join(sorted(ended))}.")
+    in_kind = of_pipeline if found[3] == PIPELINES else str
+    body = _canonical(MESSAGES[found[3]], {**times, "state": in_kind(SUCCEEDED), **given, "name": name})
+    if not resources.has_ended(body):
+        ended = ", ".join(sorted(map(in_kind, ENDED)))
+        raise invalid(f"Invalid state {body['state']}: a job that is given has ended, as {ended}.")
     trials = body.pop("trials", [])
     if not all(trial.get("id") for trial in trials):
         raise invalid("Invalid trials: each trial needs an id.")
@@ -62,6 +56,6 @@ def keep(store: ResourceStore, given: Mapping[str, Any]) -> Json:
 
 def _canonical(kind: str, data: Mapping[str, Any]) -> Json:
     try:
-        return messages.from_message(messages.to_message(kind, dict(data)))
+        return resources.rest_form(kind, data)
     except (json_format.ParseError, ValueError, TypeError) as error:
         raise invalid(f"Invalid {kind}: {error}") from None

@@ -24,22 +24,22 @@ _LOOK_EVERY = 0.1
 class _LineSink:
     """A sink that hands each line on, with the trial's job that wrote it."""
 
-    def __init__(self, on_line: Callable[[str, Line], None] | None) -> None:
+    def __init__(self, on_line: Callable[[str, Line], None]) -> None:
         self.on_line = on_line
 
     def write(self, job: str, lines: Iterable[Line]) -> None:
-        for line in lines if self.on_line is not None else ():
-            self.on_line(job, line)  # type: ignore[misc]
+        for line in lines:
+            self.on_line(job, line)
 
 
 def run_study(
     data: Mapping[str, Any],
     *,
     settings: Settings,
-    on_line: Callable[[str, Line], None] | None = None,
-    on_trial: Callable[[Json], None] | None = None,
-    on_result: Callable[[str, JobResult], None] | None = None,
-    on_note: Callable[[str], None] | None = None,
+    on_line: Callable[[str, Line], None] = lambda job, line: None,
+    on_trial: Callable[[Json], None] = lambda record: None,
+    on_result: Callable[[str, JobResult], None] = lambda job, result: None,
+    on_note: Callable[[str], None] = lambda text: None,
     control: Control | None = None,
 ) -> Json:
     """Run a HyperparameterTuningJob to its end.

@@ -42,6 +42,7 @@ def page(
     if order.strip():
         return _ordered(store.listed(kind, parent), fits, order, size, offset_of(token))
     found: list[StoredResource] = []
+    # without an order a token names the last resource shown, so that new ones do not move what the next page has
     for stored in store.listed(kind, parent, before=offset_of(token) or None, most=size + 1):
         if fits(stored.body):
             if len(found) == size:
@@ -54,7 +55,7 @@ def _ordered(
     all_: Iterable[StoredResource], fits: filters.Predicate, order: str, size: int, offset: int
 ) -> tuple[list[StoredResource], str]:
     found = [stored for stored in all_ if fits(stored.body)]
-    for part in reversed(order.split(",")):
+    for part in reversed(order.split(",")):  # sorts are stable, so the first field is sorted by last
         field, _, direction = part.strip().partition(" ")
         if field not in _ORDERED or direction.strip() not in ("", "asc", "desc"):
             raise invalid(f"Invalid order_by: {part.strip()[:80]!r}. Fields: {', '.join(sorted(_ORDERED))}.")

@@ -8,13 +8,13 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Mapping
 from contextlib import suppress
-from dataclasses import replace
+from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any, Protocol
 
 from vertexrig.catalog import load
 from vertexrig.errors import VertexrigError
-from vertexrig.local.http import ApiError, not_found
+from vertexrig.local.http import ApiError
 from vertexrig.local.jobs import defaults, lifecycle, resources, validation
 from vertexrig.local.jobs.queue import Queue
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, Json
@@ -24,7 +24,7 @@ from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.lines import SERVICE, Line, OnLine
 from vertexrig.local.runner.options import Control, RunOptions
 from vertexrig.local.runner.places import job_folder
-from vertexrig.local.runner.result import JobError, JobResult
+from vertexrig.local.runner.result import SUSPENDED, JobError, JobResult
 from vertexrig.local.runner.warm import Warmth
 from vertexrig.spec.document import Document
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, QUEUED, RUNNING
@@ -45,12 +45,12 @@ class Runner(Protocol):
         job: Mapping[str, Any],
         *,
         root: Path | str,
-        on_line: OnLine | None = None,
-        on_state: Callable[[str], None] | None = None,
-        on_pause: Callable[[], None] | None = None,
-        control: Control | None = None,
-        options: RunOptions | None = None,
-        warmth: Warmth | None = None,
+        on_line: OnLine,
+        on_state: Callable[[str], None],
+        on_pause: Callable[[], None],
+        control: Control,
+        options: RunOptions,
+        warmth: Warmth | None,
     ) -> JobResult: ...
 
 
@@ -74,7 +74,7 @@ class Jobs:
         store: ResourceStore,
         sink: Sink,
         run: Runner,
-        on_result: Callable[[str, JobResult], None] | None = None,
+        on_result: Callable[[str, JobResult], None] = lambda name, result: None,
         check: validation.Check | None = None,
         admit: Callable[[str, Mapping[str, Any]], None] = lambda parent, job: None,
         begin_run: Callable[[str], str] = lambda experiment: "",
@@ -148,12 +148,12 @@ class Jobs:
 
     def cancel(self, name: str) -> None:
         """Begin to cancel a job; one that has ended stays as it is."""
-        body = self._stored(name).body
-        if body["state"] in ENDED:
+        if self._stored(name).body["state"] in ENDED:
             return
+        # the state comes first: a thread that starts the job at this moment reads it, and cancels the run itself
         self._to(name, CANCELLING)
         if self.queue.withdraw(name):
-            self._end(name, CANCELLED, JobError(rules.CANCELLED, "CANCELED"))
+            self._to(name, CANCELLED, rules.ON_CANCEL)
             return
         control = self._controls.get(name)
         if control is not None:
@@ -161,21 +161,17 @@ class Jobs:
 
     def delete(self, name: str) -> None:
         """Forget a job that has ended; 400 for one that has not."""
-        body = self._stored(name).body
-        if body["state"] not in ENDED:
-            message = f"CustomJob {name} is in state {body['state']} and cannot be deleted. Cancel it first."
-            raise ApiError(400, message, status="FAILED_PRECONDITION")
-        self.store.remove(name)
+        lifecycle.remove_ended(self.store, name, CUSTOM_JOBS)
         shutil.rmtree(job_folder(self.settings.root, resources.last_part(name)), ignore_errors=True)
 
     def fault(self, name: str, *, kill: str = "", preempt: float | None = None) -> None:
         """Kill a replica of a running job, or take its machines away with a window of `preempt` seconds."""
-        body = self._stored(name).body
-        control = self._controls.get(name)
-        if control is None or body["state"] != RUNNING:
-            raise ApiError(400, f"{name} is not running: its state is {body['state']}.", status="FAILED_PRECONDITION")
+        stored = self._stored(name)
+        control, state = self._controls.get(name), stored.body["state"]
+        if control is None or state != RUNNING:
+            raise ApiError(400, f"{name} is not running: its state is {state}.", status="FAILED_PRECONDITION")
         if kill:
-            known = _replicas(self._stored(name).hidden["spec"])
+            known = _replicas(stored.hidden["spec"])
             if kill not in known:
                 raise ApiError(400, f"{name} has no replica {kill!r}. Its replicas: {', '.join(known)}.")
             control.kill(kill)
@@ -189,12 +185,12 @@ class Jobs:
         for stored in self.store.unfinished(CUSTOM_JOBS):
             state, job = stored.body["state"], stored.hidden["spec"]
             if state == CANCELLING:
-                self._end(stored.name, CANCELLED, JobError(rules.CANCELLED, "CANCELED"))
+                self._to(stored.name, CANCELLED, rules.ON_CANCEL)
             elif state == RUNNING and (job.get("scheduling") or {}).get("disableRetries"):
                 message = (
                     "Internal error occurred for the current attempt: the server stopped, and disableRetries is set"
                 )
-                self._end(stored.name, FAILED, JobError(rules.INTERNAL, message))
+                self._to(stored.name, FAILED, JobError(rules.INTERNAL, message))
             else:
                 if state == RUNNING:
                     self.log(
@@ -202,9 +198,7 @@ class Jobs:
                         "The local Vertex was stopped while the job ran; its replicas start again.",
                         "WARNING",
                     )
-                    self.store.change(
-                        stored.name, lambda own, _: resources.move(own, PENDING, running=RUNNING, ended=False)
-                    )
+                    self.store.change(stored.name, lambda own, _: resources.move(own, PENDING))
                 self._line_up(stored.name, job)
 
     def close(self) -> None:
@@ -221,10 +215,7 @@ class Jobs:
     # the life of one job
 
     def _stored(self, name: str) -> StoredResource:
-        stored = self.store.get(name)
-        if stored is None or f"/{CUSTOM_JOBS}/" not in name:
-            raise not_found(f"The CustomJob does not exist: {name}")
-        return stored
+        return lifecycle.stored(self.store, name, CUSTOM_JOBS)
 
     def _line_up(self, name: str, job: Mapping[str, Any]) -> None:
         self.queue.submit(name, len(_replicas(job)))
@@ -232,7 +223,7 @@ class Jobs:
         def edit(body: Json, _: Json) -> None:
             # a job that starts meanwhile has left the line before it writes its first state
             if body["state"] == PENDING and self.queue.waits(name):
-                resources.move(body, QUEUED, running=RUNNING, ended=False)
+                resources.move(body, QUEUED)
 
         with suppress(sqlite3.Error, OSError):  # a full disk: the job is kept and in the line, which is what counts
             self.store.change(name, edit)
@@ -267,7 +258,7 @@ class Jobs:
         if self.settings.fault("stockout", job, region):
             message = rules.stockout_message(region)
             self.log(name, message, "ERROR")
-            self._end(name, FAILED, JobError(rules.RESOURCE_EXHAUSTED, message))
+            self._to(name, FAILED, JobError(rules.RESOURCE_EXHAUSTED, message))
             return
         options = replace(
             self.settings.run, job_id=resources.last_part(name), display_name=stored.body.get("displayName", ""),
@@ -281,46 +272,26 @@ class Jobs:
                 on_state=lambda state: self._to(name, state), on_pause=batch.flush,
                 warmth=self._warmth,
             )  # fmt: skip
-        if result.state != "SUSPENDED":
-            if self.on_result is not None:
-                self.on_result(name, result)
-            self._end(name, result.state, result.error)
+        if result.state != SUSPENDED:
+            self.on_result(name, result)
+            self._to(name, result.state, result.error)
 
-    def _to(self, name: str, state: str) -> None:
-        def edit(body: Json, _: Json) -> bool:
-            if body["state"] == CANCELLING or body["state"] in ENDED:
-                return body["state"] in ENDED
-            lifecycle.require(body["state"], state)
-            return resources.move(body, state, running=RUNNING, ended=False)
-
-        self.store.change(name, edit)
-        self._report(name, state)
-
-    def _end(self, name: str, state: str, error: JobError | None) -> None:
-        status = {"code": error.code, "message": error.message} if error else None
-
-        def edit(body: Json, _: Json) -> bool:
-            if body["state"] in ENDED:
-                return True
-            lifecycle.require(body["state"], state)
-            return resources.move(body, state, running=RUNNING, ended=True, error=status)
-
-        self.store.change(name, edit)
-        self._report(name, state)
+    def _to(self, name: str, state: str, error: JobError | None = None) -> None:
+        """Change a job's state, and report the state that it then has to the listeners."""
+        status = asdict(error) if error else None
+        reached = lifecycle.advance(self.store, name, state, status, lifecycle.require)
+        for listener in self._listeners if reached else ():
+            listener(name, reached)
 
     def _fail_when_possible(self, name: str, error: JobError) -> None:
         """Let a job fail, also when the disk is full: then as soon as there is room."""
         while True:
             try:
-                return self._end(name, FAILED, error)
+                return self._to(name, FAILED, error)
             except (sqlite3.Error, OSError):
                 if self._closing:
                     return None  # the next server takes the job up
                 time.sleep(1.0)
-
-    def _report(self, name: str, state: str) -> None:
-        for listener in self._listeners:
-            listener(name, state)
 
     def log(self, name: str, text: str, severity: str) -> None:
         """Write a line of the service into the log of a job or a study."""

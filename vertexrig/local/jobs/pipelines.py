@@ -9,15 +9,15 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any, Protocol
 
-from vertexrig.local.http import ApiError, invalid, not_found
-from vertexrig.local.jobs import resources, validation
+from vertexrig.local.http import ApiError, invalid
+from vertexrig.local.jobs import lifecycle, resources, validation
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import MODELS, PIPELINES, Json
+from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.environment import local_path
-from vertexrig.spec.states import ENDED, SUCCEEDED, of_pipeline
+from vertexrig.spec.states import ENDED, FAILED, SUCCEEDED, of_pipeline
 
 CUSTOM_TASK = "custom_task_1.0.0.yaml"
-_ENDED = frozenset(map(of_pipeline, ENDED))
 _FIELDS = {
     "displayName", "trainingTaskDefinition", "trainingTaskInputs", "modelToUpload", "labels", "encryptionSpec",
     "modelId", "parentModel", "inputDataConfig",
@@ -106,34 +106,25 @@ class Pipelines:
 
     def get(self, name: str) -> Json:
         """A pipeline by name, or 404."""
-        stored = self.store.get(name)
-        if stored is None or f"/{PIPELINES}/" not in name:
-            raise not_found(f"The TrainingPipeline does not exist: {name}")
-        return stored.body
+        return lifecycle.stored(self.store, name, PIPELINES).body
 
     def cancel(self, name: str) -> None:
-        """Begin to cancel a pipeline's job."""
-        self.get(name)
-        stored = self.store.get(name)
-        if stored is not None and stored.body["state"] not in _ENDED:
+        """Begin to cancel a pipeline's job, whose end is the pipeline's."""
+        stored = lifecycle.stored(self.store, name, PIPELINES)
+        if not resources.has_ended(stored.body):
             self.jobs.cancel(stored.hidden["job"])
 
     def delete(self, name: str) -> None:
-        """Forget a pipeline that has ended."""
-        body = self.get(name)
-        if body["state"] not in _ENDED:
-            message = f"TrainingPipeline {name} is in state {body['state']} and cannot be deleted. Cancel it first."
-            raise ApiError(400, message, status="FAILED_PRECONDITION")
-        self.store.remove(name)
+        """Forget a pipeline that has ended; 400 for one that has not."""
+        lifecycle.remove_ended(self.store, name, PIPELINES)
 
     def recover(self) -> None:
         """Bring pipelines up to date with their jobs after a kill; call it before `Jobs.recover`."""
         for stored in self.store.unfinished(PIPELINES):
             job = self.store.get(str(stored.hidden.get("job", "")))
             if job is None:
-                self._move(
-                    stored.name, "PIPELINE_STATE_FAILED", {"code": 13, "message": "The pipeline's CustomJob is gone."}
-                )
+                error = {"code": rules.INTERNAL, "message": "The pipeline's CustomJob is gone."}
+                lifecycle.advance(self.store, stored.name, of_pipeline(FAILED), error)
             else:
                 self._changed(job.name, job.body["state"])
 
@@ -147,19 +138,11 @@ class Pipelines:
         if state == SUCCEEDED:
             error = self._upload(pipeline, stored.hidden["spec"])
             if error:
-                self._move(pipeline, "PIPELINE_STATE_FAILED", error)
+                lifecycle.advance(self.store, pipeline, of_pipeline(FAILED), error)
                 return
-        if error and state in ENDED and error.get("code") != 1:
+        if error and state in ENDED and error.get("code") != rules.CANCELLED:
             error = {**error, "message": f"Training failed with:\n{error['message']}"}
-        self._move(pipeline, of_pipeline(state), error if state in ENDED else None)
-
-    def _move(self, pipeline: str, state: str, error: Mapping[str, Any] | None) -> None:
-        def edit(body: Json, _: Json) -> bool:
-            if body["state"] in _ENDED:
-                return True
-            return resources.move(body, state, running="PIPELINE_STATE_RUNNING", ended=state in _ENDED, error=error)
-
-        self.store.change(pipeline, edit)
+        lifecycle.advance(self.store, pipeline, of_pipeline(state), error if state in ENDED else None)
 
     def _upload(self, pipeline: str, job: Mapping[str, Any]) -> Json | None:
         """Make the Model of a pipeline that wants one; an error if there is nothing to upload."""
@@ -176,7 +159,7 @@ class Pipelines:
                 if uri
                 else "There is no output directory to take a model from."
             )
-            return {"code": 3, "message": message}
+            return {"code": rules.INVALID_ARGUMENT, "message": message}
         parent = pipeline.rpartition(f"/{PIPELINES}/")[0]
         above, id_ = str(stored.body.get("parentModel", "")), str(stored.body.get("modelId", ""))
         fields = {**wanted, "artifactUri": uri, "trainingPipeline": pipeline}
@@ -186,7 +169,8 @@ class Pipelines:
                 shown = {key: made[key] for key in ("name", "versionId", "versionAliases")}
                 self.store.change(pipeline, lambda own, _: own.update(modelToUpload={**fields, **shown}))
         except ApiError as error:  # the parent model was deleted, or the id taken, while the job ran
-            return {"code": 5 if error.code == 404 else 3, "message": error.message}
+            code = rules.NOT_FOUND if error.code == 404 else rules.INVALID_ARGUMENT
+            return {"code": code, "message": error.message}
         return None
 
 

@@ -6,6 +6,9 @@ import threading
 from collections import deque
 from collections.abc import Callable
 
+_PATIENCE_S = 30.0
+"""How long `close` waits for a job: three times the default grace between SIGTERM and SIGKILL. Its threads are daemons."""
+
 
 class Queue:
     """First come, first served, so that no large job starves.
@@ -48,13 +51,13 @@ class Queue:
             used = sum(need for _, need in self._threads.values())
             return {"slots": self.slots, "used": used, "running": len(self._threads), "waiting": len(self._waiting)}
 
-    def close(self, timeout: float = 30.0) -> None:
+    def close(self) -> None:
         """Start nothing more, and wait for what runs."""
         with self._lock:
             self._closed = True
             threads = [thread for thread, _ in self._threads.values()]
         for thread in threads:
-            thread.join(timeout)
+            thread.join(_PATIENCE_S)
 
     def _pump(self) -> None:
         used = sum(need for _, need in self._threads.values())

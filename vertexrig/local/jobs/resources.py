@@ -11,12 +11,17 @@ from vertexrig import times
 from vertexrig.local.http import invalid
 from vertexrig.local.runner.result import new_job_id
 from vertexrig.spec import messages
+from vertexrig.spec.states import ENDED, RUNNING, of_pipeline
 
 Json = dict[str, Any]
 
 CUSTOM_JOBS, TUNING_JOBS = "customJobs", "hyperparameterTuningJobs"
 PIPELINES, STUDIES, MODELS, OPERATIONS = "trainingPipelines", "studies", "models", "operations"
+MESSAGES = {CUSTOM_JOBS: "CustomJob", TUNING_JOBS: "HyperparameterTuningJob", PIPELINES: "TrainingPipeline"}
+"""The API's message of each collection whose resources run."""
 
+_RUNNING = (RUNNING, of_pipeline(RUNNING))
+_ENDED = (*ENDED, *map(of_pipeline, ENDED))
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9:.-]{0,62}")
 _LOCATION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
@@ -26,7 +31,7 @@ def now() -> str:
     return times.rfc3339(times.now())
 
 
-_MOST_IDS = 10_000
+_MOST_IDS = 10_000  # a fuzzer that names a new project with each request must not fill the memory
 _ids: dict[str, str] = {}
 """Ids of the projects whose number was asked for, by number; nothing else leads from a number back to its id."""
 
@@ -35,7 +40,7 @@ def project_number(project: str) -> str:
     """The number of a project: itself, or twelve digits that are always the same for one id."""
     if project.isdigit():
         return project
-    number = str(100_000_000_000 + zlib.crc32(project.encode()) * 200)
+    number = str(100_000_000_000 + zlib.crc32(project.encode()) * 200)  # at most 10**11 + 2**32 * 200 < 10**12
     if len(_ids) < _MOST_IDS:
         _ids[number] = project
     return number
@@ -90,21 +95,24 @@ def new_body(name: str, state: str, fields: Mapping[str, Any]) -> Json:
     return {"name": name, **fields, "state": state, "createTime": time, "updateTime": time}
 
 
-def move(body: Json, state: str, *, running: str, ended: bool, error: Mapping[str, Any] | None = None) -> bool:
-    """Set a resource's state with its times; returns `ended`, for `Store.change`.
+def has_ended(body: Mapping[str, Any]) -> bool:
+    """Whether a job, study or pipeline is in one of its last states."""
+    return body["state"] in _ENDED
+
+
+def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool:
+    """Set a resource's state with its times; returns whether it has ended, for `ResourceStore.change`.
 
     Times have the form of public recordings (2021, 2022): microseconds for creation and update, whole seconds for start and end.
 
     Args:
         body: Changed in place.
         state: The new state.
-        running: The state that sets `startTime`.
-        ended: Whether it is the last one.
         error: google.rpc.Status of a job that did not succeed.
     """
-    moment = times.now()
+    moment, ended = times.now(), state in _ENDED
     body["state"], body["updateTime"] = state, times.rfc3339(moment)
-    if state == running:
+    if state in _RUNNING:
         body.setdefault("startTime", times.whole_second(moment, body["createTime"]))
     if ended:
         body["endTime"] = times.whole_second(moment, str(body.get("startTime", body["createTime"])))

@@ -10,14 +10,13 @@ from typing import Any
 from vertexrig.errors import UsageError
 from vertexrig.local.http import ApiError
 from vertexrig.local.jobs import resources
-from vertexrig.local.jobs.resources import CUSTOM_JOBS, TUNING_JOBS, Json
+from vertexrig.local.jobs.resources import CUSTOM_JOBS, MESSAGES, TUNING_JOBS, Json
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.state import make_private
 from vertexrig.spec.states import ENDED, short
 
 _SEEDED = "seeded"
 """Key of a seeded resource's hidden part: such a one may be seeded again, and one that ran here may not be replaced."""
-_SPECS = {TUNING_JOBS: ("HyperparameterTuningJob", "studySpec"), CUSTOM_JOBS: ("CustomJob", "jobSpec")}
 
 
 @dataclass(frozen=True)
@@ -56,16 +55,15 @@ def seed_of(job: Mapping[str, Any], project: str, region: str, source: str) -> S
     from google.protobuf import json_format
 
     kind = TUNING_JOBS if "studySpec" in job else CUSTOM_JOBS
-    message, spec = _SPECS[kind]
     try:
-        body = resources.rest_form(message, job)
+        body = resources.rest_form(MESSAGES[kind], job)
     except (json_format.ParseError, ValueError, TypeError) as error:
         raise UsageError(f"{source} cannot be seeded: {str(error).splitlines()[0]}") from None
     state = str(body.get("state", ""))
     if state not in ENDED:
         why = f"its state is {short(state)}" if state else "it has no state"
         raise UsageError(f"{source} cannot be seeded: {why}; only a job that has ended can be")
-    for key in (spec, "createTime"):
+    for key in ("studySpec" if kind == TUNING_JOBS else "jobSpec", "createTime"):
         if key not in body:
             raise UsageError(f"{source} cannot be seeded: it has no {key}")
     try:

@@ -11,11 +11,10 @@ from pathlib import Path
 from typing import Any
 
 from vertexrig.errors import VertexrigError
-from vertexrig.local.http import ApiError, not_found
-from vertexrig.local.jobs import defaults, resources, validation
+from vertexrig.local.jobs import defaults, lifecycle, resources, validation
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import TUNING_JOBS, Json
-from vertexrig.local.jobs.store import StoredResource, Trials
+from vertexrig.local.jobs.store import StoredResource
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.places import metric_file
 from vertexrig.local.study.engine import StudyEngine
@@ -87,22 +86,6 @@ class _Executor:
         self.jobs.cancel(handle.custom_job)
 
 
-@dataclass(frozen=True)
-class _ReportedTrials:
-    """A store of trials (`vertexrig.local.study.Store`) that reports each change."""
-
-    trials: Trials
-    on_trial: Callable[[Json], None] | None
-
-    def load(self) -> list[Json]:
-        return self.trials.load()
-
-    def save(self, record: Json) -> None:
-        self.trials.save(record)
-        if self.on_trial is not None:
-            self.on_trial(record)
-
-
 class Studies:
     """The tuning jobs of a local Vertex.
 
@@ -115,7 +98,7 @@ class Studies:
     def __init__(
         self,
         jobs: Jobs,
-        on_trial: Callable[[Json], None] | None = None,
+        on_trial: Callable[[Json], None] = lambda record: None,
         on_note: Callable[[str], None] | None = None,
     ) -> None:
         self.jobs, self.store, self.on_trial, self.on_note = jobs, jobs.store, on_trial, on_note
@@ -181,20 +164,14 @@ class Studies:
         """Begin to cancel a tuning job and its trials."""
         if self._stored(name).body["state"] in ENDED:
             return
-        self._move(name, CANCELLING)
+        lifecycle.advance(self.store, name, CANCELLING)
         run = self._runs.get(name)
         if run is not None:
             run.cancel()
 
     def delete(self, name: str) -> None:
-        """Forget a tuning job that has ended; its custom jobs stay."""
-        body = self._stored(name).body
-        if body["state"] not in ENDED:
-            message = (
-                f"HyperparameterTuningJob {name} is in state {body['state']} and cannot be deleted. Cancel it first."
-            )
-            raise ApiError(400, message, status="FAILED_PRECONDITION")
-        self.store.remove(name)
+        """Forget a tuning job that has ended; its custom jobs stay. 400 for one that has not ended."""
+        lifecycle.remove_ended(self.store, name, TUNING_JOBS)
 
     def wait(self, name: str, timeout: float) -> bool:
         """Wait for a tuning job's end for at most `timeout` seconds; whether it is over."""
@@ -223,10 +200,7 @@ class Studies:
     # the life of one study
 
     def _stored(self, name: str) -> StoredResource:
-        stored = self.store.get(name)
-        if stored is None or f"/{TUNING_JOBS}/" not in name:
-            raise not_found(f"The HyperparameterTuningJob does not exist: {name}")
-        return stored
+        return lifecycle.stored(self.store, name, TUNING_JOBS)
 
     def _changed(self, name: str, state: str) -> None:
         """A custom job changed; wake its study if a trial has ended."""
@@ -251,11 +225,8 @@ class Studies:
                 engine = None  # it may hold what was not stored
                 time.sleep(1.0)
         except Exception as error:  # a defect here must not leave a study running
-            self._move(
-                name,
-                FAILED,
-                {"code": rules.INTERNAL, "message": f"Internal error occurred for the current attempt: {error}"},
-            )
+            message = f"Internal error occurred for the current attempt: {error}"
+            lifecycle.advance(self.store, name, FAILED, {"code": rules.INTERNAL, "message": message})
             if not isinstance(error, VertexrigError):
                 raise
         finally:
@@ -274,17 +245,22 @@ class Studies:
     def _study(self, name: str, engine: StudyEngine | None) -> None:
         stored = self._stored(name)
         data = stored.hidden["spec"]
-        trials = _ReportedTrials(self.store.trials(name), self.on_trial)
+        trials = self.store.trials(name)
+
+        def save(record: Json) -> None:
+            trials.save(record)
+            self.on_trial(record)
+
         engine = engine or self._engine(data, stored.body, trials.load())
         run = self._runs[name] = StudyRun(
-            engine, _Executor(self.jobs, stored), trials, name=name,
+            engine, _Executor(self.jobs, stored), save, name=name,
             max_trial_count=int(data["maxTrialCount"]), parallel_trial_count=int(data["parallelTrialCount"]),
             max_failed_trial_count=int(data.get("maxFailedTrialCount", 0)), discrete=self.jobs.settings.discrete,
         )  # fmt: skip
         if self._stored(name).body["state"] == CANCELLING:
             run.cancel()
         else:
-            self._move(name, RUNNING)
+            lifecycle.advance(self.store, name, RUNNING)
         result = run.run(interval=_LOOK_EVERY, closing=lambda: self._closing)
         if result is None:
             return  # the server closes
@@ -294,15 +270,7 @@ class Studies:
             self.jobs.log(name, run.note, "WARNING")
         code = {FAILED: rules.INTERNAL, CANCELLED: rules.CANCELLED}.get(result.state)
         message = "CANCELED" if result.state == CANCELLED else result.message
-        self._move(name, result.state, {"code": code, "message": message} if code else None)
-
-    def _move(self, name: str, state: str, error: Mapping[str, Any] | None = None) -> None:
-        def edit(body: Json, _: Json) -> bool:
-            if body["state"] in ENDED or (body["state"] == CANCELLING and state == RUNNING):
-                return body["state"] in ENDED
-            return resources.move(body, state, running=RUNNING, ended=state in ENDED, error=error)
-
-        self.store.change(name, edit)
+        lifecycle.advance(self.store, name, result.state, {"code": code, "message": message} if code else None)
 
 
 def with_arguments(job: Mapping[str, Any], args: Sequence[str]) -> Json:

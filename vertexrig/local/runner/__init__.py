@@ -2,7 +2,7 @@
 
 from vertexrig.local.runner.lines import Line
 from vertexrig.local.runner.options import Control, RunOptions
-from vertexrig.local.runner.result import JobError, JobResult, new_job_id
+from vertexrig.local.runner.result import JobResult
 from vertexrig.local.runner.run import run_job
 
-__all__ = ["Control", "JobError", "JobResult", "Line", "RunOptions", "new_job_id", "run_job"]
+__all__ = ["Control", "JobResult", "Line", "RunOptions", "run_job"]

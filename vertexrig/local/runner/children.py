@@ -23,7 +23,7 @@ from vertexrig.errors import JobFailedError
 from vertexrig.local.runner.lines import OF_PACKAGE, Line, Splitter
 
 _SUPERVISOR = Path(__file__).with_name("supervisor.py")
-_CHUNK = 256 * 1024
+_CHUNK = 256 * 1024  # more than a pipe of Linux holds (64 KiB by default, pipe(7)), so that one read empties it
 
 Fork = Callable[[Mapping[str, Any], Sequence[int]], bool]
 """Asks a process that has made the program's imports to fork it: what to run, and its control socket, stdout and stderr.
@@ -368,19 +368,15 @@ def _supervised(
         "memory": command.memory, "cwd": str(command.cwd), "cleanup": list(command.cleanup), "gcs": command.gcs,
     }  # fmt: skip
     descriptor = theirs.fileno()
+    # isolated and without site: the variables in `env` and the packages installed here are the program's affair
     argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), str(descriptor), json.dumps(options), "--", *command.argv]
     try:
+        # its own session, so that Ctrl-C in a terminal reaches the runner alone; no buffer, because a selector does not see
+        # what lies in one
         process = subprocess.Popen(
-            argv,
-            env=dict(command.env),
-            cwd="/",
-            stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE,
-            stderr=subprocess.PIPE,
-            pass_fds=[descriptor],
-            start_new_session=True,
-            bufsize=0,
-        )
+            argv, env=dict(command.env), cwd="/", stdin=subprocess.DEVNULL, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+            pass_fds=[descriptor], start_new_session=True, bufsize=0,
+        )  # fmt: skip
     except (OSError, ValueError) as error:
         ours.close()
         raise JobFailedError(f"{name} cannot be started: {error}") from error

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import os
 import re
 from collections.abc import Iterable, Mapping
@@ -134,19 +135,13 @@ def search_path(folders: Iterable[Path], user: Mapping[str, str]) -> str:
 
 def accelerators_here() -> int:
     """GPUs of this machine that a CUDA program would find."""
-    return (
-        sum(bool(re.fullmatch(r"nvidia[0-9]+", entry.name)) for entry in os.scandir("/dev"))
-        if Path("/dev").is_dir()
-        else 0
-    )
+    return sum(path.name[len("nvidia") :].isdigit() for path in Path("/dev").glob("nvidia*"))
 
 
 def virtual_devices(pool: Pool) -> int:
     """How many virtual CPU devices replace a replica's accelerators; 0 when it has none, or when they are here."""
     if pool.tpu_topology and re.fullmatch(r"[0-9]+(x[0-9]+)*", pool.tpu_topology):
-        chips = 1
-        for side in pool.tpu_topology.split("x"):
-            chips *= int(side)
+        chips = math.prod(map(int, pool.tpu_topology.split("x")))
         per_vm = re.search(r"-([0-9]+)t$", pool.machine_type)  # ct5lp-hightpu-4t holds four chips of a larger slice
         return min(chips, int(per_vm.group(1))) if per_vm else chips
     if not pool.accelerator_type:

@@ -100,7 +100,7 @@ def _import(steps: list[list[str]], run_time: list[str]) -> str:
     except BaseException as error:
         return f"{statement!r} ends with {type(error).__name__}: {error}"
     finally:
-        os.environ.__class__ = kind
+        os.environ.__class__ = kind  # modules hold the object itself, so its class is what can be changed
     return _threads()
 
 
@@ -138,13 +138,11 @@ def _adopt(environment: dict[str, str], place: tuple[int, int]) -> None:
         ctypes.memmove(address, mark, len(mark))
 
 
-def _parent_gone(control: socket.socket) -> bool:
-    if not select.select([control], [], [], 0)[0]:
-        return False
-    try:
-        return not control.recv(1, socket.MSG_PEEK)
-    except OSError:
-        return True
+def _closed(control: socket.socket) -> bool:
+    """Whether the other end is closed. Reading would not show it: requests may wait before that."""
+    poll = select.poll()
+    poll.register(control, select.POLLHUP)
+    return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 def _receive(control: socket.socket) -> tuple[bytes, list[int]]:
@@ -176,7 +174,7 @@ def _serve(control: socket.socket, idle: float, place: tuple[int, int], said: tu
 def _supervise(request: dict[str, Any], descriptors: list[int], place: tuple[int, int], said: tuple[int, int]) -> None:
     """Be the process between the runner and the replica; see `supervisor`."""
     control = socket.socket(fileno=descriptors[0])
-    if _parent_gone(control):  # the replica was asked to end while it waited
+    if _closed(control):  # the replica was asked to end while it waited
         os._exit(0)
     hidden = _hidden(request)
     if hidden:
@@ -271,8 +269,9 @@ def _run(request: dict[str, Any]) -> None:
 def _main() -> None:
     control = socket.socket(fileno=int(sys.argv[1]))
     control.set_inheritable(False)
-    for number in (signal.SIGINT, signal.SIGHUP):
+    for number in (signal.SIGINT, signal.SIGHUP):  # Ctrl-C is the runner's to pass on
         signal.signal(number, signal.SIG_IGN)
+    # what the imports print is kept in memory, and each replica prints it again
     said = tuple(os.memfd_create(name) for name in ("stdout", "stderr"))
     for standard, file in zip((1, 2), said):  # noqa: B905
         os.dup2(file, standard)
@@ -282,7 +281,7 @@ def _main() -> None:
     if hook is not None:
         hook.held = True  # devices are the replica's
     # while imports are made nobody reads the socket; the runner may go meanwhile
-    signal.signal(signal.SIGALRM, lambda *_: os._exit(0) if _runner_gone(control) else None)
+    signal.signal(signal.SIGALRM, lambda *_: os._exit(0) if _closed(control) else None)
     signal.siginterrupt(signal.SIGALRM, False)
     signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
     refused = _import(first["steps"], first["run_time"])
@@ -294,7 +293,7 @@ def _main() -> None:
     if refused:
         _refuse(control, refused)
         return
-    gc.collect()
+    gc.collect()  # first, so that no garbage is frozen with the rest
     gc.freeze()  # collections would write to pages that are shared with the replicas
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _serve(control, first["idle"], place, (said[0], said[1]))
@@ -310,13 +309,6 @@ def _refuse(control: socket.socket, reason: str) -> None:
             replica.sendall(b"cold %s\n" % reason.replace("\n", " ").encode())
         for descriptor in descriptors[1:]:
             os.close(descriptor)
-
-
-def _runner_gone(control: socket.socket) -> bool:
-    """Whether the other end is closed; requests may wait before that."""
-    poll = select.poll()
-    poll.register(control, select.POLLHUP)
-    return any(event & select.POLLHUP for _, event in poll.poll(0))
 
 
 if __name__ == "__main__":

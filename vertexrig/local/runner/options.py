@@ -94,12 +94,17 @@ def first_match(patterns: Mapping[str, T], image: str) -> T | None:
 
 
 class Control:
-    """Asks a running job for something, from any thread."""
+    """Asks a running job for something, from any thread.
+
+    Attributes:
+        cancelled: `cancel` was called.
+        suspended: `suspend` was called.
+    """
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
-        self._cancelled = False
-        self._suspended = False
+        self.cancelled = False
+        self.suspended = False
         self._preempted: float | None = None
         self._killed: list[str] = []
         self._read, self._write = os.pipe()
@@ -108,14 +113,12 @@ class Control:
 
     def cancel(self) -> None:
         """End the job; its state becomes CANCELLED."""
-        with self._lock:
-            self._cancelled = True
+        self.cancelled = True
         self._ring()
 
     def suspend(self) -> None:
         """End the processes without an end of the job: the server shuts down and will go on with it."""
-        with self._lock:
-            self._suspended = True
+        self.suspended = True
         self._ring()
 
     def kill(self, replica: str) -> None:
@@ -129,14 +132,6 @@ class Control:
         with self._lock:
             self._preempted = grace
         self._ring()
-
-    @property
-    def cancelled(self) -> bool:
-        return self._cancelled
-
-    @property
-    def suspended(self) -> bool:
-        return self._suspended
 
     def take_faults(self) -> tuple[float | None, list[str]]:
         """The window of a preemption that was asked for, and the replicas to kill; each is handed out once."""

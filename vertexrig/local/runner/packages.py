@@ -156,11 +156,7 @@ def layer(
             return python
         shutil.rmtree(folder, ignore_errors=True)
         replaced = _build(base, folder, packages, env, execute, step)
-        (folder / _READY).write_text(
-            json.dumps(
-                {"base": base.python, "image": image, "packages": [p.name for p in packages], "replaced": replaced}
-            )
-        )
+        (folder / _READY).write_text(json.dumps({"replaced": replaced}))
     return python
 
 
@@ -191,16 +187,8 @@ def _build(
     pip = [str(python), "-m", "pip"] if base.pip else [sys.executable, "-m", "pip", "--python", str(python)]
     for package in packages:
         step(package, False)
-        argv = [
-            *pip,
-            "install",
-            "--quiet",
-            "--upgrade",
-            "--force-reinstall",
-            "--no-deps",
-            *_isolation(base, package),
-            str(package),
-        ]
+        options = ["--quiet", "--upgrade", "--force-reinstall", "--no-deps", *_isolation(base, package)]
+        argv = [*pip, "install", *options, str(package)]
         if execute(argv, env) != 0:
             raise PackageError(f"package {package.name} cannot be installed; pip's output says why")
     required = [line for one in metadata.distributions(path=[str(site)]) for line in one.requires or ()]

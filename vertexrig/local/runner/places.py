@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -36,8 +36,5 @@ def texts(value: Any) -> Iterator[str]:
     """Every text inside a value."""
     if isinstance(value, str):
         yield value
-    elif isinstance(value, Mapping):
-        value = value.values()
-    if isinstance(value, Iterable) and not isinstance(value, str):
-        for item in value:
-            yield from texts(item)
+    for item in value.values() if isinstance(value, Mapping) else value if isinstance(value, (list, tuple)) else ():
+        yield from texts(item)

@@ -9,11 +9,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import Enum
 from typing import Any
 
 from vertexrig.local.runner.children import Exit
+from vertexrig.local.runner.result import JobError
+from vertexrig.times import duration_seconds
 
 WORKER_RESTARTS = 5
 JOB_RETRIES = 3
@@ -27,7 +29,9 @@ LOST_SIGNALS = frozenset({1, 2, 9, 15})
 """Signals a program does not send itself: its machine went, or somebody else ended it."""
 
 # google.rpc.Code
-CANCELLED, INVALID_ARGUMENT, DEADLINE_EXCEEDED, RESOURCE_EXHAUSTED, INTERNAL = 1, 3, 4, 8, 13
+CANCELLED, INVALID_ARGUMENT, DEADLINE_EXCEEDED, NOT_FOUND, RESOURCE_EXHAUSTED, INTERNAL = 1, 3, 4, 5, 8, 13
+ON_CANCEL = JobError(CANCELLED, "CANCELED")
+"""The error of a job that was cancelled."""
 
 
 class Action(Enum):
@@ -54,7 +58,7 @@ class Scheduling:
 class Counts:
     """How often was started again: replicas by name, and the job."""
 
-    restarts: dict[str, int]
+    restarts: dict[str, int] = field(default_factory=dict)
     retries: int = 0
 
 
@@ -103,26 +107,23 @@ def stockout_message(region: str) -> str:
 
 
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):", re.MULTILINE)
+_MOST_WORDS = 4000
 
 
-def last_words(stderr: list[str], limit: int = 4000) -> str:
-    """What of a replica's stderr belongs into the error: its last traceback, else its last lines."""
+def last_words(stderr: list[str]) -> str:
+    """What of a replica's stderr belongs into the error: its last traceback, else its last ten lines."""
     text = "\n".join(stderr)
     starts = [match.start() for match in _TRACEBACK.finditer(text)]
-    if starts:
-        text = text[starts[-1] :]
-    else:
-        text = "\n".join(stderr[-10:])
-    return text if len(text) <= limit else "…" + text[-limit:]
+    text = text[starts[-1] :] if starts else "\n".join(stderr[-10:])
+    return text if len(text) <= _MOST_WORDS else "…" + text[-_MOST_WORDS:]
 
 
 def scheduling_of(job: Mapping[str, Any]) -> Scheduling:
     """The scheduling of a CustomJobSpec."""
     data = job.get("scheduling") or {}
     disable = bool(data.get("disableRetries", False))
-    timeout = float(str(data.get("timeout", "0s")).rstrip("s") or 0)
     return Scheduling(
         restart_job=bool(data.get("restartJobOnWorkerRestart", False)) and not disable,
         disable_retries=disable,
-        timeout=timeout if timeout > 0 else Scheduling.timeout,
+        timeout=max(duration_seconds(data.get("timeout")) or 0.0, 0.0) or Scheduling.timeout,
     )

@@ -8,14 +8,19 @@ import threading
 
 from vertexrig.errors import JobFailedError
 
-_LOW, _HIGH = 20000, 32000
+_LOW, _HIGH = (
+    20000,
+    32000,
+)  # Linux gives 32768 to 60999 to outgoing connections (ip_local_port_range, kernel's ip-sysctl)
 _lock = threading.Lock()
 _taken: set[int] = set()
 
 
 def _is_free(port: int) -> bool:
+    # 127.0.0.1 is free beside a server on another address of this machine, but TensorFlow's server binds 0.0.0.0
     for host in ("127.0.0.1", "0.0.0.0"):
         with socket.socket(socket.AF_INET, socket.SOCK_STREAM) as probe:
+            # a port in TIME_WAIT, after a replica that has just ended, is free
             probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
             try:
                 probe.bind((host, port))

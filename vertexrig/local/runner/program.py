@@ -32,7 +32,7 @@ class ReplicaProgram:
         cwd: Working directory; None for a replica's own scratch folder.
         image: The image, when Docker runs it.
         settings: Variables that replace what the image has in another way.
-        substitutes: A sentence for each thing that replaces the image or what it would install.
+        substitutes: A sentence for each thing that replaces the image or what it would install; empty ones do not count.
     """
 
     head: tuple[str, ...]

@@ -66,10 +66,8 @@ def prepare(
         python = packages.layer(base, pool.image, files, root / "envs", env, execute, step, give_up)
         settings, keras = keras2.of_image(base, pool.image)
         notes = (_substitute(base, pool.image), packages.replaced(python), keras)
-        return ReplicaProgram(
-            (str(python), "-m", pool.module), tuple(pool.args), (python.parent,), settings=settings,
-            substitutes=tuple(filter(None, notes)),
-        )  # fmt: skip
+        head: tuple[str, ...] = (str(python), "-m", pool.module)
+        return ReplicaProgram(head, tuple(pool.args), (python.parent,), settings=settings, substitutes=notes)
     built = first_match(options.built, pool.image)
     if built is not None and first_match(options.images, pool.image) is None:
         file = builder.build(built.path, built.packages, module=built.module, verify=False).path
@@ -78,8 +76,7 @@ def prepare(
         notes = (_substitute(base, pool.image, built), packages.replaced(python), keras)
         head = tuple((pool.container or {}).get("command", ())) or ("python", "-m", built.module)
         head = (str(python), *head[1:]) if head[0] in ("python", "python3") else head
-        kept = tuple(filter(None, notes))
-        return ReplicaProgram(head, tuple(pool.args), (python.parent,), settings=settings, substitutes=kept)
+        return ReplicaProgram(head, tuple(pool.args), (python.parent,), settings=settings, substitutes=notes)
     command = tuple((pool.container or {}).get("command", ()))
     local = first_match(options.images, pool.image)
     if local is not None:
@@ -118,5 +115,5 @@ def _mapped(
         )
     note = f"folder {folder.name} and Python {base.version} of this machine for the image {image}"
     settings, keras = keras2.of_folder(base, image, folder)
-    notes = tuple(filter(None, (note, keras)))
-    return ReplicaProgram(head, tuple(args), (Path(base.python).parent,), folder, settings=settings, substitutes=notes)
+    path = (Path(base.python).parent,)
+    return ReplicaProgram(head, tuple(args), path, folder, settings=settings, substitutes=(note, keras))

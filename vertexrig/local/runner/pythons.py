@@ -94,14 +94,13 @@ def cache_folder() -> Path:
     return Path(home) / "vertexrig" / "pythons"
 
 
-def wanted(image: str, catalog: Catalog, loaded: Loaded | None, kind: str = "cpu") -> WantedPython:
-    """What the environment of an image has.
+def wanted(image: str, catalog: Catalog, loaded: Loaded | None) -> WantedPython:
+    """What the environment of an image has, of the one for CPUs: no GPU library is loaded here.
 
     Args:
         image: A short name such as tf-2.17, or `build` for the project's own image.
         catalog: For prebuilt images.
         loaded: The project; needed for `build`.
-        kind: cpu or gpu.
 
     Raises:
         UsageError: There is no such image, or its lock file is missing.
@@ -109,18 +108,16 @@ def wanted(image: str, catalog: Catalog, loaded: Loaded | None, kind: str = "cpu
     if image == BUILD:
         if loaded is None:
             raise UsageError("--image build needs a project file")
-        own = describe_image(loaded, kind)
+        own = describe_image(loaded, "cpu")
         if not own.locked:
             raise UsageError(
                 f"there is no lock file {own.lock}: run `vertexrig image NAME` with a job that runs this image"
             )
         return WantedPython(image, own.python, lock=own.lock)
-    found = catalog.find_short(image, kind)
+    found = catalog.find_short(image, "cpu")
     if found is None:
-        names = [name for name in catalog.short_names() if catalog.find_short(name, kind)]
-        raise UsageError(
-            f"there is no prebuilt {kind} image {image!r}. {did_you_mean(image, [BUILD, *names], most=12)}"
-        )
+        names = [name for name in catalog.short_names() if catalog.find_short(name, "cpu")]
+        raise UsageError(f"there is no prebuilt cpu image {image!r}. {did_you_mean(image, [BUILD, *names], most=12)}")
     try:
         pin = pinned(found.version)
         asked = tuple(line.format(pin=pin) for line in recipe(found.framework, "cpu").requirements)
@@ -205,14 +202,12 @@ def _differences(what: WantedPython) -> list[str]:
     """How an environment differs from its image, as far as that is documented."""
     found = []
     if what.lock is None:
-        found.append("packages that the image has and its documentation does not list are not here")
-        found.append(
+        newest = (
             f"patch versions are the newest of {', '.join(what.requirements)}, as the documentation says of the image"
         )
+        found += ["packages that the image has and its documentation does not list are not here", newest]
     found.append("the system's libraries are this machine's, and so are its drivers")
-    if sys.platform != "linux":
-        found.append(f"wheels are those for {sys.platform}")
-    return found
+    return found if sys.platform == "linux" else [*found, f"wheels are those for {sys.platform}"]
 
 
 def interpreters(loaded: Loaded, catalog: Callable[[], Catalog]) -> dict[str, str]:

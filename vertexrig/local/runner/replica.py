@@ -53,7 +53,7 @@ def command(
     work = place / "work"
     work.mkdir(parents=True, exist_ok=True)
     seen = _service(one, pool, replicas, job, options)
-    seen["CLOUD_ML_HP_METRIC_FILE"] = str(place / "output.metrics")
+    seen["CLOUD_ML_HP_METRIC_FILE"] = str(places.metric_file(root, options.job_id, one.name))
     seen |= cluster.own_environment(pool.env, seen)
     buckets: Path | str = "/gcs" if program.image else environment.bucket_folder(root)
     keep_gs = options.keep_gs and not program.image  # the front's variables do not reach into a container

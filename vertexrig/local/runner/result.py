@@ -13,6 +13,10 @@ def new_job_id() -> str:
     return str(10**18 + secrets.randbelow(8 * 10**18))
 
 
+SUSPENDED = "SUSPENDED"
+"""Not a state of the service: the run was broken off by `Control.suspend` and can be taken up again."""
+
+
 @dataclass(frozen=True)
 class JobError:
     """Why a job failed: a google.rpc.Code and the service's sentence."""

@@ -21,13 +21,10 @@ from vertexrig.local.runner.lines import SERVICE, Line, LogFiles, OnLine
 from vertexrig.local.runner.options import Control, RunOptions
 from vertexrig.local.runner.policy import Action
 from vertexrig.local.runner.program import ReplicaProgram
-from vertexrig.local.runner.result import JobError, JobResult, new_job_id
+from vertexrig.local.runner.result import SUSPENDED, JobError, JobResult, new_job_id
 from vertexrig.local.runner.warm import Warmth
 from vertexrig.spec import cluster
 from vertexrig.spec.states import CANCELLED, CANCELLING, FAILED, PENDING, RUNNING, SUCCEEDED
-
-SUSPENDED = "SUSPENDED"
-"""Not a state of the service: the run was broken off by `Control.suspend` and can be taken up again."""
 
 _STDERR_KEPT = 200
 _ORDINARY = ("DEFAULT", "INFO")
@@ -41,9 +38,9 @@ def run_job(
     job: Mapping[str, Any],
     *,
     root: Path | str,
-    on_line: OnLine | None = None,
-    on_state: OnState | None = None,
-    on_pause: Callable[[], None] | None = None,
+    on_line: OnLine = lambda line: None,
+    on_state: OnState = lambda state: None,
+    on_pause: Callable[[], None] = lambda: None,
     control: Control | None = None,
     options: RunOptions | None = None,
     warmth: Warmth | None = None,
@@ -107,12 +104,12 @@ class _Run:
         self,
         job: Mapping[str, Any],
         root: Path,
-        on_line: OnLine | None,
-        on_state: OnState | None,
-        on_pause: Callable[[], None] | None,
+        on_line: OnLine,
+        on_state: OnState,
+        on_pause: Callable[[], None],
         control: Control,
         options: RunOptions,
-        warmth: Warmth | None = None,
+        warmth: Warmth | None,
     ) -> None:
         self.job, self.root, self.options, self.control = dict(job), root, options, control
         self.pools = [p for p in spec.Document("CustomJobSpec", self.job).pools if not p.empty]
@@ -120,7 +117,7 @@ class _Run:
         self.files = LogFiles(self.folder / "logs")
         self.children, self.warmth = Children(self._line, control.fileno(), self._started), warmth
         self.scheduling = policy.scheduling_of(self.job)
-        self.counts = policy.Counts({})
+        self.counts = policy.Counts()
         self.preemptions = 0
         self.members: dict[str, _Member] = {}
         self.installing: deque[str] = deque(maxlen=_STDERR_KEPT)
@@ -140,8 +137,7 @@ class _Run:
         if member is not None and (line.stderr or line.severity not in _ORDINARY):
             member.stderr.append(line.text)
         self.files.write(line)
-        if self._on_line is not None:
-            self._on_line(line)
+        self._on_line(line)
 
     def log(self, text: str, severity: str = "INFO") -> None:
         self._line(Line(time.time(), SERVICE, severity, text))
@@ -154,15 +150,13 @@ class _Run:
     def _flush(self) -> None:
         """Hand on the lines so far."""
         self.files.flush()
-        if self._on_pause is not None:
-            self._on_pause()
+        self._on_pause()
 
     def state(self, state: str) -> None:
         if state != self._state:
             self._state = state
             self._flush()
-            if self._on_state is not None:
-                self._on_state(state)
+            self._on_state(state)
 
     # from start to end
 
@@ -186,7 +180,7 @@ class _Run:
             if self.control.suspended:
                 return self._result(SUSPENDED, None)
             if self.control.cancelled:
-                return self._result(CANCELLED, JobError(policy.CANCELLED, "CANCELED"))
+                return self._result(CANCELLED, policy.ON_CANCEL)
             if isinstance(error, PackageError):  # the job's error only begins with another sentence
                 self.log(str(error), "ERROR")
             return self._result(FAILED, self._refusal(error))
@@ -409,7 +403,7 @@ class _Run:
             raise _Ended(SUSPENDED)
         if self.control.cancelled:
             self.state(CANCELLING)
-            raise _Ended(CANCELLED, JobError(policy.CANCELLED, "CANCELED"))
+            raise _Ended(CANCELLED, policy.ON_CANCEL)
         preempted, killed = self.control.take_faults()
         for name in killed:
             child = self.children.running.get(name)

@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from collections.abc import Callable
     from typing import Any
 
+# linux/prctl.h, linux/sched.h (CLONE_NEWNS, CLONE_NEWUSER) and linux/mount.h (MS_BIND, MS_REC, MS_PRIVATE)
 _PR_SET_PDEATHSIG, _PR_SET_DUMPABLE, _PR_SET_CHILD_SUBREAPER = 1, 4, 36
 _PAGE = os.sysconf("SC_PAGE_SIZE")
 _LINUX = sys.platform == "linux"
@@ -45,7 +46,7 @@ def _stat(pid: int) -> tuple[int, int] | None:
     """Parent and resident bytes of a process, None when it is gone."""
     try:
         with open(f"/proc/{pid}/stat") as file:
-            fields = file.read().rpartition(")")[2].split()
+            fields = file.read().rpartition(")")[2].split()  # the name in brackets before may hold anything
         return int(fields[1]), int(fields[21]) * _PAGE
     except (OSError, IndexError, ValueError):
         return None
@@ -144,11 +145,12 @@ def show_buckets(folder: str) -> None:
     user, group = os.geteuid(), os.getegid()
     checked(libc.unshare(_NEW_MOUNTS if user == 0 else _NEW_MOUNTS | _NEW_USER))
     if user != 0:
+        # in this order: a user without rights may write gid_map only once setgroups is denied (user_namespaces(7))
         for name, text in (("setgroups", "deny"), ("uid_map", f"{user} {user} 1"), ("gid_map", f"{group} {group} 1")):
             with open(f"/proc/self/{name}", "w") as file:
                 file.write(text)
         _prctl(_PR_SET_DUMPABLE, 1)  # which the new rights have cleared
-    mount("", "/", "", _RECURSIVE | _PRIVATE)
+    mount("", "/", "", _RECURSIVE | _PRIVATE)  # or what is mounted below would show in the machine's own namespace
     if os.path.isdir(GCS):
         return mount(folder, GCS, "", _BIND)
     root = os.path.join(os.path.dirname(folder), "root")
@@ -218,6 +220,7 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
     """
     for number in (signal.SIGINT, signal.SIGTERM, signal.SIGHUP):  # meant for the runner, which passes on what counts
         signal.signal(number, signal.SIG_IGN)
+    # select() waits for the socket; a signal at the end of a child has to interrupt it, so its number goes into a pipe
     wake, wake_end = os.pipe()
     os.set_blocking(wake_end, False)
     signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
@@ -238,7 +241,7 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
         begin(write_end)
         return
     os.close(write_end)
-    trouble = os.read(read_end, 4096)
+    trouble = os.read(read_end, 4096)  # empty once the program has begun: its end of the pipe is closed by exec
     os.close(read_end)
     if trouble:
         os.write(2, b"cannot start %s: %s\n" % (name.encode(), trouble))

@@ -28,7 +28,7 @@ from vertexrig.local.runner.forker import MARK, memory_short
 from vertexrig.local.runner.runtime import RUN_TIME, read_at_import
 
 _FORKER = Path(__file__).with_name("forker.py")
-_LONGEST_MARK = 200
+_LONGEST_MARK = 200  # the forked replica writes its own mark over the spaces, so there must be room
 _MOST = 2
 """Forkers at one time: one that has imported TensorFlow takes some 400 MiB."""
 _KEPT = 256
@@ -238,18 +238,16 @@ def _changed(path: Path) -> int:
 
 
 def _start(python: str, ahead: Ahead, shared: Mapping[str, str], idle: float) -> _Forker:
+    # SEQPACKET keeps a request and its descriptors in one piece
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
     environment = {**shared, MARK: " " * _LONGEST_MARK}
     try:
         process = subprocess.Popen(
             [python, str(_FORKER), str(theirs.fileno())], env=environment, cwd="/", stdin=subprocess.DEVNULL,
-            stdout=subprocess.PIPE, stderr=subprocess.PIPE, pass_fds=[theirs.fileno()], start_new_session=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, pass_fds=[theirs.fileno()], start_new_session=True,
         )  # fmt: skip
     finally:
         theirs.close()
-    for pipe in (process.stdout, process.stderr):
-        if pipe is not None:
-            pipe.close()
     ours.setblocking(False)
     forker = _Forker(process, ours, time.monotonic())
     first = {"steps": [list(step) for step in ahead.steps], "run_time": list(RUN_TIME), "idle": idle}

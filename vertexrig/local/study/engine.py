@@ -86,14 +86,6 @@ class StudyEngine:
         self.trials[trial_id] = trial
         return parameters
 
-    def command_line(self, parameters: Iterable[Mapping[str, Any]], *, whole: bool = False) -> list[str]:
-        """The parameters as arguments of the trainer; see `Space.command_line`."""
-        return self.space.command_line(parameters, whole=whole)
-
-    def observe(self, trial_id: str, measurements: Iterable[Measurement]) -> bool:
-        """Take in measurements of a running trial; True if any was new."""
-        return self.trials[trial_id].add(measurements)
-
     def should_stop(self, trial_id: str) -> bool:
         """Whether automated stopping ends this trial now."""
         trial = self.trials[trial_id]

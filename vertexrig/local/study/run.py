@@ -1,6 +1,6 @@
 """Runs a study: keeps trials going side by side, reads their metrics, stops and ends them.
 
-How a trial is executed and where it is kept are the caller's: `Executor` and `TrialStore`.
+How a trial is executed is the caller's (`Executor`), and so is where its record is kept.
 """
 
 from __future__ import annotations
@@ -79,16 +79,6 @@ class Executor(Protocol):
         """Begin to stop the job (terminate, then kill); `poll` tells when it is over. May be called twice."""
 
 
-class TrialStore(Protocol):
-    """Keeps trials."""
-
-    def load(self) -> list[dict[str, Any]]:
-        """Every trial saved, as its latest record, in the order of first saving."""
-
-    def save(self, record: dict[str, Any]) -> None:
-        """Keep a trial's record (`Trial.record`), replacing the one of the same id; durable on return."""
-
-
 @dataclass(frozen=True)
 class StudyResult:
     """How the tuning job ended.
@@ -106,9 +96,10 @@ class StudyRun:
     """One run of a tuning job.
 
     Args:
-        engine: Built from the same records that `store` holds (`Engine(..., trials=store.load())`).
+        engine: Built from the records that were saved before.
         executor: Runs trials.
-        store: Keeps them: a trial is saved before it starts, and at every change.
+        save: Keeps a trial's record (`Trial.record`) in place of the one of the same id, durable on return. Called before a
+            trial starts, and at every change.
         max_trial_count: Trials in all.
         parallel_trial_count: Trials at a time.
         max_failed_trial_count: Failed trials that fail the job. 0: the first trial to end fails the job if it failed,
@@ -126,7 +117,7 @@ class StudyRun:
         self,
         engine: StudyEngine,
         executor: Executor,
-        store: TrialStore,
+        save: Callable[[dict[str, Any]], None],
         *,
         max_trial_count: int,
         parallel_trial_count: int = 1,
@@ -136,7 +127,7 @@ class StudyRun:
     ) -> None:
         self.discrete, self.whole = discrete, discrete == "whole"
         self._tried_whole: set[str] = set()
-        self.engine, self.executor, self.store, self.name = engine, executor, store, name
+        self.engine, self.executor, self.save, self.name = engine, executor, save, name
         self.max_trial_count, self.parallel = max_trial_count, max(1, parallel_trial_count)
         self.max_failed_trial_count = max_failed_trial_count
         self.result: StudyResult | None = None
@@ -217,7 +208,7 @@ class StudyRun:
             else:
                 trial = trials[trial_id]
                 trial.name = f"{self.name}/trials/{trial_id}" if self.name else ""
-                self.store.save(trial.record())
+                self.save(trial.record())
                 self._start(trial)
                 return
         self._end(StudyResult(states.SUCCEEDED, reason))
@@ -228,7 +219,7 @@ class StudyRun:
         return WHOLE_NUMBERS if self.whole and self.discrete == "retry" else ""
 
     def _start(self, trial: Trial, *, again: bool = False) -> None:
-        args = self.engine.command_line(trial.parameters, whole=self.whole or again)
+        args = self.engine.space.command_line(trial.parameters, whole=self.whole or again)
         try:
             handle = self.executor.restart(trial, args) if again else self.executor.start(trial, args)
         except VertexrigError as error:
@@ -241,13 +232,13 @@ class StudyRun:
         started = seconds_since_1970(trial.start_time)
         file = MetricFile(handle.metric_file, metric_ids, started=started, after=known, clock=self.engine.clock)
         self._running[trial.id] = (handle, file)
-        self.store.save(trial.record())
+        self.save(trial.record())
 
     def _look(self, trial_id: str) -> None:
         handle, file = self._running[trial_id]
         trial = self.engine.trials[trial_id]
         outcome = self.executor.poll(handle)  # before the file: what it holds after the end is complete
-        changed = self.engine.observe(trial_id, file.read())
+        changed = trial.add(file.read())
         if trial_id in self._tried_whole and (trial.measurements or (outcome is not None and outcome.ok)):
             self.whole = True
         if outcome is not None:
@@ -261,7 +252,7 @@ class StudyRun:
         elif changed:
             if trial.state is TrialState.ACTIVE and self.engine.should_stop(trial_id):
                 self._stop(trial_id)
-            self.store.save(trial.record())
+            self.save(trial.record())
 
     def _may_be_discrete(self, trial: Trial) -> bool:
         """Whether a trial that ended at its start, before any metric, may have done so because of the form of its values."""
@@ -272,7 +263,7 @@ class StudyRun:
             or self._ending is not None
         ):
             return False
-        lines = (self.engine.command_line(trial.parameters, whole=whole) for whole in (self.whole, True))
+        lines = (self.engine.space.command_line(trial.parameters, whole=whole) for whole in (self.whole, True))
         return trial.id not in self._tried_whole and len({tuple(line) for line in lines}) > 1
 
     def _finish(self, trial: Trial, outcome: TrialOutcome, file: MetricFile | None = None) -> None:
@@ -287,7 +278,7 @@ class StudyRun:
         elif file is not None and file.diverged and not self.engine.objective.best_of:
             infeasible = file.explain()  # it must not rank by the values from before it diverged
         self.engine.complete(trial.id, infeasible=infeasible)
-        self.store.save(trial.record())
+        self.save(trial.record())
 
     def _unmeasured(self, stopped: bool, file: MetricFile | None) -> str:
         """Why a trial has no measurement, in words for its user."""
@@ -310,7 +301,7 @@ class StudyRun:
             for trial_id in self._running:
                 if self.engine.trials[trial_id].state is TrialState.ACTIVE:
                     self._stop(trial_id)
-                    self.store.save(self.engine.trials[trial_id].record())
+                    self.save(self.engine.trials[trial_id].record())
 
     def _check_failures(self) -> None:
         ended = [trial for trial in self.engine.trials.values() if trial.state.ended]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 from dataclasses import replace
 
-from vertexrig.package.source.declared import Collector, constant, keywords_of, texts_of, truth
+from vertexrig.package.source.declared import Collector, constant, texts_of, truth
 from vertexrig.package.source.model import Flag
 from vertexrig.package.source.names import SourceCall, last_name
 
@@ -32,7 +32,7 @@ def read(found: Collector) -> None:
 
 def _define(found: Collector, call: SourceCall, kind: str) -> None:
     found.parsers.add("absl")
-    keywords, args = keywords_of(call), call.node.args
+    keywords, args = call.keywords, call.node.args
     names = found.code.texts(args[0] if args else keywords.get("name"), call.scope, call.module)
     if names is None or kind not in _TYPES:
         found.skip(call, f"DEFINE_{kind} cannot be read")

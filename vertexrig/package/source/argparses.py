@@ -7,7 +7,7 @@ import builtins
 from collections.abc import Callable
 from dataclasses import replace
 
-from vertexrig.package.source.declared import Collector, commands_of, constant, keywords_of, texts_of, truth, unpacks
+from vertexrig.package.source.declared import Collector, commands_of, constant, texts_of, truth
 from vertexrig.package.source.model import DYNAMIC, WITHOUT_VALUE, Flag
 from vertexrig.package.source.names import (
     Code,
@@ -15,6 +15,7 @@ from vertexrig.package.source.names import (
     Module,
     Scope,
     SourceCall,
+    bound,
     dotted,
     last_name,
     owned,
@@ -41,7 +42,7 @@ def read(found: Collector) -> None:
         elif name == "add_parser":
             _add_parser(found, call, parsers)
         elif name == "set_defaults":
-            defaulted |= set(keywords_of(call))
+            defaulted |= set(call.keywords)
         else:
             _handed_parser(found, call)
     if parsers.used and not found.commands:
@@ -60,8 +61,8 @@ def _finished(flag: Flag, found: Collector, defaulted: set[str]) -> Flag:
 
 def _argument(found: Collector, call: SourceCall, parsers: Parsers) -> None:
     found.parsers.add("argparse")
-    keywords = keywords_of(call)
-    if unpacks(call):
+    keywords = call.keywords
+    if call.unpacks:
         found.skip(call, "add_argument with unpacked arguments cannot be read")
         return
     groups = [found.code.texts(argument, call.scope, call.module) for argument in call.node.args]
@@ -93,13 +94,11 @@ def _argparse_flag(
     nargs = keywords.get("nargs")
     nargs_value = constant(found, nargs, call)
     nargs_text = None if nargs is None else DYNAMIC if nargs_value is None else str(nargs_value)
-    required = (
-        positional and nargs_text not in {"?", "*", DYNAMIC}
-        if positional
-        else truth(found, keywords.get("required"), call)
-    )
     commands = commands_of(parsers.owners(call)) if parsers.used else ()
-    required = required and commands is not None
+    if positional:
+        required = nargs_text not in {"?", "*", DYNAMIC} and "default" not in keywords
+    else:
+        required = truth(found, keywords.get("required"), call)
     action = _action(found, keywords.get("action"), call)
     if action in WITHOUT_VALUE:
         kind, float_text = "bool" if "store_" in action or action == "BooleanOptionalAction" else kind, None
@@ -107,7 +106,7 @@ def _argparse_flag(
         names=names,
         dest=dest if isinstance(dest, str) else names[0] if positional else longest.lstrip("-").replace("-", "_"),
         type=kind,
-        required=required and "default" not in keywords if positional else required,
+        required=required and commands is not None,
         has_default="default" in keywords,
         default=constant(found, keywords.get("default"), call),
         choices=texts_of(found, keywords.get("choices"), call),
@@ -142,20 +141,20 @@ def _type_of(found: Collector, node: ast.expr | None, call: SourceCall) -> tuple
     definition = owned(node, call.module, found.code)
     if definition is not None:
         return name, _reads_floats(definition[0], definition[1], found.code)
-    bound = single_binding(name, call.scope)
-    if isinstance(bound, ast.Lambda):
-        return name, _reads_floats(bound, call.module, found.code)
-    if isinstance(node, ast.Name) and bound is None and _is_local(node.id, call.scope):
+    value = single_binding(name, call.scope)
+    if isinstance(value, ast.Lambda):
+        return name, _reads_floats(value, call.module, found.code)
+    if isinstance(node, ast.Name) and value is None and _is_local(node.id, call.scope):
         return DYNAMIC, None
     return name, {"int": False, "float": True, "str": True, "bool": True}.get(name)
 
 
-def _is_local(name: str, scope: Scope | None) -> bool:
-    while scope is not None:
-        args = getattr(scope.node, "args", None)
-        if name in scope.names or (isinstance(args, ast.arguments) and name in {arg.arg for arg in args.args}):
+def _is_local(name: str, scope: Scope) -> bool:
+    """Whether a name is the trainer's own variable or parameter."""
+    for level in scope.levels():
+        args = getattr(level.node, "args", None)
+        if name in level.names or (isinstance(args, ast.arguments) and name in {arg.arg for arg in args.args}):
             return True
-        scope = scope.parent
     return False
 
 
@@ -224,8 +223,7 @@ def _parse(found: Collector, call: SourceCall) -> None:
     if not isinstance(call.node.func, ast.Attribute):
         return
     found.parsers.add("argparse")
-    receiver = call.node.func.value
-    maker = single_binding(receiver.id, call.scope) if isinstance(receiver, ast.Name) else receiver
+    maker = bound(call.node.func.value, call.scope)
     if isinstance(maker, ast.Call) and not (_makes_parser(maker) or last_name(maker.func) in found.own):
         found.skip(call, f"the parser comes from {dotted(maker.func)}, whose flags are not written here")
 
@@ -233,13 +231,12 @@ def _parse(found: Collector, call: SourceCall) -> None:
 def _parser(found: Collector, call: SourceCall) -> None:
     """`ArgumentParser(...)` itself."""
     found.parsers.add("argparse")
-    keywords = keywords_of(call)
-    abbreviations = keywords.get("allow_abbrev")
-    if isinstance(abbreviations, ast.Constant) and abbreviations.value is False:
+    keywords = call.keywords
+    if constant(found, keywords.get("allow_abbrev"), call) is False:
         found.abbreviations = False
     parents = keywords.get("parents")
     for parent in parents.elts if isinstance(parents, (ast.List, ast.Tuple)) else []:
-        made = single_binding(parent.id, call.scope) if isinstance(parent, ast.Name) else parent
+        made = bound(parent, call.scope)
         if not (isinstance(made, ast.Call) and (_makes_parser(made) or last_name(made.func) in found.own)):
             found.skip(call, "a parent parser is not written here")
 
@@ -251,8 +248,13 @@ def _handed_parser(found: Collector, call: SourceCall) -> None:
     if last_name(call.node.func) in _TAKE_PARSERS:
         return
     for argument in call.node.args:
-        made = single_binding(argument.id, call.scope) if isinstance(argument, ast.Name) else None
-        if isinstance(made, ast.Call) and _makes_parser(made) and last_name(call.node.func) not in found.own:
+        made = bound(argument, call.scope)
+        if (
+            made is not argument
+            and isinstance(made, ast.Call)
+            and _makes_parser(made)
+            and last_name(call.node.func) not in found.own
+        ):
             found.skip(call, f"{dotted(call.node.func)} may add flags")
 
 
@@ -263,7 +265,7 @@ def _makes_parser(call: ast.Call) -> bool:
 def _subparsers(found: Collector, call: SourceCall) -> None:
     """`add_subparsers(...)`: argparse asks for a command only with required=True."""
     found.parsers.add("argparse")
-    found.command_required |= truth(found, keywords_of(call).get("required"), call)
+    found.command_required |= truth(found, call.keywords.get("required"), call)
 
 
 def _add_parser(found: Collector, call: SourceCall, parsers: Parsers) -> None:

@@ -38,12 +38,7 @@ def given_paths(node: ast.Call, position: int) -> list[ast.expr]:
 def shadowed(call: SourceCall) -> bool:
     """Whether the trainer has bound the first part of the function's name to something of its own."""
     head = dotted(call.node.func).partition(".")[0]
-    scope: Scope | None = call.scope
-    while scope is not None:
-        if head in scope.names and head not in call.module.aliases:
-            return True
-        scope = scope.parent
-    return False
+    return head not in call.module.aliases and any(head in level.names for level in call.scope.levels())
 
 
 def beginning(node: ast.expr, scope: Scope, depth: int = 0) -> ast.expr:

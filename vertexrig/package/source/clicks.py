@@ -4,18 +4,20 @@ from __future__ import annotations
 
 import ast
 
-from vertexrig.package.source.declared import (
-    Collector,
-    command_names,
-    commands_of,
-    constant,
-    keywords_of,
-    texts_of,
-    truth,
-    unpacks,
-)
+from vertexrig.package.source.declared import Collector, command_names, commands_of, constant, texts_of, truth
 from vertexrig.package.source.model import DYNAMIC, Flag
-from vertexrig.package.source.names import ROOT, Code, Module, Owners, SourceCall, full_name, last_name, owned
+from vertexrig.package.source.names import (
+    FUNCTIONS,
+    ROOT,
+    Code,
+    Module,
+    Owners,
+    SourceCall,
+    full_name,
+    last_name,
+    owned,
+    plain_text,
+)
 
 _CLICK_TYPES = {
         "INT": "int", "FLOAT": "float", "STRING": "str", "BOOL": "bool", "IntRange": "int",
@@ -26,12 +28,12 @@ _CLICK_TYPES = {
 def _option(found: Collector, call: SourceCall) -> None:
     """`@click.option` / `@option`, when click is what it comes from."""
     full = full_name(call.node.func, call.module)
-    if not full.startswith(("click.", "rich_click.", "asyncclick.")):
+    if not full.startswith(_CLICK):
         return
     found.parsers.add("click")
-    keywords = keywords_of(call)
+    keywords = call.keywords
     texts = [found.code.texts(argument, call.scope, call.module) for argument in call.node.args]
-    if unpacks(call) or not texts or any(text is None for text in texts):
+    if call.unpacks or not texts or any(text is None for text in texts):
         found.skip(call, "the name of this option is not a plain text")
         return
     declared = [name for text in texts for name in text or ()]
@@ -104,7 +106,7 @@ _CLICK = ("click.", "rich_click.", "asyncclick.")
 def _click_owners(found: Collector, call: SourceCall) -> Owners:
     """The commands that an option's decorator belongs to; None if it is in a function that adds options to others."""
     for node, _ in call.module.nodes:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and call.node in node.decorator_list:
+        if isinstance(node, FUNCTIONS) and call.node in node.decorator_list:
             return _paths(found.code, node, call.module, 0)
     return None if _groups(found.code) else frozenset({ROOT})
 
@@ -113,19 +115,16 @@ def _click_commands(code: Code) -> list[str]:
     """The paths of all commands in a group."""
     found: dict[str, None] = {}
     if _groups(code):
-        for module in code.modules:
-            for node, _ in module.nodes:
-                if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) and _made(node, module) is not None:
-                    found |= dict.fromkeys(path for path in _paths(code, node, module, 0) or () if path)
+        for node, module in code.nodes:
+            if isinstance(node, FUNCTIONS) and _made(node, module) is not None:
+                found |= dict.fromkeys(path for path in _paths(code, node, module, 0) or () if path)
     return list(found)
 
 
 def _required_group(code: Code) -> bool:
     """Whether a group stops without a command: click's own way, unless the decorator says otherwise."""
     return any(
-        not any(word.arg == "invoke_without_command" for word in decorator.keywords if isinstance(decorator, ast.Call))
-        if isinstance(decorator, ast.Call)
-        else True
+        all(word.arg != "invoke_without_command" for word in getattr(decorator, "keywords", ()))
         for _, _, decorator in _groups(code)
     )
 
@@ -169,12 +168,14 @@ def _paths(code: Code, node: _Function, module: Module, depth: int) -> Owners:
     parent = owned(func.value, module, code) if isinstance(func, ast.Attribute) else None
     if parent is None or isinstance(parent[0], (ast.ClassDef, ast.Lambda)):
         return None
-    above = _paths(code, parent[0], parent[1], depth + 1)
-    return (
-        None
-        if above is None or names is None
-        else frozenset(f"{path} {name}".strip() for path in above for name in names)
-    )
+    return _within(_paths(code, parent[0], parent[1], depth + 1), names)
+
+
+def _within(above: Owners, names: list[str] | None) -> Owners:
+    """The paths of a command with these names in a group with those paths."""
+    if above is None or names is None:
+        return None
+    return frozenset(f"{path} {name}".strip() for path in above for name in names)
 
 
 def _under(code: Code, call: SourceCall, node: _Function, names: list[str] | None, depth: int) -> Owners:
@@ -186,10 +187,6 @@ def _under(code: Code, call: SourceCall, node: _Function, names: list[str] | Non
         return None
     given = [*call.node.args[1:], *(word.value for word in call.node.keywords if word.arg == "name")]
     if given:
-        names = [given[0].value] if isinstance(given[0], ast.Constant) and isinstance(given[0].value, str) else None
-    above = _paths(code, parent[0], parent[1], depth + 1)
-    return (
-        None
-        if above is None or names is None
-        else frozenset(f"{path} {name}".strip() for path in above for name in names)
-    )
+        text = plain_text(given[0])
+        names = None if text is None else [text]
+    return _within(_paths(code, parent[0], parent[1], depth + 1), names)

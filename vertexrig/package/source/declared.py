@@ -5,7 +5,7 @@ from __future__ import annotations
 import ast
 
 from vertexrig.package.source.model import Flag, SourceProblem
-from vertexrig.package.source.names import ROOT, Code, Owners, SourceCall, full_name, last_name, single_binding
+from vertexrig.package.source.names import ROOT, Code, Owners, SourceCall, bound, full_name, last_name, plain_text
 
 _SUFFIXES = ("-command", "-cmd", "-group", "-grp")  # click leaves these off a function's name since 8.2
 
@@ -30,17 +30,6 @@ class Collector:
         self.unread.append(SourceProblem(why, call.module.file, call.node.lineno))
 
 
-def keywords_of(call: SourceCall) -> dict[str, ast.expr]:
-    """The keyword arguments of a call."""
-    return {keyword.arg: keyword.value for keyword in call.node.keywords if keyword.arg is not None}
-
-
-def unpacks(call: SourceCall) -> bool:
-    """Whether a call has `*args` or `**kwargs`, so that its arguments are not all written down."""
-    starred = any(isinstance(argument, ast.Starred) for argument in call.node.args)
-    return starred or any(keyword.arg is None for keyword in call.node.keywords)
-
-
 def constant(found: Collector, node: ast.expr | None, call: SourceCall) -> str | int | float | bool | None:
     """The one plain constant an expression has, else None."""
     values = found.code.values(node, call.scope, call.module)
@@ -55,14 +44,13 @@ def truth(found: Collector, node: ast.expr | None, call: SourceCall) -> bool:
 
 def texts_of(found: Collector, node: ast.expr | None, call: SourceCall) -> tuple[str, ...] | None:
     """The members of a literal list, tuple, set or mapping (or a name for one), as text."""
-    if isinstance(node, ast.Name):
-        node = single_binding(node.id, call.scope) or node
+    node = (bound(node, call.scope) or node) if node is not None else None
     if isinstance(node, (ast.Name, ast.Attribute)):  # CHOICES, or config.CHOICES, of another module of the trainer
         owner, _, name = full_name(node, call.module).rpartition(".")
         source = found.code.by_name.get(owner)
-        bound = source.scope.names.get(name, []) if source is not None else []
-        if source is not None and len(bound) == 1 and bound[0] is not None:
-            return texts_of(found, bound[0], SourceCall(call.node, source.scope, source, call.at_import))
+        values = source.scope.names.get(name, []) if source is not None else []
+        if source is not None and len(values) == 1 and values[0] is not None:
+            return texts_of(found, values[0], SourceCall(call.node, source.scope, source, call.at_import))
     if (
         isinstance(node, ast.Call)
         and last_name(node.func) in {"list", "sorted", "tuple", "set"}
@@ -75,13 +63,8 @@ def texts_of(found: Collector, node: ast.expr | None, call: SourceCall) -> tuple
         members = list(node.elts)
     else:
         return None
-    texts: list[str] = []
-    for member in members:
-        values = found.code.values(member, call.scope, call.module)
-        if values is None or len(values) != 1:
-            return None
-        texts.append(str(values[0]))
-    return tuple(texts)
+    each = [found.code.values(member, call.scope, call.module) for member in members]
+    return tuple(str(one[0]) for one in each if one) if all(one and len(one) == 1 for one in each) else None
 
 
 def commands_of(owners: Owners) -> tuple[str, ...] | None:
@@ -94,8 +77,8 @@ def command_names(decorator: ast.expr, node: ast.FunctionDef | ast.AsyncFunction
     if isinstance(decorator, ast.Call):
         given = [*decorator.args, *(word.value for word in decorator.keywords if word.arg == "name")]
         if given:
-            first = given[0]
-            return [first.value] if isinstance(first, ast.Constant) and isinstance(first.value, str) else None
+            text = plain_text(given[0])
+            return None if text is None else [text]
     plain = node.name.lower().replace("_", "-")
     short = next((plain.removesuffix(end) for end in _SUFFIXES if plain.endswith(end) and plain != end), plain)
     return list(dict.fromkeys((plain, short, node.name)))

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
 from dataclasses import dataclass
 
 from vertexrig.package.source.model import DYNAMIC
-from vertexrig.package.source.names import Code, FunctionNode, Module, full_name, last_name, owned
+from vertexrig.package.source.names import Code, FunctionNode, Module, full_name, last_name, owned, plain_text
 
 _MANY = frozenset(
     {"List", "list", "Sequence", "Iterable", "Set", "set", "Tuple", "tuple", "FrozenSet", "MutableSequence"}
@@ -144,9 +143,8 @@ def _field(
         kind = Kind("str", texts if texts and len(texts) == len(value.args) else None)
     aliases = []
     for key in ("alias", "validation_alias"):
-        for node in ast.walk(keywords[key]) if key in keywords else ():
-            if isinstance(node, ast.Constant) and isinstance(node.value, str):
-                aliases.append(node.value)
+        written = map(plain_text, ast.walk(keywords[key])) if key in keywords else ()
+        aliases += [text for text in written if text is not None]
     return SourceField(name, kind, required, default, tuple(aliases), module, line)
 
 
@@ -196,10 +194,3 @@ def _either(options: list[ast.expr], module: Module, code: Code, depth: int) -> 
     found = kind_of(rest[0], module, code, depth + 1) if len(rest) == 1 else Kind()
     optional = len(rest) < len(options) or found.optional
     return Kind(found.type, found.choices, found.many, optional, found.nested)
-
-
-def methods(cls: ast.ClassDef) -> Iterator[ast.FunctionDef | ast.AsyncFunctionDef]:
-    """The functions written in a class."""
-    for node in cls.body:
-        if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
-            yield node

@@ -8,7 +8,7 @@ import sys
 from dataclasses import dataclass
 from pathlib import Path
 
-from vertexrig.errors import did_you_mean, nearest
+from vertexrig.errors import PackageError, did_you_mean, nearest
 from vertexrig.package.source.files import Tree, open_tree, parse_module
 from vertexrig.package.source.model import Import, SourcePlace, SourceProblem
 from vertexrig.package.source.names import Code, Imported, Module, dotted, last_name, walk
@@ -32,6 +32,12 @@ class Followed:
     imports: tuple[Import, ...] = ()
     undefined: tuple[SourcePlace, ...] = ()
     problems: tuple[SourceProblem, ...] = ()
+
+    def must_be_read(self, hint: str = "") -> None:
+        """Raise PackageError, with a hint at its end, for the first thing that could not be read."""
+        for problem in self.problems:
+            place = f"{problem.file}:{problem.line}: " if problem.line else f"{problem.file}: " if problem.file else ""
+            raise PackageError(f"{place}{problem.message}{hint}")
 
 
 def follow(source: Path | str, module: str) -> Followed:

@@ -29,7 +29,7 @@ def listeners(code: Code) -> Iterator[Listener]:
         if position is not None and len(call.node.args) > position:
             found = _port(call.node.args[position], call, code, name)
         if found is None and name in _BY_KEYWORD:
-            named = next((word.value for word in call.node.keywords if word.arg == "port"), None)
+            named = call.keywords.get("port")
             found = _number(named, call, code) if named is not None else None
         if found is None:
             found = _of_program(call)

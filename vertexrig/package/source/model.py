@@ -359,11 +359,3 @@ class TrainerSource:
             found.append((flag, None))
             rest = rest[1:]
         return found
-
-    def accepts(self, name: str) -> bool | None:
-        """Whether passing `--name` is harmless; None if that is not known."""
-        if self.flag(name) is not None or self.tolerates_unknown:
-            return True
-        if not self.flags_complete:
-            return None
-        return not self.parsers  # without a parser nobody looks at the arguments

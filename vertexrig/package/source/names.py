@@ -7,15 +7,18 @@ function parameters, as far as that is certain. What is not certain is None ("dy
 from __future__ import annotations
 
 import ast
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from dataclasses import dataclass, field
 
+FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 FunctionNode = ast.FunctionDef | ast.AsyncFunctionDef | ast.Lambda
 Definition = FunctionNode | ast.ClassDef
 ROOT = ""
 """The path of the program's own parser; a sub-command's is its name, one within another `data prepare`."""
 Owners = frozenset[str] | None
 """The commands that a flag belongs to; None where that is not known."""
+_IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
+# A trainer may be made to exhaust the machine that reads it: names that refer to each other, loops that multiply their values.
 _MAX_DEPTH = 12
 _MAX_VALUES = 64
 _MAX_STEPS = 4_000
@@ -33,6 +36,13 @@ class Scope:
         """Adds one expression that `name` may hold."""
         self.names.setdefault(name, []).append(value)
 
+    def levels(self) -> Iterator[Scope]:
+        """This scope and those around it, from the inside out."""
+        level: Scope | None = self
+        while level is not None:
+            yield level
+            level = level.parent
+
 
 @dataclass(eq=False)
 class SourceCall:
@@ -42,6 +52,17 @@ class SourceCall:
     scope: Scope
     module: Module
     at_import: bool
+
+    @property
+    def keywords(self) -> dict[str, ast.expr]:
+        """The arguments that are given by name."""
+        return {keyword.arg: keyword.value for keyword in self.node.keywords if keyword.arg is not None}
+
+    @property
+    def unpacks(self) -> bool:
+        """Whether it has `*args` or `**kwargs`, so that its arguments are not all written down."""
+        starred = any(isinstance(argument, ast.Starred) for argument in self.node.args)
+        return starred or any(keyword.arg is None for keyword in self.node.keywords)
 
 
 @dataclass(frozen=True)
@@ -87,19 +108,36 @@ def last_name(node: ast.AST) -> str:
     return node.attr if isinstance(node, ast.Attribute) else node.id if isinstance(node, ast.Name) else ""
 
 
+def plain_text(node: ast.AST | None) -> str | None:
+    """The text that an expression is, if it is one."""
+    return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
+
+
+def catches(handler: ast.ExceptHandler, errors: Collection[str]) -> bool:
+    """Whether an `except` takes one of these errors, by their names."""
+    if handler.type is None:
+        return True
+    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
+    return any(last_name(kind) in errors for kind in types)
+
+
 def full_name(node: ast.expr, module: Module) -> str:
     """A dotted expression with its first part as it was imported: `np.int64` is `numpy.int64`."""
     head, _, rest = dotted(node).partition(".")
     return ".".join(part for part in (module.aliases.get(head, head), rest) if part)
 
 
-def single_binding(name: str, scope: Scope | None) -> ast.expr | None:
+def single_binding(name: str, scope: Scope) -> ast.expr | None:
     """What a name is bound to, if to one expression only."""
-    while scope is not None:
-        if name in scope.names:
-            return scope.names[name][0] if len(scope.names[name]) == 1 else None
-        scope = scope.parent
+    for level in scope.levels():
+        if name in level.names:
+            return level.names[name][0] if len(level.names[name]) == 1 else None
     return None
+
+
+def bound(node: ast.expr, scope: Scope) -> ast.expr | None:
+    """An expression itself; of a name the one expression that it is bound to."""
+    return single_binding(node.id, scope) if isinstance(node, ast.Name) else node
 
 
 def walk(name: str, file: str, tree: ast.Module, *, is_package: bool, is_entry: bool = True) -> Module:
@@ -146,11 +184,10 @@ def _children(
         yield from ((child, scope, live, caught) for child in outside)
         yield from ((child, inner, live, caught) for child in node.body)
     elif isinstance(node, ast.Try):
-        catches = any(_catches_import_error(handler) for handler in node.handlers)
-        yield from ((child, scope, live, caught or catches) for child in node.body)
-        rest: list[ast.AST] = [*node.handlers, *node.orelse, *node.finalbody]
+        survives = caught or any(catches(handler, _IMPORT_ERRORS) for handler in node.handlers)
         # A fallback in the handler of a caught import is itself an alternative: one of the two has to be there.
-        yield from ((child, scope, live, caught or catches) for child in rest)
+        parts: list[ast.AST] = [*node.body, *node.handlers, *node.orelse, *node.finalbody]
+        yield from ((child, scope, live, survives) for child in parts)
     elif isinstance(node, ast.If):
         main, checking = _is_main_guard(node.test), "TYPE_CHECKING" in dotted(node.test)
         yield node.test, scope, live, caught
@@ -161,15 +198,6 @@ def _children(
         for child in ast.iter_child_nodes(node):
             if not isinstance(child, (ast.expr_context, ast.operator)):
                 yield child, scope, live, caught
-
-
-def _catches_import_error(handler: ast.ExceptHandler) -> bool:
-    if handler.type is None:
-        return True
-    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(
-        last_name(kind) in {"ImportError", "ModuleNotFoundError", "Exception", "BaseException"} for kind in types
-    )
 
 
 def _is_main_guard(test: ast.expr) -> bool:
@@ -223,10 +251,8 @@ def _bind_loop(target: ast.expr, items: ast.expr, scope: Scope) -> None:
         _bind_target(target, None, scope)
 
 
-def _enclosing_class(scope: Scope | None) -> Scope | None:
-    while scope is not None and not isinstance(scope.node, ast.ClassDef):
-        scope = scope.parent
-    return scope
+def _enclosing_class(scope: Scope) -> Scope | None:
+    return next((level for level in scope.levels() if isinstance(level.node, ast.ClassDef)), None)
 
 
 def _import(module: Module, node: ast.Import | ast.ImportFrom, scope: Scope, caught: bool, live: bool) -> None:
@@ -258,19 +284,8 @@ def _unused(modules: list[Module]) -> set[int]:
         id(node)
         for module in modules
         for node in module.tree.body
-        if not module.is_entry
-        and isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef))
-        and not node.decorator_list
-        and node.name not in named
+        if not module.is_entry and isinstance(node, FUNCTIONS) and not node.decorator_list and node.name not in named
     }
-
-
-def _inside(scope: Scope | None, functions: set[int]) -> bool:
-    while functions and scope is not None:
-        if id(scope.node) in functions:
-            return True
-        scope = scope.parent
-    return False
 
 
 class Code:
@@ -280,7 +295,10 @@ class Code:
         self.modules = modules
         self.by_name = {module.name: module for module in modules}
         unused = _unused(modules)
-        self.calls = [call for module in modules for call in module.calls if not _inside(call.scope, unused)]
+        self.calls = [
+            call for module in modules for call in module.calls
+            if not unused or unused.isdisjoint(id(level.node) for level in call.scope.levels())
+        ]  # fmt: skip
         self._steps = 0
         self._by_callee: dict[str, list[SourceCall]] = {}
         for call in self.calls:
@@ -290,9 +308,15 @@ class Code:
         """Every call whose function's last name is `name`."""
         return self._by_callee.get(name, [])
 
-    def mentions(self, keyword: str) -> bool:
-        """Whether any call is given this keyword argument."""
-        return any(word.arg == keyword for call in self.calls for word in call.node.keywords)
+    @property
+    def nodes(self) -> Iterator[tuple[ast.AST, Module]]:
+        """Every node of every module."""
+        return ((node, module) for module in self.modules for node, _ in module.nodes)
+
+    @property
+    def constants(self) -> Iterator[str]:
+        """Every plain text in the source."""
+        return (text for node, _ in self.nodes if (text := plain_text(node)) is not None)
 
     def values(self, node: ast.expr | None, scope: Scope, module: Module, depth: int = 0) -> tuple[object, ...] | None:
         """The constants an expression can have: all of them, or None when that is not certain."""
@@ -349,8 +373,7 @@ class Code:
         return tuple(texts)
 
     def _name(self, name: str, scope: Scope, module: Module, depth: int) -> tuple[object, ...] | None:
-        level: Scope | None = scope
-        while level is not None:
+        for level in scope.levels():
             node = level.node
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and _has_parameter(node, name):
                 return None if name in level.names else self._parameter(node, name, level, module, depth)
@@ -359,7 +382,6 @@ class Code:
                 if name in module.aliases and level.names[name] == [None]:
                     return self._imported(module.aliases[name], depth)
                 return self._union([self.values(value, level, module, depth) for value in level.names[name]])
-            level = level.parent
         return None
 
     def _imported(self, target: str, depth: int) -> tuple[object, ...] | None:
@@ -371,7 +393,7 @@ class Code:
         if isinstance(node.value, ast.Name) and node.value.id in {"self", "cls"}:
             owner = _enclosing_class(scope)
             bound = owner.names.get(f"self.{node.attr}", []) + owner.names.get(node.attr, []) if owner else []
-            return self._union([self.values(v, _written_in(v, owner), module, depth) for v in bound]) if owner else None
+            return self._union([self.values(v, written_in(v, owner), module, depth) for v in bound]) if owner else None
         head, _, rest = dotted(node).partition(".")
         if head in module.aliases:
             return self._imported(f"{module.aliases[head]}.{rest}", depth)
@@ -395,11 +417,9 @@ class Code:
             return None
         found: list[tuple[object, ...] | None] = []
         for call in calls:
-            if any(isinstance(a, ast.Starred) for a in call.node.args) or any(
-                k.arg is None for k in call.node.keywords
-            ):
+            if call.unpacks:
                 return None
-            given = {keyword.arg: keyword.value for keyword in call.node.keywords}
+            given = call.keywords
             index = positional.index(name) if name in positional else len(call.node.args)
             if name in given:
                 found.append(self.values(given[name], call.scope, call.module, depth))
@@ -410,7 +430,8 @@ class Code:
         return self._union(found)
 
 
-def _written_in(value: ast.expr | None, default: Scope) -> Scope:
+def written_in(value: ast.expr | None, default: Scope) -> Scope:
+    """The scope of an expression: that of the method in which `self.x` is set, else the one given."""
     scope = value.__dict__.get("_scope") if value is not None else None
     return scope if isinstance(scope, Scope) else default
 

@@ -103,7 +103,7 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         keras=keras,
         legacy_keras=legacy,
         environment=environment,
-        environment_needed=traits.needed(runs, environment),
+        environment_needed=runs.needed(environment),
         environment_complete=complete,
         saves=tuple(saves(code)),
         torch=torch_use(code, flags.flags),

@@ -41,8 +41,7 @@ def reads(code: Code, flags: Iterable[Flag]) -> Iterator[PathRead]:
 
 def _looks_at_schemes(code: Code) -> bool:
     """Whether the trainer tells paths in buckets from others by itself."""
-    constants = (node.value for module in code.modules for node, _ in module.nodes if isinstance(node, ast.Constant))
-    return any(value in ("gs", "gs:", "gs:/", _BUCKET) for value in constants)
+    return any(text in ("gs", "gs:", "gs:/", _BUCKET) for text in code.constants)
 
 
 def _origin(path: ast.expr, call: SourceCall, code: Code, flags: set[str]) -> tuple[str, str]:

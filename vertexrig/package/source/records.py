@@ -10,17 +10,10 @@ import ast
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, replace
 
-from vertexrig.package.source.declared import Collector, constant, keywords_of, truth
-from vertexrig.package.source.fields import (
-    Kind,
-    SourceField,
-    base_names,
-    class_fields,
-    methods,
-    parameters,
-)
+from vertexrig.package.source.declared import Collector, constant, truth
+from vertexrig.package.source.fields import Kind, SourceField, base_names, class_fields, parameters
 from vertexrig.package.source.model import DYNAMIC, Flag
-from vertexrig.package.source.names import Definition, Module, Scope, SourceCall, full_name, last_name, owned
+from vertexrig.package.source.names import FUNCTIONS, Definition, Module, Scope, SourceCall, full_name, last_name, owned
 
 _DEPTH = 5
 
@@ -126,31 +119,29 @@ def read(found: Collector) -> None:
         _read_classes(found, module)
 
 
-def _read_call(found: Collector, call: SourceCall) -> bool:
-    """A call of `_CALLS`, or `parser.add_arguments(Config, …)`; False if it is neither."""
+def _read_call(found: Collector, call: SourceCall) -> None:
+    """A call of `_CALLS`, or `parser.add_arguments(Config, …)`; any other is left alone."""
     full = full_name(call.node.func, call.module)
     library = _CALLS.get(full)
     if library is None and last_name(call.node.func) == "add_arguments" and _uses(call.module, "simple_parsing"):
         library = "simple_parsing"
     if library is None:
-        return False
+        return
     found.parsers.add(STYLES[library].parser)
     found.tolerates_unknown |= full in _KNOWN_ONLY
     targets = call.node.args[:1] or [
-        value
-        for name, value in keywords_of(call).items()
-        if name in {"component", "components", "f", "dataclass_types"}
+        value for name, value in call.keywords.items() if name in {"component", "components", "f", "dataclass_types"}
     ]
     if not targets:
         found.skip(call, f"{last_name(call.node.func)} takes all that the module defines")
-        return True
+        return
     first = targets[0]
     several = first.elts if isinstance(first, (ast.Tuple, ast.List)) else [first]
     if len(several) > 1 and library != "transformers":
         found.skip(
             call, f"{last_name(call.node.func)} takes several functions: which flags are valid depends on the command"
         )
-        return True
+        return
     if library == "jsonargparse":
         for name in ("config", "print_config"):
             plain = SourceField(name, Kind("str"), False, None, (), call.module, call.node.lineno)
@@ -160,17 +151,14 @@ def _read_call(found: Collector, call: SourceCall) -> bool:
         style = STYLES[library]
         if own is not None and isinstance(own[0], ast.ClassDef) and library == "pydantic_settings":
             style = _settings_style(found, own[0])
-        elif full in _POSITIONAL and not _is_false(keywords_of(call).get("as_positional")):
+        elif full in _POSITIONAL and constant(found, call.keywords.get("as_positional"), call) is not False:
             style = replace(style, positional=True)
-        elif library == "simple_parsing" and found.code.mentions("add_option_string_dash_variants"):
+        elif library == "simple_parsing" and any(
+            "add_option_string_dash_variants" in one.keywords for one in found.code.calls
+        ):
             style = replace(style, names=_both)
         if own is None or not _read_definition(found, style, *own):
             found.skip(call, f"what {last_name(call.node.func)} makes flags of is not written here plainly")
-    return True
-
-
-def _is_false(node: ast.expr | None) -> bool:
-    return isinstance(node, ast.Constant) and node.value is False
 
 
 def _uses(module: Module, package: str) -> bool:
@@ -201,7 +189,7 @@ def _class_flags(
     complete = not foreign
     items = class_fields(cls, module, found.code)
     if not items:
-        init = next((one for one in methods(cls) if one.name == "__init__"), None)
+        init = next((one for one in cls.body if isinstance(one, FUNCTIONS) and one.name == "__init__"), None)
         items = parameters(init, module, found.code, method=True) if init is not None else []
     for item in items:
         complete &= _add(found, style, item, prefix, depth)
@@ -293,17 +281,17 @@ def _read_tap(found: Collector, cls: ast.ClassDef, module: Module) -> None:
         return  # a base of the class that is used
     found.parsers.add("tap")
     before = len(found.flags)
-    dashes = any(truth(found, keywords_of(call).get("underscores_to_dashes"), call) for call in calls)
+    dashes = any(truth(found, call.keywords.get("underscores_to_dashes"), call) for call in calls)
     style = replace(STYLES["tap"], names=_dashed) if dashes else STYLES["tap"]
     if not _class_flags(found, style, cls, module):
         found.skip(calls[0], f"{cls.name} has fields that are not plain")
-    explicit = any(truth(found, keywords_of(call).get("explicit_bool"), call) for call in calls)
+    explicit = any(truth(found, call.keywords.get("explicit_bool"), call) for call in calls)
     for index in range(before, len(found.flags)):
         flag = found.flags[index]
         if explicit and flag.type == "bool":
             found.flags[index] = replace(flag, action="store", takes_float_text=False)
     for call in found.code.callers("parse_args"):
-        found.tolerates_unknown |= truth(found, keywords_of(call).get("known_only"), call)
+        found.tolerates_unknown |= truth(found, call.keywords.get("known_only"), call)
     for call in found.code.callers("add_subparser"):
         found.skip(call, "sub-commands of Tap are not read")
 
@@ -337,7 +325,7 @@ def _read_settings(found: Collector, cls: ast.ClassDef, module: Module) -> None:
     if any(full_name(call.node.func, call.module).endswith("CliApp.run") for call in found.code.callers("run")):
         return  # read at that call
     calls = found.code.callers(cls.name)
-    made = any("_cli_parse_args" in keywords_of(call) for call in calls)
+    made = any("_cli_parse_args" in call.keywords for call in calls)
     parse = settings.get("cli_parse_args")
     off = isinstance(parse, ast.Constant) and parse.value is False
     if (parse is None or off) and not made:
@@ -356,9 +344,7 @@ def _settings_style(found: Collector, cls: ast.ClassDef) -> Style:
     """How a settings class names its options: with dashes if it says `cli_kebab_case`."""
     given = [item.value for item in _settings(cls) if item.arg == "cli_kebab_case"]
     given += [
-        keywords_of(call)["_cli_kebab_case"]
-        for call in found.code.callers(cls.name)
-        if "_cli_kebab_case" in keywords_of(call)
+        call.keywords["_cli_kebab_case"] for call in found.code.callers(cls.name) if "_cli_kebab_case" in call.keywords
     ]
     off = all(isinstance(one, ast.Constant) and not one.value for one in given)
     style = STYLES["pydantic_settings"]

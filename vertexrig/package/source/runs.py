@@ -6,10 +6,10 @@ import ast
 from collections.abc import Collection
 from functools import cached_property
 
-from vertexrig.package.source.names import Code, Module, SourceCall, dotted, last_name
+from vertexrig.package.source.model import SourcePlace
+from vertexrig.package.source.names import FUNCTIONS, Code, Module, SourceCall, catches, dotted, last_name, plain_text
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef)
 _CAUGHT = {"KeyError", "LookupError", "Exception", "BaseException"}
 _MAX_DEPTH = 50
 
@@ -31,7 +31,7 @@ class Runs:
                 return True
             if isinstance(here, ast.Lambda):
                 return None
-            if isinstance(here, _FUNCTIONS):
+            if isinstance(here, FUNCTIONS):
                 if id(here) not in self._again:
                     self._again[id(here)] = None  # what a function that calls itself finds on its way
                     self._again[id(here)] = self._called_again(here, call.module, depth)
@@ -59,8 +59,7 @@ class Runs:
         called = {id(call.node.func) for call in self._code.calls}
         return {
             last_name(node)
-            for module in self._code.modules
-            for node, _ in module.nodes
+            for node, _ in self._code.nodes
             if isinstance(node, (ast.Name, ast.Attribute)) and id(node) not in called
         }
 
@@ -72,8 +71,8 @@ class Runs:
             self._parents[module.file] = found
         return self._parents[module.file]
 
-    def needed(self, names: Collection[str]) -> dict[str, tuple[str, int]]:
-        """Those of the environment variables whose absence would end the trainer, with file and line.
+    def needed(self, names: Collection[str]) -> dict[str, SourcePlace]:
+        """Those of the environment variables whose absence would end the trainer, each with a place.
 
         They are looked up as `os.environ[name]` and in no other way, in no branch, and a KeyError is not caught.
         """
@@ -86,14 +85,15 @@ class Runs:
                 if isinstance(node, ast.Subscript) and isinstance(node.ctx, ast.Load)
             }
             for node, _ in module.nodes:
-                if isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value in names:
+                text = plain_text(node)
+                if text is not None and text in names:
                     lookup = lookups.get(id(node))
                     if lookup is not None and dotted(lookup.value).endswith("environ"):
-                        candidates.setdefault(node.value, []).append((module, lookup))
+                        candidates.setdefault(text, []).append((module, lookup))
                     else:
-                        other.add(node.value)
+                        other.add(text)
         return {
-            name: (places[0][0].file, places[0][1].lineno)
+            name: SourcePlace(places[0][0].file, places[0][1].lineno, name)
             for name, places in candidates.items()
             if name not in other
             and not any(self._caught(node, module) for module, node in places)
@@ -115,7 +115,7 @@ class Runs:
                 return True
             if isinstance(parent, ast.Lambda):
                 return True
-            if isinstance(parent, _FUNCTIONS) and here in parent.body:
+            if isinstance(parent, FUNCTIONS) and here in parent.body:
                 owner = parents.get(id(parent))
                 in_class = isinstance(owner, ast.ClassDef) and parent.name == "__init__"
                 calls = self._code.callers(owner.name if in_class and isinstance(owner, ast.ClassDef) else parent.name)
@@ -130,7 +130,11 @@ class Runs:
         here: ast.AST | None = node
         while here is not None:
             parent = parents.get(id(here))
-            if isinstance(parent, ast.Try) and here in parent.body and any(map(_catches, parent.handlers)):
+            if (
+                isinstance(parent, ast.Try)
+                and here in parent.body
+                and any(catches(one, _CAUGHT) for one in parent.handlers)
+            ):
                 return True
             here = parent
         return False
@@ -148,10 +152,3 @@ def _ends_before(function: ast.FunctionDef | ast.AsyncFunctionDef, statement: as
         if isinstance(node, ast.If) and any(isinstance(part, (ast.Return, ast.Raise)) for part in ast.walk(node)):
             return True
     return False
-
-
-def _catches(handler: ast.ExceptHandler) -> bool:
-    if handler.type is None:
-        return True
-    types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(last_name(kind) in _CAUGHT for kind in types)

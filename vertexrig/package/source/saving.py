@@ -5,14 +5,16 @@ from __future__ import annotations
 import ast
 from collections.abc import Iterator
 
+from vertexrig.package.source.astray import variable
 from vertexrig.package.source.model import Save
-from vertexrig.package.source.names import Code, Scope, SourceCall, dotted, last_name
+from vertexrig.package.source.names import Code, Scope, SourceCall, last_name, plain_text
 
 _MODEL = frozenset({"Sequential", "Model", "clone_model", "load_model"})
+_OTHER_SAVERS = frozenset({"Checkpoint", "CheckpointManager", "Saver", "open"})
+"""What has a method `save`, too, but is not a model."""
 _CHIEF = frozenset(
     {"chief", "is_chief", "task_type", "task_id", "cluster_resolver", "should_save_checkpoint", "_is_chief"}
 )
-_VARIABLES = frozenset({"AIP_MODEL_DIR", "AIP_CHECKPOINT_DIR", "AIP_TENSORBOARD_LOG_DIR"})
 _MAX_DEPTH = 8
 
 
@@ -28,25 +30,17 @@ def saves(code: Code) -> Iterator[Save]:
 
 def tells_chief(code: Code) -> bool:
     """Whether the source names the chief, a task or its index anywhere: it may then let one worker save."""
-    for module in code.modules:
-        for node, _ in module.nodes:
-            text = node.value if isinstance(node, ast.Constant) else last_name(node)
-            if isinstance(text, str) and (text in _CHIEF or text.casefold() in {"chief", "master", "is_chief", "task"}):
-                return True
-    return False
+    words = (plain_text(node) or last_name(node) for node, _ in code.nodes)
+    return any(word in _CHIEF or word.casefold() in {"chief", "master", "is_chief", "task"} for word in words)
 
 
 def remote(code: Code) -> bool:
     """Whether the source names a place in Cloud Storage."""
-    return any(
-        isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(("gs://", "/gcs/"))
-        for module in code.modules
-        for node, _ in module.nodes
-    )
+    return any(text.startswith(("gs://", "/gcs/")) for text in code.constants)
 
 
 def _save(call: SourceCall, kind: str, code: Code) -> Save:
-    words = {word.arg: word.value for word in call.node.keywords if word.arg}
+    words = call.keywords
     path = call.node.args[0] if call.node.args else words.get("filepath")
     weights = words.get("save_weights_only")
     plain = not any(word.arg is None for word in call.node.keywords)
@@ -64,18 +58,12 @@ def _save(call: SourceCall, kind: str, code: Code) -> Save:
 def _is_model(node: ast.expr, call: SourceCall) -> bool:
     """Whether an expression is plainly a Keras model: made by Sequential or Model, or named so."""
     if isinstance(node, ast.Name):
-        level: Scope | None = call.scope
-        while level is not None:
-            if node.id in level.names:
-                bound = [value for value in level.names[node.id] if isinstance(value, ast.Call)]
-                if any(last_name(value.func) in _MODEL for value in bound):
-                    return True
-                if any(
-                    last_name(value.func) in {"Checkpoint", "CheckpointManager", "Saver", "open"} for value in bound
-                ):
-                    return False
-                break
-            level = level.parent
+        values = next((level.names[node.id] for level in call.scope.levels() if node.id in level.names), [])
+        makers = {last_name(value.func) for value in values if isinstance(value, ast.Call)}
+        if makers & _MODEL:
+            return True
+        if makers & _OTHER_SAVERS:
+            return False
         if node.id in call.module.aliases:
             return False
     name = last_name(node).casefold()
@@ -86,33 +74,23 @@ def _ending(node: ast.expr | None, scope: Scope, call: SourceCall, code: Code, d
     """The text a path ends with; "" for a folder from the environment; None where that is not plain."""
     if node is None or depth > _MAX_DEPTH:
         return None
+    if variable(node):
+        return ""
     if isinstance(node, ast.Constant):
-        return node.value if isinstance(node.value, str) else None
+        return plain_text(node)
     if isinstance(node, ast.JoinedStr) and node.values:
-        last = node.values[-1]
-        return last.value if isinstance(last, ast.Constant) and isinstance(last.value, str) else None
+        return plain_text(node.values[-1])
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Div)):
         return _ending(node.right, scope, call, code, depth + 1)
-    if isinstance(node, ast.Subscript):
-        return "" if _variable(node.slice) and dotted(node.value).endswith("environ") else None
     if isinstance(node, ast.Call):
-        name = last_name(node.func)
-        if name in {"join", "Path", "joinpath", "str"} and node.args:
-            return _ending(node.args[-1], scope, call, code, depth + 1)
-        if name in {"getenv", "get"} and node.args and _variable(node.args[0]):
-            return ""
-        return None
+        joins = last_name(node.func) in {"join", "Path", "joinpath", "str"} and node.args
+        return _ending(node.args[-1], scope, call, code, depth + 1) if joins else None
     values = code.texts(node, scope, call.module) if isinstance(node, (ast.Name, ast.Attribute)) else None
     if values is not None:
         return values[0] if len(values) == 1 else None
-    level: Scope | None = scope
-    while isinstance(node, ast.Name) and level is not None:
-        if node.id in level.names:
-            bound = level.names[node.id]
-            return _ending(bound[0], level, call, code, depth + 1) if len(bound) == 1 else None
-        level = level.parent
+    name = node.id if isinstance(node, ast.Name) else ""
+    for level in scope.levels():
+        if name in level.names:
+            found = level.names[name]
+            return _ending(found[0], level, call, code, depth + 1) if len(found) == 1 else None
     return None
-
-
-def _variable(node: ast.expr) -> bool:
-    return isinstance(node, ast.Constant) and node.value in _VARIABLES

@@ -4,7 +4,19 @@ from __future__ import annotations
 
 import ast
 
-from vertexrig.package.source.names import ROOT, Code, FunctionNode, Module, Owners, Scope, SourceCall, last_name, owned
+from vertexrig.package.source.names import (
+    FUNCTIONS,
+    ROOT,
+    Code,
+    FunctionNode,
+    Module,
+    Owners,
+    Scope,
+    SourceCall,
+    last_name,
+    owned,
+    written_in,
+)
 
 _MAX_DEPTH = 12
 _MAX_STEPS = 2_000
@@ -38,7 +50,7 @@ class Parsers:
             self._parents = {}
             for name in ("add_parser", "ArgumentParser"):
                 for call in self._code.callers(name):
-                    given = next((word.value for word in call.node.keywords if word.arg == "parents"), None)
+                    given = call.keywords.get("parents")
                     for parent in given.elts if isinstance(given, (ast.List, ast.Tuple)) else ():
                         for maker in self._makers(parent, call.scope, call.module):
                             made = self._made(call.node, call.scope, call.module, 1)
@@ -112,23 +124,21 @@ class Parsers:
             return self._parameter(node.id, scope, depth + 1)
         return _joined([None if value is None else self._of(value, level, module, depth + 1) for value, level in bound])
 
-    def _parameter(self, name: str, scope: Scope | None, depth: int) -> Owners:
+    def _parameter(self, name: str, scope: Scope, depth: int) -> Owners:
         """What the callers of a function hand over as its parameter `name`."""
-        while scope is not None:
-            node = scope.node
-            if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)):
+        for level in scope.levels():
+            node = level.node
+            if isinstance(node, FUNCTIONS):
                 names = [arg.arg for arg in [*node.args.posonlyargs, *node.args.args, *node.args.kwonlyargs]]
                 if name in names:
-                    method = isinstance(scope.parent.node if scope.parent else None, ast.ClassDef)
+                    method = isinstance(level.parent.node if level.parent else None, ast.ClassDef)
                     return self._handed(node.name, name, names.index(name) - method, depth)
-            scope = scope.parent
         return None
 
     def _handed(self, function: str, name: str, index: int, depth: int) -> Owners:
         found: list[Owners] = []
         for call in self._code.callers(function):
-            words = {word.arg: word.value for word in call.node.keywords}
-            given = words.get(name) or (call.node.args[index] if 0 <= index < len(call.node.args) else None)
+            given = call.keywords.get(name) or (call.node.args[index] if 0 <= index < len(call.node.args) else None)
             found.append(None if given is None else self._of(given, call.scope, call.module, depth + 1))
         return _joined(found)
 
@@ -142,24 +152,17 @@ def _joined(found: list[Owners]) -> Owners:
 def _bindings(node: ast.expr, scope: Scope) -> list[tuple[ast.expr | None, Scope]]:
     """What a name may hold where it is used: of several calls bound one after the other, the last before it."""
     key = node.id if isinstance(node, ast.Name) else ""
-    level: Scope | None = scope
     if isinstance(node, ast.Attribute) and isinstance(node.value, ast.Name) and node.value.id == "self":
         key = f"self.{node.attr}"
-    while key and level is not None:
+    for level in scope.levels() if key else ():
         if key in level.names:
             values = level.names[key]
             calls = [value for value in values if isinstance(value, ast.Call)]
             if len(calls) == len(values) and level is scope:
                 before = [value for value in calls if value.lineno <= node.lineno]
                 values = [max(before, key=lambda value: (value.lineno, value.col_offset))] if before else list(calls)
-            return [(value, _written(value, level)) for value in values]
-        level = level.parent
+            return [(value, written_in(value, level)) for value in values]
     return []
-
-
-def _written(value: ast.expr | None, level: Scope) -> Scope:
-    scope = value.__dict__.get("_scope") if value is not None else None
-    return scope if isinstance(scope, Scope) else level
 
 
 def _returns(node: FunctionNode | ast.ClassDef, module: Module) -> list[tuple[ast.expr, Scope]]:

@@ -6,7 +6,7 @@ import ast
 from collections.abc import Iterable, Mapping
 
 from vertexrig.package.source.model import Flag, SourcePlace, TorchUse
-from vertexrig.package.source.names import Code, SourceCall, dotted, last_name
+from vertexrig.package.source.names import Code, SourceCall, dotted, full_name, last_name, plain_text
 
 _SAMPLERS = frozenset(
     {"DistributedSampler", "split_dataset_by_node", "DistributedBatchSampler", "StatefulDistributedSampler"}
@@ -27,7 +27,7 @@ def torch_use(code: Code, flags: Iterable[Flag] = ()) -> TorchUse:
         name, place = last_name(call.node.func), SourcePlace(call.module.file, call.node.lineno)
         if name == "DataLoader" and (number := _workers(call, code, names)):
             workers.append(SourcePlace(place.file, place.line, number))
-        full = _full(call)
+        full = full_name(call.node.func, call.module)
         if name == "init_process_group" and (backend := _backend(call, code)):
             backends.append(SourcePlace(place.file, place.line, backend))
         elif full in {"os.environ.get", "os.getenv", "environ.get", "getenv"} and _world_of_one(call.node):
@@ -52,17 +52,9 @@ def torch_use(code: Code, flags: Iterable[Flag] = ()) -> TorchUse:
     )
 
 
-def _full(call: SourceCall) -> str:
-    name = dotted(call.node.func)
-    first, _, rest = name.partition(".")
-    known = call.module.aliases.get(first)
-    return f"{known}.{rest}".rstrip(".") if known else name
-
-
 def _backend(call: SourceCall, code: Code) -> str:
-    keywords = {word.arg: word.value for word in call.node.keywords}
-    given = keywords.get("backend") or (call.node.args[0] if call.node.args else None)
-    texts = code.texts(given, call.scope, call.module) if given is not None else None
+    given = call.keywords.get("backend") or (call.node.args[0] if call.node.args else None)
+    texts = code.texts(given, call.scope, call.module)
     return texts[0].lower() if texts and len(texts) == 1 else ""
 
 
@@ -79,7 +71,7 @@ def _sampled(node: ast.Call) -> bool:
 
 def _workers(call: SourceCall, code: Code, flags: Mapping[str, str]) -> str:
     """How many processes a DataLoader starts, as text; "" for none, or where that is not plain."""
-    given = next((word.value for word in call.node.keywords if word.arg == "num_workers"), None)
+    given = call.keywords.get("num_workers")
     if given is None:
         return ""
     values = code.values(given, call.scope, call.module)
@@ -97,8 +89,7 @@ def _workers(call: SourceCall, code: Code, flags: Mapping[str, str]) -> str:
 
 def watches_memory(code: Code) -> bool:
     """Whether the source names /dev/shm, the shared memory of its machine."""
-    texts = (node.value for module in code.modules for node, _ in module.nodes if isinstance(node, ast.Constant))
-    return any(isinstance(text, str) and "/dev/shm" in text for text in texts)
+    return any("/dev/shm" in text for text in code.constants)
 
 
 def _on_cuda(node: ast.Call, name: str) -> bool:
@@ -106,21 +97,14 @@ def _on_cuda(node: ast.Call, name: str) -> bool:
     if isinstance(node.func, ast.Attribute) and name == "cuda":
         return True
     if name in {"to", "device"} and node.args:
-        first = node.args[0]
-        return isinstance(first, ast.Constant) and isinstance(first.value, str) and first.value.startswith("cuda")
+        return (plain_text(node.args[0]) or "").startswith("cuda")
     return dotted(node.func) == "torch.cuda.set_device"
 
 
 def _words(code: Code) -> set[str]:
     """Every name, attribute and short text of the source, in lower case but for names of classes."""
-    found: set[str] = set()
-    for module in code.modules:
-        for node, _ in module.nodes:
-            if isinstance(node, ast.arg):
-                found.add(node.arg)
-            elif isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 40:
-                found.add(node.value.lower())
-            else:
-                found.add(last_name(node))
-        found |= {item.name for item in module.imports if item.name}
+    found = {item.name for module in code.modules for item in module.imports}
+    found |= {text.lower() for text in code.constants if len(text) < 40}
+    for node, _ in code.nodes:
+        found.add(node.arg if isinstance(node, ast.arg) else last_name(node))
     return found

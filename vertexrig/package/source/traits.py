@@ -6,7 +6,7 @@ import ast
 import re
 
 from vertexrig.package.source.model import DEFAULT_METRIC, DYNAMIC, ReportedMetric, SourcePlace, Strategy
-from vertexrig.package.source.names import Code, Module, dotted, last_name
+from vertexrig.package.source.names import Code, Module, dotted, last_name, plain_text
 from vertexrig.package.source.runs import Runs
 
 STRATEGIES = {
@@ -25,17 +25,12 @@ _VARIABLE = re.compile(r"(AIP|CLOUD_ML|TF|KERAS|KERASTUNER|CLUSTER|TPU)_[A-Z0-9_
 _METRIC_FILE = re.compile(r"hypertune/output\.metrics|CLOUD_ML_HP_METRIC_FILE")
 
 
-def needed(runs: Runs, names: dict[str, SourcePlace]) -> dict[str, SourcePlace]:
-    return {name: SourcePlace(file, line, name) for name, (file, line) in runs.needed(names).items()}
-
-
 def metrics(code: Code, runs: Runs) -> list[ReportedMetric]:
     found: list[ReportedMetric] = []
     functions = {id(call.node.func) for call in code.calls}
     for call in code.callers("report_hyperparameter_tuning_metric"):
-        keywords = {keyword.arg: keyword.value for keyword in call.node.keywords}
-        argument = keywords.get("hyperparameter_metric_tag") or (call.node.args[0] if call.node.args else None)
-        unpacked = isinstance(argument, ast.Starred) or (argument is None and None in keywords)
+        argument = call.keywords.get("hyperparameter_metric_tag") or (call.node.args[0] if call.node.args else None)
+        unpacked = isinstance(argument, ast.Starred) or (argument is None and call.unpacks)
         tags = None if unpacked else code.values(argument, call.scope, call.module)
         for tag in tags if tags is not None else (None,):
             text = tag if isinstance(tag, str) else None
@@ -44,35 +39,32 @@ def metrics(code: Code, runs: Runs) -> list[ReportedMetric]:
     # Without a call, a trainer that hands the method on or writes the metric file itself may report anything. Beside calls
     # the file's name only prepares its folder.
     reported = bool(found)
-    for module in code.modules:
-        for node, _ in module.nodes:
-            handed_on = (
-                isinstance(node, ast.Attribute)
-                and node.attr == "report_hyperparameter_tuning_metric"
-                and id(node) not in functions
-            )
-            if handed_on or (not reported and _names_metric_file(node)):
-                found.append(ReportedMetric(None, module.file, getattr(node, "lineno", 1)))
+    for node, module in code.nodes:
+        handed_on = (
+            isinstance(node, ast.Attribute)
+            and node.attr == "report_hyperparameter_tuning_metric"
+            and id(node) not in functions
+        )
+        if handed_on or (not reported and _names_metric_file(node)):
+            found.append(ReportedMetric(None, module.file, getattr(node, "lineno", 1)))
     return sorted(found, key=lambda metric: (metric.file, metric.line, metric.tag or ""))
 
 
 def _names_metric_file(node: ast.AST) -> bool:
-    text = node.value if isinstance(node, ast.Constant) else None
-    return isinstance(text, str) and len(text) < 200 and _METRIC_FILE.search(text) is not None
+    text = plain_text(node)
+    return text is not None and len(text) < 200 and _METRIC_FILE.search(text) is not None
 
 
 def strategies(code: Code) -> list[Strategy]:
     found: dict[Strategy, None] = {}
-    for module in code.modules:
-        for node, _ in module.nodes:
-            name = node.attr if isinstance(node, ast.Attribute) else ""
-            if isinstance(node, ast.Name) and "tensorflow" in module.aliases.get(node.id, ""):
-                name = module.aliases[node.id].rpartition(".")[2]
-            elif isinstance(node, ast.Call) and last_name(node.func) == "getattr" and len(node.args) > 1:
-                chosen = node.args[1]
-                name = chosen.value if isinstance(chosen, ast.Constant) and isinstance(chosen.value, str) else ""
-            if name in STRATEGIES:
-                found[Strategy(STRATEGIES[name], module.file, getattr(node, "lineno", 1))] = None
+    for node, module in code.nodes:
+        name = node.attr if isinstance(node, ast.Attribute) else ""
+        if isinstance(node, ast.Name) and "tensorflow" in module.aliases.get(node.id, ""):
+            name = module.aliases[node.id].rpartition(".")[2]
+        elif isinstance(node, ast.Call) and last_name(node.func) == "getattr" and len(node.args) > 1:
+            name = plain_text(node.args[1]) or ""
+        if name in STRATEGIES:
+            found[Strategy(STRATEGIES[name], module.file, getattr(node, "lineno", 1))] = None
     return list(found)
 
 
@@ -119,11 +111,11 @@ def _legacy_value(node: ast.AST) -> str | None:
 def environment(code: Code) -> tuple[dict[str, SourcePlace], bool]:
     names: dict[str, SourcePlace] = {}
     complete = True
-    for module in code.modules:
-        for node, _ in module.nodes:
-            if isinstance(node, ast.Constant) and isinstance(node.value, str) and len(node.value) < 100:
-                if _VARIABLE.fullmatch(node.value):
-                    names.setdefault(node.value, SourcePlace(module.file, node.lineno, node.value))
-                elif node.value.startswith("AIP_"):
-                    complete = False
+    for node, module in code.nodes:
+        text = plain_text(node)
+        if text is not None and len(text) < 100:
+            if _VARIABLE.fullmatch(text):
+                names.setdefault(text, SourcePlace(module.file, getattr(node, "lineno", 1), text))
+            elif text.startswith("AIP_"):
+                complete = False
     return dict(sorted(names.items())), complete

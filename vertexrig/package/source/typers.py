@@ -9,7 +9,7 @@ from dataclasses import replace
 from vertexrig.package.source.declared import Collector, command_names
 from vertexrig.package.source.fields import parameters
 from vertexrig.package.source.model import Flag
-from vertexrig.package.source.names import Module, full_name, last_name
+from vertexrig.package.source.names import Module, full_name, last_name, plain_text
 
 
 def _click_settings(found: Collector, node: ast.AST) -> None:
@@ -66,8 +66,8 @@ def _flags(found: Collector, node: ast.FunctionDef | ast.AsyncFunctionDef, modul
         marker, value = _marker(annotations[item.name], item.default)
         missing = value is None or (isinstance(value, ast.Constant) and value.value is ...)
         is_argument = last_name(marker.func) == "Argument" if marker else item.default is None
-        texts = [one.value for one in marker.args if isinstance(one, ast.Constant)] if marker else []
-        written = tuple(text for text in texts if isinstance(text, str) and text.startswith("-"))
+        texts = map(plain_text, marker.args) if marker else ()
+        written = tuple(text for text in texts if text is not None and text.startswith("-"))
         dashed, switch = item.name.replace("_", "-"), item.kind.type == "bool" and not is_argument
         names = written or ((f"--{dashed}", f"--no-{dashed}") if switch else (f"--{dashed}",))
         plain = value.value if isinstance(value, ast.Constant) else None
@@ -142,6 +142,5 @@ def _prefixes(module: Module) -> dict[str, str | None]:
         words = list(call.node.keywords)
         for value in module.scope.names.get(app, ()):
             words += value.keywords if isinstance(value, ast.Call) else []
-        name = next((word.value for word in words if word.arg == "name"), None)
-        found[app] = name.value if isinstance(name, ast.Constant) and isinstance(name.value, str) else None
+        found[app] = plain_text(next((word.value for word in words if word.arg == "name"), None))
     return found
