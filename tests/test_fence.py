@@ -21,7 +21,7 @@ from vertexrig.local.runner import RunOptions
 from vertexrig.submit.claims import LABEL, Claims, Existing, Taken
 from vertexrig.submit.fence import ATTEMPT_VARIABLE, CLAIM_VARIABLE, attempt_of, fenced
 from vertexrig.submit.request import Request
-from vertexrig.submit.submission import Submitter, request_key, uploaded
+from vertexrig.submit.submission import Submitter, UploadedArtifacts, request_key
 from vertexrig.trigger.app import Call, Trigger
 
 ID, TOKEN = "a" * 32 + "-" + "b" * 12, "1" * 32
@@ -80,7 +80,9 @@ def submitter(here: server.RunningServer, folder: Path, vertex: Vertex, **option
     storage = Storage(clouds.BUCKET, url=here.url)
     project = clouds.loaded(folder)
     claims = Claims(storage, lease_s=0.0, wait_s=5.0)
-    return Submitter(Workspace(project, uploaded=uploaded(project, storage)), vertex, storage, claims=claims, **options)
+    return Submitter(
+        Workspace(project, uploaded=UploadedArtifacts(project, storage)), vertex, storage, claims=claims, **options
+    )
 
 
 def ended(here: server.RunningServer, name: str) -> RemoteJob:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, remote, studied
+from vertexrig.cli import options, studied
 from vertexrig.cli.output import result, say
 from vertexrig.cli.tables import table
 from vertexrig.errors import UsageError
@@ -31,17 +31,12 @@ def command(sweep: str, file: Path | None, local: bool, chain: bool, format_: st
     `--format flags` (or args) prints the parameters as arguments of the trainer, `--format yaml` as a mapping; with several
     goals, those of the first trial shown.
     """
-    from vertexrig.cloud.vertex import RemoteJob
     from vertexrig.studies import study as studies
     from vertexrig.studies import trials
     from vertexrig.studies.certainty import certainty
     from vertexrig.studies.reproduce import flags
 
-    if chain:
-        job = RemoteJob(studied.joined(studied.chain(remote.find, file, sweep, local=local)))
-    else:
-        job = remote.sweep(file, sweep, local=local)
-    study = studies.read(job)
+    study = studies.read(studied.tuning_job(file, sweep, local=local, whole_chain=chain))
     if not study.best:
         raise UsageError(_why_none(sweep, study))
     if format_ in ("flags", "args"):

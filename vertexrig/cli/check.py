@@ -51,7 +51,7 @@ def command(
             raise UsageError("--list-rules checks nothing: leave out NAME and FILE, and print it as text or json")
         _list_rules(format_)
         return
-    paths = [target for target in wanted if targets.is_file(target)]
+    paths = [target for target in wanted if options.is_file(target)]
     names = [target for target in wanted if target not in paths]
     workspace = targets.workspace(
         file,

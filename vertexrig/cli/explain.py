@@ -6,7 +6,6 @@ import shutil
 import sys
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -19,9 +18,7 @@ from vertexrig.explain.estimate import elsewhere
 from vertexrig.explain.simulate import Forecast
 from vertexrig.finding import Severity
 
-if TYPE_CHECKING:
-    from vertexrig.cloud.vertex import RemoteJob
-
+# one character for one, so that boxes keep their edges; streams.prepare would write `...` for an ellipsis
 _PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "─": "-", "│": "|", "×": "x", "…": "."})
 
 
@@ -52,7 +49,7 @@ def command(
     an estimate of the price. With `--trial-time` or `--learn-from` also of its time and money, at several parallelisms.
     Nothing is checked: `vertexrig check` does that. `-` reads stdin.
     """
-    is_file = targets.is_file(target)
+    is_file = options.is_file(target)
     workspace = targets.workspace(file, overrides, None if is_file else target, templates, needed=not is_file)
     topology = ""
     if is_file:
@@ -97,13 +94,7 @@ def _ahead(
     """The estimate of time and money that the options ask for."""
     factor = workspace.loaded.project.trigger.budget.price_factor
     price = elsewhere(found.price, region or found.price.region, factor)
-
-    def find(job: str) -> RemoteJob:
-        from vertexrig.cli import remote  # it needs requests, which the base install leaves out
-
-        return remote.find(file, job, local=False).job
-
-    return forecast.forecast(price, document, workspace.catalog, asked, find)
+    return forecast.forecast(price, document, workspace.catalog, asked, file)
 
 
 def _printable(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, remote, steps, studied
+from vertexrig.cli import options, steps, studied
 from vertexrig.cli.options import Integer
 from vertexrig.cli.output import result
 
@@ -44,7 +44,7 @@ def command(
 
     if grid is not None and trials is not None:
         raise click.UsageError("--grid tries every combination; --trials is for a study that is not a grid")
-    found = studied.study(remote.find, file, sweep, local=local, sweep=ran)
+    found = studied.study(file, sweep, local=local, sweep=ran)
     loaded = found.loaded
     text = edit.read(loaded.file)
     name = options.entry_name(name) or follow_up.free_name(loaded, found.sweep)

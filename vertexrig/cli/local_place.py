@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vertexrig.cli import options
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.project import config
 
@@ -45,7 +46,7 @@ def make_bucket(here: RunningServer, loaded: Loaded | None) -> None:
     try:
         control.make_bucket(here, name)
     except ServiceError as error:
-        click.echo(f"warning: the bucket {name} of the project file is not here: {error}", err=True)
+        options.note(f"warning: the bucket {name} of the project file is not here: {error}")
 
 
 def project(file: Path | None, root: Path | None) -> tuple[Loaded | None, Path]:
@@ -72,7 +73,7 @@ def _has_project(*, note: bool = False) -> bool:
         config.find(Path.cwd())
     except UsageError as error:
         if note and isinstance(error, config.ForeignProjectError):
-            click.echo(error, err=True)
+            options.note(error)
         return False
     return True
 

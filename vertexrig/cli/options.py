@@ -118,11 +118,6 @@ def is_file(target: str) -> bool:
     return target == "-" or any(char in target for char in "/\\.") or Path(target).is_file()
 
 
-def text(path: str) -> str:
-    """The text of a file that a command's argument names; `-` is stdin."""
-    return files.read_text(path)
-
-
 def entry_name(name: str | None) -> str | None:
     """The name of a new job or sweep, as it was given; UsageError if it is not one."""
     if name is not None and not re.fullmatch(NAME[0], name):

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, remote, steps, studied
+from vertexrig.cli import options, steps, studied
 from vertexrig.cli.options import Integer
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
@@ -58,7 +58,7 @@ def command(
 
     if dry_run and where:
         raise click.UsageError("--dry-run writes nothing, so there is nothing to --run")
-    found = studied.study(remote.find, file, sweep, local=local, sweep=ran)
+    found = studied.study(file, sweep, local=local, sweep=ran)
     loaded = found.loaded
     text = edit.read(loaded.file)
     name = options.entry_name(name) or promote.free_name(loaded, found.sweep)

@@ -6,13 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from vertexrig.cli import options, steps
+from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.errors import JobFailedError, ServiceError, UsageError
 from vertexrig.project import config
 from vertexrig.spec import states
 from vertexrig.studies.history import History, Record
-
-STATE_FOLDER = ".vertexrig"
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,22 @@ def vertex(file: Path | None) -> Vertex:
 
 def history(file: Path | None) -> History:
     """The rehearsals of the project."""
-    return History(config.load(file).path(STATE_FOLDER))
+    return History(config.load(file).path(config.STATE_FOLDER))
+
+
+def bucket(loaded: config.Loaded, kept: str) -> Storage:
+    """The project's bucket.
+
+    Args:
+        loaded: The project.
+        kept: What is kept there, for the error.
+
+    Raises:
+        UsageError: The project file names none.
+    """
+    if not loaded.project.bucket:
+        raise UsageError(f"the project file needs a `bucket`: {kept} are kept there")
+    return Storage(loaded.project.bucket, location=loaded.project.region)
 
 
 def find(file: Path | None, name: str, *, local: bool) -> FoundJob:
@@ -49,7 +63,7 @@ def find(file: Path | None, name: str, *, local: bool) -> FoundJob:
     project with another display name is found by its name, too.
     """
     loaded = config.load(file)
-    record = History(loaded.path(STATE_FOLDER)).find(name)
+    record = History(loaded.path(config.STATE_FOLDER)).find(name)
     if local and record is None:
         listing = steps.line("jobs", "--local", *steps.named(file))
         raise UsageError(f"this project has no rehearsal {name!r}; `{listing}` lists its rehearsals")

@@ -77,10 +77,9 @@ def _chain(file: Path | None, name: str, *, local: bool) -> tuple[FoundJob, Stud
     from vertexrig.cloud.vertex import RemoteJob
     from vertexrig.studies.chain import Link, StudyChain
 
-    parts = studied.chain(remote.find, file, name, local=local)
+    parts = studied.chain(file, name, local=local)
     links = (Link(part.sweep, RemoteJob(part.job), _spent(RemoteJob(part.job), file)) for part in parts)
-    last = parts[-1].found
-    found = last if isinstance(last, remote.FoundJob) else remote.FoundJob(RemoteJob(parts[-1].job))
+    found = parts[-1].found or remote.FoundJob(RemoteJob(parts[-1].job))  # a file was not found anywhere
     return found, StudyChain(tuple(links))
 
 

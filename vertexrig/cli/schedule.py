@@ -148,14 +148,10 @@ def chains(file: Path | None, last: int, format_: str) -> None:
     """
     from dataclasses import asdict
 
-    from vertexrig.cloud.storage import Storage
+    from vertexrig.cli import remote
     from vertexrig.submit.chains import Chains
 
-    extras.need("requests")
-    loaded = config.load(file)
-    if not loaded.project.bucket:
-        raise UsageError("the project file needs a `bucket`: chains are kept there")
-    kept = Chains(Storage(loaded.project.bucket, location=loaded.project.region))
+    kept = Chains(remote.bucket(config.load(file), "chains"))
     rows = [asdict(one) for one in kept.open() if not isinstance(one, str)]
     ends = [asdict(one) for one in kept.ends(last)]
     shown = [

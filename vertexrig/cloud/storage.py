@@ -94,7 +94,9 @@ class Storage:
         if generation is not None:
             params["ifGenerationMatch"] = str(generation)
         try:
-            answer = self.rest.call("POST", f"/upload{self._bucket}/o", params=params, data=data, content_type=content_type, repeat=True)
+            answer = self.rest.call(
+                "POST", f"/upload{self._bucket}/o", params=params, data=data, content_type=content_type, repeat=True
+            )
         except RestError as error:
             if error.status == 412:
                 return None
@@ -146,7 +148,9 @@ class Storage:
         """Objects whose names begin with `prefix`."""
         fields = "items(name,generation,timeCreated,size),nextPageToken"
         try:
-            for row in self.rest.pages(f"{self._bucket}/o", "items", {"prefix": self.prefix + prefix, "fields": fields}):
+            for row in self.rest.pages(
+                f"{self._bucket}/o", "items", {"prefix": self.prefix + prefix, "fields": fields}
+            ):
                 name = str(row.get("name", "")).removeprefix(self.prefix)
                 generation, size = _number(row.get("generation")), _number(row.get("size"))
                 yield Item(name, generation, str(row.get("timeCreated", "")), size)
