@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vertexrig.cli import options
+from vertexrig.cli import streams
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.project import config
 
@@ -46,7 +46,7 @@ def make_bucket(here: RunningServer, loaded: Loaded | None) -> None:
     try:
         control.make_bucket(here, name)
     except ServiceError as error:
-        options.note(f"warning: the bucket {name} of the project file is not here: {error}")
+        streams.note(f"warning: the bucket {name} of the project file is not here: {error}")
 
 
 def project(file: Path | None, root: Path | None) -> tuple[Loaded | None, Path]:
@@ -73,7 +73,7 @@ def _has_project(*, note: bool = False) -> bool:
         config.find(Path.cwd())
     except UsageError as error:
         if note and isinstance(error, config.ForeignProjectError):
-            options.note(error)
+            streams.note(error)
         return False
     return True
 

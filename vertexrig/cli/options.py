@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,13 +12,14 @@ import click
 
 from vertexrig import files
 from vertexrig.checks.workspace import Workspace
-from vertexrig.cli import steps
+from vertexrig.cli import steps, streams
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.project.model import NAME
 from vertexrig.text import quoted
 
 F = TypeVar("F", bound=Callable[..., Any])
+note = streams.note
 
 
 class Integer(click.IntRange):
@@ -123,11 +123,6 @@ def entry_name(name: str | None) -> str | None:
     if name is not None and not re.fullmatch(NAME[0], name):
         raise UsageError(f"--as {name}: {quoted(name)} is not {NAME[1]}")
     return name
-
-
-def note(*words: object) -> None:
-    """A message to the person, on stderr."""
-    print(*words, file=sys.stderr)
 
 
 def pace_options(command: F) -> F:

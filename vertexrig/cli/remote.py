@@ -5,7 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from vertexrig.cli import options, steps
+from vertexrig.cli import steps, streams
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.errors import JobFailedError, ServiceError, UsageError
@@ -95,7 +95,7 @@ def _lookup(service: Vertex, loaded: config.Loaded, name: str) -> RemoteJob:
 def _rehearsal(record: Record | None, why: str, error: Exception) -> FoundJob:
     if record is None:
         raise error
-    options.note(f"this is the rehearsal {record.run or record.job.id} on this machine ({why})")
+    streams.note(f"this is the rehearsal {record.run or record.job.id} on this machine ({why})")
     return FoundJob(record.job, record=record)
 
 
