@@ -278,11 +278,8 @@ def keras_of(document: Document, context: Context) -> tuple[Pool, str, bool] | N
             return None
         if version is None and pool.container is not None:
             return None  # any image: nothing says which Keras it has
-        return (
-            pool,
-            f"TensorFlow {'.'.join(map(str, version))}" if version else "from TensorFlow 2.16 on",
-            bool(version),
-        )
+        image = f"TensorFlow {'.'.join(map(str, version))}" if version else "from TensorFlow 2.16 on"
+        return pool, image, bool(version)
     return None
 
 
