@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -173,11 +173,9 @@ def scale_positive(document: Document, context: Context) -> Iterator[Problem]:
 def scale_set(document: Document, context: Context) -> Iterator[Problem]:
     """A DOUBLE or INTEGER parameter has a scaleType."""
     for parameter in document.parameters:
-        if (
-            parameter.kind not in {"DOUBLE", "INTEGER"}
-            or parameter.scale
-            or refused(document, f"{parameter.path}.scaleType")
-        ):
+        if parameter.kind not in {"DOUBLE", "INTEGER"} or parameter.scale:
+            continue
+        if refused(document, f"{parameter.path}.scaleType"):
             continue
         low, high = parameter.bounds
         wide = low is not None and high is not None and low > 0 and high / low >= _WIDE
@@ -193,9 +191,8 @@ def grid_double(document: Document, context: Context) -> Iterator[Problem]:
     for parameter in document.parameters:
         if parameter.kind == "DOUBLE":
             message = f"{parameter.name} is DOUBLE: GRID_SEARCH takes INTEGER, CATEGORICAL and DISCRETE parameters only"
-            yield Problem(
-                parameter.spec_path, message, "list its values in a discreteValueSpec, or leave algorithm out"
-            )
+            fix = "list its values in a discreteValueSpec, or leave algorithm out"
+            yield Problem(parameter.spec_path, message, fix)
 
 
 def grid_size(document: Document, context: Context) -> Iterator[Problem]:
@@ -207,9 +204,8 @@ def grid_size(document: Document, context: Context) -> Iterator[Problem]:
         points = Space(study.get("parameters", ())).size
     except ConfigError:
         points = None
-    if points is None:
-        return  # what makes it uncountable is another rule's finding
-    if points == most or refused(document, "studySpec.parameters"):
+    # what makes a grid uncountable is another rule's finding
+    if points is None or points == most or refused(document, "studySpec.parameters"):
         return
     shown = f"{points:,}" if points < 10**15 else "more than 10^15"
     if points > most:
@@ -265,14 +261,13 @@ def condition_spec(document: Document, context: Context) -> Iterator[Problem]:
     """Every condition has a parameter to make active."""
     for child in document.parameters:
         if child.condition is not None and not child.data and not refused(document, child.condition.path):
-            yield Problem(
-                child.condition.path, "the condition has no parameterSpec", "add the parameter it makes active"
-            )
+            text = "the condition has no parameterSpec"
+            yield Problem(child.condition.path, text, "add the parameter it makes active")
 
 
-def _listed(values: Any, most: int = 8) -> str:
-    shown = ", ".join(repr(value) for value in list(values)[:most])
-    return f"[{shown}{', …' if len(values) > most else ''}]"
+def _listed(values: Sequence[Any]) -> str:
+    """The first eight values in brackets."""
+    return f"[{', '.join(map(repr, values[:8]))}{', …' if len(values) > 8 else ''}]"
 
 
 def _space(parameter: Parameter) -> str:
@@ -288,51 +283,25 @@ RULES: tuple[Rule, ...] = (
     Rule("parameter-id", _E, "Every parameter has an id without white space.", REST_STUDY, ids),
     Rule("parameter-duplicate", _E, "Parameters that can be active together have different ids.", REST_STUDY, unique),
     Rule("parameter-type", _E, "Every parameter has a value spec.", REST_STUDY, value_spec),
-    Rule(
-        "parameter-bounds", _E, "DOUBLE and INTEGER parameters have both bounds, the smaller first.", REST_STUDY, bounds
-    ),
+    Rule("parameter-bounds", _E, "DOUBLE and INTEGER parameters have both bounds, the smaller first.",
+         REST_STUDY, bounds),
     Rule("parameter-one-value", _W, "Every parameter has more than one value to try.", REST_STUDY, several_values),
-    Rule(
-        "discrete-values",
-        _W,
-        "Discrete values increase, 1e-10 apart or more, and are at most 1,000.",
-        REST_STUDY,
-        discrete,
-    ),
-    Rule(
-        "discrete-boolean",
-        _E,
-        "True and false are categorical texts, not discrete numbers.",
-        join(REST_STUDY, WALKTHROUGH),
-        discrete_boolean,
-    ),
+    Rule("discrete-values", _W, "Discrete values increase, 1e-10 apart or more, and are at most 1,000.",
+         REST_STUDY, discrete),
+    Rule("discrete-boolean", _E, "True and false are categorical texts, not discrete numbers.",
+         join(REST_STUDY, WALKTHROUGH), discrete_boolean),
     Rule("categorical-values", _W, "A CATEGORICAL parameter lists its values, each once.", REST_STUDY, categorical),
-    Rule(
-        "parameter-default",
-        _E,
-        "No parameter has a defaultValue: tuning jobs do not support it.",
-        REST_STUDY,
-        default_value,
-    ),
+    Rule("parameter-default", _E, "No parameter has a defaultValue: tuning jobs do not support it.",
+         REST_STUDY, default_value),
     Rule("scale-categorical", _E, "CATEGORICAL parameters have no scaleType.", REST_STUDY, scale_categorical),
     Rule("scale-positive", _E, "Logarithmic scales have strictly positive ranges.", OVERVIEW_DOC, scale_positive),
     Rule("scale-missing", _I, "DOUBLE and INTEGER parameters have a scaleType.", OVERVIEW_DOC, scale_set),
     Rule("grid-double", _E, "A grid search has no DOUBLE parameter.", OVERVIEW_DOC, grid_double),
     Rule("grid-size", _W, "A grid search has as many trials as its grid has points.", OVERVIEW_DOC, grid_size),
-    Rule(
-        "condition-parent",
-        _E,
-        "Conditions are written for the parent's kind, which is not DOUBLE.",
-        REST_STUDY,
-        condition_parent,
-    ),
+    Rule("condition-parent", _E, "Conditions are written for the parent's kind, which is not DOUBLE.",
+         REST_STUDY, condition_parent),
     Rule("condition-values", _E, "Conditions name values that the parent can take.", REST_STUDY, condition_values),
-    Rule(
-        "condition-overlap",
-        _E,
-        "Conditional parameters of one name have disjoint conditions.",
-        REST_STUDY,
-        condition_overlap,
-    ),
+    Rule("condition-overlap", _E, "Conditional parameters of one name have disjoint conditions.",
+         REST_STUDY, condition_overlap),
     Rule("condition-spec", _E, "Every condition has a parameter to make active.", REST_STUDY, condition_spec),
-)
+)  # fmt: skip

@@ -1,4 +1,4 @@
-"""What many checks need besides the pools: what the strict reading already refused, how long a duration is."""
+"""What the strict reading already refused, so that no check reports it again."""
 
 from __future__ import annotations
 

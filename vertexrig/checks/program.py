@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
@@ -199,13 +198,10 @@ def env_service_name(document: Document, context: Context) -> Iterator[Problem]:
 
 def env_reference(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        names = Counter(str(variable.get("name", "")) for variable in pool.env)
-        before: set[str] = set()
+        names = [str(variable.get("name", "")) for variable in pool.env]
         for number, variable in enumerate(pool.env):
-            before_now = set(before)
-            before.add(str(variable.get("name", "")))
             for wanted in dict.fromkeys(_REFERENCE.findall(str(variable.get("value", "")))):
-                if wanted in names and wanted not in before_now:
+                if wanted in names and wanted not in names[:number]:
                     text = f"$({wanted}) stays as it is: {wanted} is defined further down"
                     yield Problem(f"{pool.program_path}.env[{number}].value", text, f"move {wanted} up")
 

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from vertexrig import checks, spec
 from vertexrig.catalog import Catalog, Image, load
-from vertexrig.checks import built, naming
+from vertexrig.checks import built, identity, naming
 from vertexrig.checks.model import BuiltImage
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
@@ -208,9 +208,11 @@ class Workspace:
             return Prepared(rendered, document, [], self)
         ignored = self.silences(name)
         found = checks.check(document, self.context(document), ignored)
-        outside = {
+        region = self._region or self.loaded.project.region
+        outside = {  # what the API takes beside the spec, so that the document does not have it
             "display-name": naming.check_display_name(rendered.view.display_name, self.catalog),
             "labels": naming.check_labels(rendered.view.labels, self.catalog),
+            "kms-key": identity.check_kms_key(rendered.view.kms_key_name, region) if rendered.view.kms_key_name else [],
         }
         for rule, problems in outside.items():
             if rule not in ignored:
