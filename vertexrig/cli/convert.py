@@ -15,7 +15,9 @@ from vertexrig.cli import entries, options
 @entries.into_option
 @entries.as_option
 @click.option(
-    "--machine-type", help="In place of AI Platform's own machine types, such as standard_gpu, and scale tiers."
+    "--machine-type",
+    metavar="TYPE",
+    help="In place of AI Platform's own machine types, such as standard_gpu, and scale tiers.",
 )
 @options.format_option("text", "json")
 def command(source: str, into: Path | None, name: str | None, machine_type: str | None, format_: str) -> None:

@@ -27,9 +27,11 @@ _PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "�
 @options.file_option
 @options.set_option
 @options.templates_option
-@click.option("--replica", help="Show everything this replica finds in its environment, such as workerpool1-0.")
+@click.option(
+    "--replica", metavar="NAME", help="Show everything this replica finds in its environment, such as workerpool1-0."
+)
 @click.option("--kind", type=click.Choice(list(targets.KINDS)), help="Kind of a file; by default its keys decide.")
-@click.option("--region", help="Region the job runs in; the project's by default.")
+@click.option("--region", metavar="REGION", help="Region the job runs in; the project's by default.")
 @forecast.forecast_options
 @options.format_option("text", "json")
 def command(
@@ -45,9 +47,9 @@ def command(
 ) -> None:
     """Show what job or sweep NAME, or any YAML FILE that gcloud would take, makes on Vertex AI.
 
-    A picture of the worker pools, then what runs in them, the environment of the replicas, its quota and
-    an estimate of the price. With `--trial-time` or `--learn-from` also of its time and money, at several parallelisms.
-    Nothing is checked: `vertexrig check` does that. `-` reads stdin.
+    A picture of the worker pools, then what runs in them, the environment of the replicas, the quota, and an estimate
+    of the price. With `--trial-time` or `--learn-from` also an estimate of time and money, for several numbers of trials
+    at a time. Nothing is checked: `vertexrig check` does that. `-` reads stdin.
     """
     is_file = options.is_file(target)
     workspace = targets.workspace(file, overrides, None if is_file else target, templates, needed=not is_file)

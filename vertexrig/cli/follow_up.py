@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @studied.study_options
 @click.option("--grid", type=Integer(2), help="Make it a grid of at most so many combinations.")
 @click.option("--trials", type=Integer(1), help="Trials of the new sweep; by default as many as the former had.")
-@click.option("--as", "name", help="Name of the new sweep; by default NAME-2, NAME-3 and so on.")
+@click.option(
+    "--as", "name", metavar="NAME", help="Name of the new sweep; by default the former's with -2, -3 and so on."
+)
 @studied.dry_run_option
 @options.format_option("text", "json")
 def command(

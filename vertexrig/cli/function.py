@@ -22,7 +22,7 @@ def command() -> None:
 
 @command.command("build")
 @options.file_option
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="Folder; build/function by default.")
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="Folder to write; by default build/function.")
 @options.format_option("text", "json")
 def build(file: Path | None, output: Path | None, format_: str) -> None:
     """Stage the function's folder and print its path."""

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @options.local_option
 @click.option("--all", "all_", is_flag=True, help="Also jobs that vertexrig did not start.")
 @click.option("--live", is_flag=True, help="Only jobs that wait or run.")
-@click.option("--limit", type=options.Integer(1), default=20, show_default=True, help="Of each kind, at most.")
+@click.option("--limit", type=options.Integer(1), default=20, show_default=True, help="Jobs of each kind, at most.")
 @options.format_option("text", "json")
 def command(file: Path | None, local: bool, all_: bool, live: bool, limit: int, format_: str) -> None:
     """List jobs and sweeps on Vertex AI, or with --local the rehearsals of this machine, the newest first; not the jobs of

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 root_option = click.option(
     "--root",
     type=click.Path(path_type=Path),
-    help="Folder of its state; .vertexrig beside the project file by default.",
+    help="Folder of its state; by default .vertexrig beside the project file.",
 )
 
 
@@ -32,7 +32,8 @@ cold_option = click.option(
 discrete_option = click.option(
     "--discrete",
     type=click.Choice(["retry", "decimal", "whole"]),
-    help="Send a discrete 128 to trainers as 128.0 (decimal), as 128 (whole), or first the one and then the other (the default).",
+    help="Send a discrete 128 to trainers as 128.0 (decimal), as 128 (whole), or as the one and, if the trainer refuses it, "
+    "the other (retry); by default what the project file says, or retry.",
 )
 
 

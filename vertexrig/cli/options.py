@@ -57,7 +57,8 @@ def file_option(command: F) -> F:
         expose_value=False,
         is_eager=True,
         callback=_raise_limit,
-        help="Largest file to read, in MiB; 2 by default.",
+        show_default="2",
+        help="Largest file to read, in MiB.",
     )
     named = click.option(
         "--file",
@@ -91,7 +92,7 @@ resume_option = click.option(
     help="Go on with an earlier run of NAME, such as 20261121-171500-ab12: write into its output folder.",
 )
 local_option = click.option(
-    "--local", is_flag=True, help="Show the rehearsals of this machine only, without asking Vertex AI."
+    "--local", is_flag=True, help="Look at the rehearsals of this machine only, without asking Vertex AI."
 )
 info_option = click.option("--info", is_flag=True, help="Show findings of severity info, too.")
 
@@ -131,6 +132,7 @@ def pace_options(command: F) -> F:
         "--speed",
         type=click.FloatRange(min=0, min_open=True, max=100_000),
         metavar="N",
+        show_default="1",
         help="Divide the times of --pace recorded by N.",
     )
     pace = click.option(

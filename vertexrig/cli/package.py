@@ -20,8 +20,8 @@ from vertexrig.project.model import Job
 @options.set_option
 @options.templates_option
 @click.option("--trainer", type=click.Path(path_type=Path), help="Trainer folder; the project's by default.")
-@click.option("--tf-version", help="TensorFlow of the image, such as 2.17, in place of the job's.")
-@click.option("--output-dir", type=click.Path(path_type=Path), help="Where to; build/packages by default.")
+@click.option("--tf-version", metavar="VERSION", help="TensorFlow of the image, such as 2.17, in place of the job's.")
+@click.option("--output-dir", type=click.Path(path_type=Path), help="Folder to write to; by default build/packages.")
 @click.option("--wheel", is_flag=True, help="Build a wheel too, for containers that reach no package index.")
 @click.option(
     "--verify/--no-verify", default=True, show_default=True, help="Install it in a clean place and import it."

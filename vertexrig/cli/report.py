@@ -28,14 +28,14 @@ HTML = (".html", ".htm")
 @options.local_option
 @studied.chain_option
 @click.option(
-    "--output", "-o", type=click.Path(path_type=Path), help="File; stdout by default. NAME.html makes it HTML."
+    "--output", "-o", type=click.Path(path_type=Path), help="File to write; by default stdout. NAME.html makes it HTML."
 )
 @click.option("--figures", type=click.Path(path_type=Path, file_okay=False), help="Folder for the charts as PNG files.")
 @options.format_option("markdown", "json", "html")
 def command(
     job: str, file: Path | None, local: bool, chain: bool, output: Path | None, figures: Path | None, format_: str
 ) -> None:
-    """Write JOB (number, resource name, display name, or a rehearsal's run) as a page: how it went, and a sweep's trials.
+    """Write JOB (name, number, resource name, or a rehearsal's run) as a page: how it went, and a sweep's trials.
 
     As HTML it is one file that loads nothing from the network, with charts, the cost as an estimate, and the commands that
     create the job again. With `--chain` the studies that a sweep follows are on it, too. `--figures` also writes each chart

@@ -24,7 +24,11 @@ if TYPE_CHECKING:
 @options.set_option
 @options.templates_option
 @options.info_option
-@click.option("--request-id", help="Submitting again with the same id finds the first job instead of making another.")
+@click.option(
+    "--request-id",
+    metavar="ID",
+    help="Submitting again with the same id finds the first job instead of making another.",
+)
 @options.resume_option
 @click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
 @click.option("--no-budget", is_flag=True, help="Do not hold the run against the project file's budget.")

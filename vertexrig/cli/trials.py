@@ -18,7 +18,7 @@ from vertexrig.cli.tables import table
 @studied.chain_option
 @options.format_option("text", "json", "markdown")
 def command(sweep: str, file: Path | None, local: bool, chain: bool, format_: str) -> None:
-    """Show the trials of SWEEP (number, resource name, or display name), the best first."""
+    """Show the trials of SWEEP (name, number, resource name, or a rehearsal's run), the best first."""
     from vertexrig.studies import report, trials
 
     rows = trials.table(studied.tuning_job(file, sweep, local=local, whole_chain=chain).data)
