@@ -15,7 +15,6 @@ from vertexrig.spec.document import Document, Pool
 
 @of_trainer
 def command_known(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """The sub-command that args choose is one of the trainer's."""
     if trainer.problems:
         return
     path = f"{pools[0].program_path}.args"
@@ -30,7 +29,6 @@ def command_known(document: Document, trainer: TrainerSource, pools: list[Pool])
 
 @of_trainer
 def flags_read(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """The trainer's command line could be read, so that arguments and parameters were held against it."""
     if not trainer.flags_unread or trainer.problems or trainer.command_unknown:
         return
     first = trainer.flags_unread[0]

@@ -32,7 +32,6 @@ def _given_args(document: Document, pools: list[Pool]) -> tuple[Pool, str] | Non
 
 
 def trainer_unused(document: Document, context: Context) -> Iterator[Problem]:
-    """The trainer that was named is what the job runs."""
     if context.trainer_unused:
         pool = next((pool for pool in document.pools if not pool.empty), None)
         path = pool.program_path if pool is not None else f"{document.job_path}workerPoolSpecs"
@@ -42,7 +41,6 @@ def trainer_unused(document: Document, context: Context) -> Iterator[Problem]:
 
 @of_trainer
 def entrypoint_shell(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """An ENTRYPOINT that gets args is written in exec form."""
     place, found = trainer.drops_args, _given_args(document, pools)
     if place is None or found is None:
         return
@@ -53,7 +51,6 @@ def entrypoint_shell(document: Document, trainer: TrainerSource, pools: list[Poo
 
 @of_trainer
 def args_replace_cmd(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """Args go to an image with an ENTRYPOINT."""
     place, found = trainer.args_replace, _given_args(document, pools)
     if place is None or found is None:
         return
@@ -67,7 +64,6 @@ def args_replace_cmd(document: Document, trainer: TrainerSource, pools: list[Poo
 
 
 def command_words(document: Document, context: Context) -> Iterator[Problem]:
-    """A command is a list of words, not a line for a shell."""
     for pool in document.pools:
         command = [str(word) for word in (pool.container or {}).get("command", ())]
         words = command[0].split() if command else []

@@ -20,14 +20,12 @@ _SPECS = "doubleValueSpec, integerValueSpec, discreteValueSpec or categoricalVal
 
 
 def present(document: Document, context: Context) -> Iterator[Problem]:
-    """A study tunes at least one parameter."""
     study = document.study
     if study is not None and not study.get("parameters") and not refused(document, "studySpec.parameters"):
         yield Problem("studySpec.parameters", "the study has no parameters to tune", "list at least one parameter")
 
 
 def ids(document: Document, context: Context) -> Iterator[Problem]:
-    """Every parameter has an id without white space."""
     for parameter in document.parameters:
         path = f"{parameter.path}.parameterId"
         if not parameter.id:
@@ -39,7 +37,6 @@ def ids(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def unique(document: Document, context: Context) -> Iterator[Problem]:
-    """No two parameters that can be active together have the same id."""
     for parameter, other in _clashes(document):
         if parameter.parent is None or parameter.parent is not other.parent:  # siblings are condition-overlap's
             yield Problem(
@@ -55,7 +52,6 @@ def _clashes(document: Document) -> Iterator[tuple[Parameter, Parameter]]:
 
 
 def value_spec(document: Document, context: Context) -> Iterator[Problem]:
-    """Every parameter has one value spec."""
     for parameter in document.parameters:
         if not parameter.kind and parameter.data and not refused(document, parameter.path):
             message = f"{parameter.name} has no value spec: one of {_SPECS} belongs here"
@@ -63,7 +59,6 @@ def value_spec(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def bounds(document: Document, context: Context) -> Iterator[Problem]:
-    """A DOUBLE or INTEGER parameter has both bounds, the smaller first."""
     for parameter in document.parameters:
         if parameter.kind not in {"DOUBLE", "INTEGER"} or refused(document, parameter.spec_path):
             continue
@@ -82,7 +77,6 @@ def bounds(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def several_values(document: Document, context: Context) -> Iterator[Problem]:
-    """Every parameter has more than one value to try."""
     grid = (document.study or {}).get("algorithm") == "GRID_SEARCH"
     for parameter in document.parameters:
         if parameter.domain is not None and parameter.domain.count == 1 and not refused(document, parameter.spec_path):
@@ -93,7 +87,6 @@ def several_values(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def discrete(document: Document, context: Context) -> Iterator[Problem]:
-    """A DISCRETE parameter lists values, in increasing order, at least 1e-10 apart, at most 1,000."""
     for parameter in document.parameters:
         path = f"{parameter.spec_path}.values"
         if parameter.kind != "DISCRETE" or refused(document, parameter.spec_path):
@@ -116,7 +109,6 @@ def discrete(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def discrete_boolean(document: Document, context: Context) -> Iterator[Problem]:
-    """A choice between true and false is a CATEGORICAL parameter of two texts."""
     seen = set()
     for found in document.findings:
         path, marker, _ = found.path.partition(".discreteValueSpec.values[")
@@ -127,7 +119,6 @@ def discrete_boolean(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def categorical(document: Document, context: Context) -> Iterator[Problem]:
-    """A CATEGORICAL parameter lists its values, each once."""
     for parameter in document.parameters:
         path = f"{parameter.spec_path}.values"
         if parameter.kind != "CATEGORICAL" or refused(document, parameter.spec_path):
@@ -142,7 +133,6 @@ def categorical(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def default_value(document: Document, context: Context) -> Iterator[Problem]:
-    """No parameter has a default value: only the Vizier service takes one."""
     for parameter in document.parameters:
         if "defaultValue" in parameter.spec:
             path = f"{parameter.spec_path}.defaultValue"
@@ -151,7 +141,6 @@ def default_value(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def scale_categorical(document: Document, context: Context) -> Iterator[Problem]:
-    """A CATEGORICAL parameter has no scale."""
     for parameter in document.parameters:
         if parameter.kind == "CATEGORICAL" and parameter.scale:
             message = f"{parameter.name} is CATEGORICAL: texts have no scale such as {parameter.scale}"
@@ -159,7 +148,6 @@ def scale_categorical(document: Document, context: Context) -> Iterator[Problem]
 
 
 def scale_positive(document: Document, context: Context) -> Iterator[Problem]:
-    """A parameter on a logarithmic scale is strictly positive in its whole range."""
     for parameter in document.parameters:
         if parameter.scale not in {LOG, REVERSE_LOG} or parameter.kind == "CATEGORICAL":
             continue
@@ -171,7 +159,6 @@ def scale_positive(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def scale_set(document: Document, context: Context) -> Iterator[Problem]:
-    """A DOUBLE or INTEGER parameter has a scaleType."""
     for parameter in document.parameters:
         if parameter.kind not in {"DOUBLE", "INTEGER"} or parameter.scale:
             continue
@@ -185,7 +172,6 @@ def scale_set(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def grid_double(document: Document, context: Context) -> Iterator[Problem]:
-    """A grid search has no DOUBLE parameter."""
     if (document.study or {}).get("algorithm") != "GRID_SEARCH":
         return
     for parameter in document.parameters:
@@ -196,7 +182,6 @@ def grid_double(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def grid_size(document: Document, context: Context) -> Iterator[Problem]:
-    """A grid search has as many trials as its grid has points."""
     study, most = document.study or {}, document.data.get("maxTrialCount")
     if study.get("algorithm") != "GRID_SEARCH" or not most or most < 0:
         return
@@ -216,7 +201,6 @@ def grid_size(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def condition_parent(document: Document, context: Context) -> Iterator[Problem]:
-    """A condition is written for its parent's kind, and a DOUBLE parameter has no conditions."""
     for child in document.parameters:
         condition, parent = child.condition, child.parent
         if condition is None or parent is None or not parent.kind:
@@ -230,7 +214,6 @@ def condition_parent(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def condition_values(document: Document, context: Context) -> Iterator[Problem]:
-    """A condition names values that the parent can take."""
     for child in document.parameters:
         condition, parent = child.condition, child.parent
         if condition is None or parent is None or parent.kind == "DOUBLE" or refused(document, condition.path):
@@ -247,7 +230,6 @@ def condition_values(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def condition_overlap(document: Document, context: Context) -> Iterator[Problem]:
-    """Conditional parameters of the same name have conditions that never hold together."""
     for child, other in _clashes(document):
         parent = child.parent
         if parent is not None and parent is other.parent and child.condition and other.condition:
@@ -258,7 +240,6 @@ def condition_overlap(document: Document, context: Context) -> Iterator[Problem]
 
 
 def condition_spec(document: Document, context: Context) -> Iterator[Problem]:
-    """Every condition has a parameter to make active."""
     for child in document.parameters:
         if child.condition is not None and not child.data and not refused(document, child.condition.path):
             text = "the condition has no parameterSpec"

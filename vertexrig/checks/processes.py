@@ -23,7 +23,6 @@ _WORKERS = (
 
 
 def cluster_port(document: Document, context: Context) -> Iterator[Problem]:
-    """Port 2222 of a replica is left to the cluster."""
     joined, trainer = strategy.clustered(document, context), context.trainer
     if joined is None or trainer is None:
         return
@@ -39,7 +38,6 @@ def cluster_port(document: Document, context: Context) -> Iterator[Problem]:
 
 @of_trainer
 def loader_memory(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """Worker processes of a DataLoader fit into the shared memory of the container."""
     if trainer.problems or trainer.watches_memory:
         return
     for place in trainer.torch.workers:

@@ -57,7 +57,6 @@ def _replicas(pools: Sequence[Pool]) -> int:
 
 @_plain
 def backend(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
-    """NCCL joins GPUs, gloo CPUs."""
     names = {place.text for place in use.backends}
     path = f"{pools[0].path}.machineSpec"
     if names == {"nccl"} and not gpus:
@@ -70,7 +69,6 @@ def backend(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
 
 @_plain
 def world_size(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
-    """A trainer on several replicas does not take a missing WORLD_SIZE for 1."""
     count = _replicas(pools)
     if count > 1 and use.lone_worlds:
         where = _where(use.lone_worlds)
@@ -80,7 +78,6 @@ def world_size(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem
 
 @_plain
 def sampler(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
-    """Replicas that train one model share the examples out."""
     # Without a process group or a rank each replica trains a model of its own, on purpose or by another rule's finding.
     if _replicas(pools) > 1 and use.loaders and not use.samples and (use.backends or use.knows_rank):
         message = f"no DataLoader has a sampler ({_where(use.loaders)}): each of {_replicas(pools)} replicas trains on all examples"
@@ -90,7 +87,6 @@ def sampler(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
 
 @_plain
 def saving(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
-    """Of several replicas, one writes the model."""
     if _replicas(pools) > 1 and use.saves and not use.knows_rank:
         message = f"torch.save ({_where(use.saves)}) runs in each of {_replicas(pools)} replicas, and the source names no rank: they write the same file"
         yield Problem(pools[0].path, message, "save where torch.distributed.get_rank() is 0")
@@ -98,7 +94,6 @@ def saving(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
 
 @_plain
 def cuda(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
-    """A trainer that needs a GPU gets one."""
     if use.cuda and not gpus and not use.asks_for_cuda:
         message = f"the trainer uses a GPU without asking for one ({use.cuda[0].text}, {_where(use.cuda)}), and the machines have none"
         fix = "choose the device by torch.cuda.is_available(), or add an accelerator"

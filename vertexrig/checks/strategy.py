@@ -87,7 +87,6 @@ def _names(trainer: TrainerSource) -> str:
 
 
 def cluster_strategy(document: Document, context: Context) -> Iterator[Problem]:
-    """A trainer on several replicas has a strategy that joins them."""
     subject = _subject(document, context)
     if subject is None or subject[1].tpu or subject[1].replicas < 2 or subject[0].strategy_names & _CLUSTER:
         return
@@ -100,7 +99,6 @@ def cluster_strategy(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def server_strategy(document: Document, context: Context) -> Iterator[Problem]:
-    """Parameter servers are there for a trainer with ParameterServerStrategy."""
     subject = _subject(document, context)
     if subject is None or not subject[1].servers or _SERVER in subject[0].strategy_names:
         return
@@ -112,7 +110,6 @@ def server_strategy(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def server_pools(document: Document, context: Context) -> Iterator[Problem]:
-    """A trainer that knows ParameterServerStrategy only gets a chief, workers and parameter servers."""
     subject = _subject(document, context)
     if subject is not None and subject[0].strategy_names == {_SERVER}:
         yield from _server_pools(document, subject[1], "the trainer knows ParameterServerStrategy only")
@@ -127,7 +124,6 @@ def _server_pools(document: Document, cluster: _Cluster, who: str, path: str = "
 
 
 def worker_pools(document: Document, context: Context) -> Iterator[Problem]:
-    """A trainer that knows MultiWorkerMirroredStrategy only gets pools 0 and 1."""
     subject = _subject(document, context)
     if subject is not None and subject[0].strategy_names == {_MULTI} and not subject[1].workers and not subject[1].tpu:
         message = (
@@ -137,7 +133,6 @@ def worker_pools(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def tpu_strategy(document: Document, context: Context) -> Iterator[Problem]:
-    """A trainer on a TPU has TPUStrategy, and one that has nothing else gets a TPU."""
     subject = _subject(document, context)
     if subject is None:
         return
@@ -152,7 +147,6 @@ def tpu_strategy(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def idle_gpus(document: Document, context: Context) -> Iterator[Problem]:
-    """A trainer on a machine with several GPUs has a strategy that uses them."""
     subject = _subject(document, context)
     if subject is None or subject[0].strategy_names & _SEVERAL_GPUS:
         return
@@ -165,7 +159,6 @@ def idle_gpus(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def strategy_argument(document: Document, context: Context) -> Iterator[Problem]:
-    """The strategy that args name, or the trainer's default, fits the cluster."""
     # Without the trainer's source the flag may mean something else.
     severity = Severity.WARNING if context.trainer is None else None
     for problem in _strategy_argument(document, context):
@@ -222,7 +215,6 @@ def _strategy(value: str) -> str | None:
 
 
 def keras_3(document: Document, context: Context) -> Iterator[Problem]:
-    """A trainer with several workers uses Keras 2: Keras 3 trains under neither cluster strategy."""
     subject = _subject(document, context)
     if subject is None or subject[1].replicas < 2 or not subject[0].strategy_names & _CLUSTER:
         return

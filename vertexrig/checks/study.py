@@ -30,14 +30,12 @@ def _objectives(document: Document) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def metrics_present(document: Document, context: Context) -> Iterator[Problem]:
-    """A study has a metric to optimise."""
     if document.study is not None and not _metrics(document) and not refused(document, "studySpec.metrics"):
         fix = "write metrics: [{metricId: accuracy, goal: MAXIMIZE}], with the tag the trainer reports"
         yield Problem("studySpec.metrics", "the study has no metric to optimise", fix)
 
 
 def metric_ids(document: Document, context: Context) -> Iterator[Problem]:
-    """Every metric has an id without white space, used once."""
     seen: dict[str, str] = {}
     for path, metric in _metrics(document):
         name, path = str(metric.get("metricId", "")), f"{path}.metricId"
@@ -53,7 +51,6 @@ def metric_ids(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def metric_goal(document: Document, context: Context) -> Iterator[Problem]:
-    """Every metric has a goal."""
     for path, metric in _metrics(document):
         path = f"{path}.goal"
         if metric.get("goal", "GOAL_TYPE_UNSPECIFIED") == "GOAL_TYPE_UNSPECIFIED" and not refused(document, path):
@@ -62,7 +59,6 @@ def metric_goal(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def several_objectives(document: Document, context: Context) -> Iterator[Problem]:
-    """A study has one objective, so that one trial is the best."""
     found = _objectives(document)
     if len(found) > 1:
         names = ", ".join(str(metric.get("metricId", "?")) for _, metric in found[:8])
@@ -71,7 +67,6 @@ def several_objectives(document: Document, context: Context) -> Iterator[Problem
 
 
 def safety(document: Document, context: Context) -> Iterator[Problem]:
-    """A study with a safety metric has an objective too, and its fraction is between 0 and 1."""
     safe = [(path, metric) for path, metric in _metrics(document) if "safetyConfig" in metric]
     if safe and not _objectives(document):
         message = "every metric is a safety metric (safetyConfig): a study needs an objective besides"
@@ -84,7 +79,6 @@ def safety(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def observation_noise(document: Document, context: Context) -> Iterator[Problem]:
-    """observationNoise is left out: only the Vizier service takes it."""
     value = (document.study or {}).get("observationNoise", "OBSERVATION_NOISE_UNSPECIFIED")
     if value != "OBSERVATION_NOISE_UNSPECIFIED":
         message = f"observationNoise is {value}; hyperparameter tuning jobs do not support it"
@@ -92,12 +86,10 @@ def observation_noise(document: Document, context: Context) -> Iterator[Problem]
 
 
 def trial_count(document: Document, context: Context) -> Iterator[Problem]:
-    """The study has a maxTrialCount."""
     yield from _count(document, "maxTrialCount", "the number of trials")
 
 
 def parallel_count(document: Document, context: Context) -> Iterator[Problem]:
-    """The study has a parallelTrialCount, not above maxTrialCount."""
     yield from _count(document, "parallelTrialCount", "the number of trials at a time")
     most, parallel = document.data.get("maxTrialCount"), document.data.get("parallelTrialCount")
     if document.study is not None and most and parallel and parallel > most > 0:
@@ -118,7 +110,6 @@ def _count(document: Document, name: str, what: str) -> Iterator[Problem]:
 
 
 def trials_enough(document: Document, context: Context) -> Iterator[Problem]:
-    """There are ten trials for each parameter, as the docs recommend."""
     study, most = document.study or {}, document.data.get("maxTrialCount")
     count = len({parameter.id for parameter in document.parameters})
     if study.get("algorithm") == "GRID_SEARCH" or most is None or most < 1:
@@ -133,7 +124,6 @@ def trials_enough(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def parallel_blind(document: Document, context: Context) -> Iterator[Problem]:
-    """A Bayesian search runs at most a quarter of its trials at a time, so that most can learn from earlier ones."""
     study = document.study or {}
     most, parallel = document.data.get("maxTrialCount"), document.data.get("parallelTrialCount")
     if study.get("algorithm") in {"GRID_SEARCH", "RANDOM_SEARCH"} or not most or not parallel or parallel < 2:
@@ -148,7 +138,6 @@ def parallel_blind(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def failed_count(document: Document, context: Context) -> Iterator[Problem]:
-    """maxFailedTrialCount is between 0 and maxTrialCount."""
     most, failed = document.data.get("maxTrialCount"), document.data.get("maxFailedTrialCount", 0)
     yield from _negative(document.data, "", "maxFailedTrialCount")
     if most is not None and failed > most > 0:
@@ -164,7 +153,6 @@ def _negative(data: Mapping[str, Any], path: str, *names: str) -> Iterator[Probl
 
 
 def first_failure(document: Document, context: Context) -> Iterator[Problem]:
-    """The study has a maxFailedTrialCount."""
     unset = document.data.get("maxFailedTrialCount", 0) == 0 and not refused(document, "maxFailedTrialCount")
     if document.study is not None and unset and document.data.get("maxTrialCount", 0) > 1:
         message = (
@@ -174,7 +162,6 @@ def first_failure(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def trial_timeout(document: Document, context: Context) -> Iterator[Problem]:
-    """Each trial has a time limit."""
     path = "trialJobSpec.scheduling"
     if document.study is None or document.job.get("scheduling", {}).get("timeout") or refused(document, path):
         return
@@ -186,7 +173,6 @@ def trial_timeout(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def early_stopping(document: Document, context: Context) -> Iterator[Problem]:
-    """Early stopping has measurements to work with during each trial."""
     found = next((name for name in _STOPPING_SPECS if name in (document.study or {})), None)
     if found is not None and context.trainer is None:  # with a trainer at hand its source is read instead
         message = (
@@ -196,7 +182,6 @@ def early_stopping(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def convex_stopping(document: Document, context: Context) -> Iterator[Problem]:
-    """convexAutomatedStoppingSpec has counts that fit each other and names a parameter of the study."""
     path = "studySpec.convexAutomatedStoppingSpec"
     spec = (document.study or {}).get("convexAutomatedStoppingSpec", {})
     yield from _negative(spec, f"{path}.", "maxStepCount", "minStepCount", "minMeasurementCount")
@@ -212,7 +197,6 @@ def convex_stopping(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def study_stopping(document: Document, context: Context) -> Iterator[Problem]:
-    """studyStoppingConfig has bounds that fit each other and can end the study."""
     path = "studySpec.studyStoppingConfig"
     config = (document.study or {}).get("studyStoppingConfig")
     if config is None or refused(document, path):
@@ -233,7 +217,6 @@ def study_stopping(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def stopping_reached(document: Document, context: Context) -> Iterator[Problem]:
-    """The limits of studyStoppingConfig can be reached, and are not past already."""
     path = "studySpec.studyStoppingConfig"
     config = (document.study or {}).get("studyStoppingConfig") or {}
     most = document.data.get("maxTrialCount") or 0
@@ -248,7 +231,6 @@ def stopping_reached(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def stopping_single(document: Document, context: Context) -> Iterator[Problem]:
-    """Stopping without progress is used with one objective only."""
     config = (document.study or {}).get("studyStoppingConfig") or {}
     count = len(_objectives(document))
     for name in ("maxNumTrialsNoProgress", "maxDurationNoProgress"):
@@ -258,7 +240,6 @@ def stopping_single(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def measurement_selection(document: Document, context: Context) -> Iterator[Problem]:
-    """A study with early stopping has a measurementSelectionType."""
     study = document.study or {}
     path = "studySpec.measurementSelectionType"
     unset = study.get("measurementSelectionType", "MEASUREMENT_SELECTION_TYPE_UNSPECIFIED").endswith("UNSPECIFIED")

@@ -83,7 +83,6 @@ def _place(flag: Flag) -> str:
 
 
 def unreadable(document: Document, context: Context) -> Iterator[Problem]:
-    """Every file of the trainer parses."""
     trainer = context.trainer
     for problem in trainer.problems if trainer is not None else ():
         if problem.code not in {"module", "unnamed"}:
@@ -93,7 +92,6 @@ def unreadable(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def module_found(document: Document, context: Context) -> Iterator[Problem]:
-    """The module that is run, and the trainer's own modules it imports, are in the trainer."""
     trainer = context.trainer
     if trainer is None:
         return
@@ -117,7 +115,6 @@ def _program(document: Document) -> str:
 @of_trainer
 @_once
 def argument_known(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """Every argument of the job is one the trainer takes."""
     if not trainer.flags_complete:
         return
     strict = trainer.parsers == {"argparse"} and not trainer.tolerates_unknown
@@ -134,7 +131,6 @@ def argument_known(document: Document, trainer: TrainerSource, pools: list[Pool]
 
 @of_trainer
 def parameter_known(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """Every parameter of the study is a flag of the trainer."""
     for parameter in document.parameters if trainer.flags_complete else ():
         if parameter.id and trainer.flag(f"--{parameter.id}") is None:
             yield _unknown(trainer, f"{parameter.path}.parameterId", f"--{parameter.id}", "the tuned parameter")
@@ -158,7 +154,6 @@ def _unknown(trainer: TrainerSource, path: str, name: str, what: str) -> Problem
 @of_trainer
 @_once
 def required_passed(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """Every argument the trainer requires is passed, by args or by the study."""
     tuned = list(_tuned(document, trainer))
     always = {id(flag) for parameter, flag in tuned if parameter.parent is None}
     sometimes = {id(flag) for _, flag in tuned}
@@ -189,7 +184,6 @@ def _long(flag: Flag) -> str:
 
 @of_trainer
 def metric_reported(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """Every metric of the study is one the trainer reports."""
     if not trainer.metrics_complete:
         return
     for index, metric in enumerate((document.study or {}).get("metrics", ())):
@@ -212,7 +206,6 @@ def metric_reported(document: Document, trainer: TrainerSource, pools: list[Pool
 
 @of_trainer
 def float_text(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """A DISCRETE parameter, which may arrive as "128.0", goes to a flag that takes such text."""
     for parameter, flag in _tuned(document, trainer):
         if parameter.kind != "DISCRETE" or flag.takes_float_text is not False or not parameter.values:
             continue
@@ -225,7 +218,6 @@ def float_text(document: Document, trainer: TrainerSource, pools: list[Pool]) ->
 
 @of_trainer
 def parameter_parses(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """Every value of a parameter is one its flag's type can read."""
     for parameter, flag in _tuned(document, trainer):
         if flag.takes_value is False or flag.bool_trap:
             continue  # found by flag-takes-no-value and boolean-flag
@@ -247,7 +239,6 @@ def _typed(flag: Flag) -> str:
 
 @of_trainer
 def parameter_choices(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """Every value of a parameter is among its flag's choices."""
     for parameter, flag in _tuned(document, trainer):
         if flag.choices is None:
             continue
@@ -272,7 +263,6 @@ def _listed(parameter: Parameter) -> Iterable[object]:
 
 @of_trainer
 def boolean_flag(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """No value is passed to a `type=bool` flag, which takes every text but the empty one for true."""
     for parameter, flag in _tuned(document, trainer):
         if flag.bool_trap:
             message = (
@@ -293,7 +283,6 @@ def _false_arguments(document: Document, trainer: TrainerSource, pools: list[Poo
 
 @of_trainer
 def flag_without_value(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """A flag that takes no value (`store_true`) is given none."""
     for parameter, flag in _tuned(document, trainer):
         if flag.takes_value is False:
             message = f"{_long(flag)} is {flag.action} ({_place(flag)}) and refuses the value a study passes"
@@ -313,7 +302,6 @@ def _given_anyway(document: Document, trainer: TrainerSource, pools: list[Pool])
 @of_trainer
 @_once
 def argument_parses(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """Every value in args is one its flag can read."""
     for item in _all_passed(trainer, pools):
         flag = item.flag
         if flag is None or flag.takes_value is False:
@@ -342,7 +330,6 @@ def _number(text: str) -> str:
 
 
 def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
-    """No parameter of the study is also in args."""
     trainer = context.trainer
     ids = {parameter.id: parameter for parameter in document.parameters if parameter.id}
     if not ids:
@@ -361,7 +348,6 @@ def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
 
 @of_trainer
 def model_dir_used(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """The trainer saves its model where AIP_MODEL_DIR says."""
     if trainer.problems or not trainer.environment_complete:
         return
     if trainer.names_bucket or any(_is_output(item) for item in _all_passed(trainer, pools)):
@@ -385,7 +371,6 @@ def _is_output(item: Passed) -> bool:
 
 @of_trainer
 def model_dir_set(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """A trainer that reads AIP_MODEL_DIR gets it: the job has a baseOutputDirectory."""
     place = trainer.environment.get("AIP_MODEL_DIR")
     if place is not None and not document.job.get("baseOutputDirectory", {}).get("outputUriPrefix"):
         message = (
@@ -397,7 +382,6 @@ def model_dir_set(document: Document, trainer: TrainerSource, pools: list[Pool])
 
 @of_trainer
 def early_stopping_reports(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """A study that stops trials early gets a measurement after each epoch."""
     study = document.study or {}
     found = next((name for name in study if name.endswith("StoppingSpec")), None)
     if found is None or not trainer.metrics_complete:
@@ -414,7 +398,6 @@ def early_stopping_reports(document: Document, trainer: TrainerSource, pools: li
 
 @of_trainer
 def tf_config_needed(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
-    """A job of one replica, which has no TF_CONFIG, has a trainer that does without it."""
     place = trainer.environment_needed.get("TF_CONFIG")
     if place is None or sum(pool.replica_count for pool in document.pools) != 1:
         return
