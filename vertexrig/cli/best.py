@@ -15,7 +15,6 @@ from vertexrig.errors import UsageError
 
 if TYPE_CHECKING:
     from vertexrig.studies.study import StudyRecord
-    from vertexrig.studies.trials import TrialResult
 
 
 @click.command("best")
@@ -43,7 +42,9 @@ def command(sweep: str, file: Path | None, local: bool, chain: bool, format_: st
         say(flags(study.best[0]))
         return
     if format_ == "yaml":
-        say(_yaml(study.best[0]))
+        import yaml
+
+        say(yaml.safe_dump(study.best[0].parameters, sort_keys=False, allow_unicode=True).rstrip("\n"))
         return
     sure = certainty(study)
     names = [name for name in study.parameters if any(name in trial.parameters for trial in study.best)]
@@ -71,9 +72,3 @@ def _why_none(sweep: str, study: StudyRecord) -> str:
         f"no trial of {sweep} succeeded with a finite value of {names} within its safety thresholds: of "
         f"{len(ended)} that ended {infeasible} are infeasible; `vertexrig trials` shows their reasons"
     )
-
-
-def _yaml(trial: TrialResult) -> str:
-    import yaml
-
-    return yaml.safe_dump(trial.parameters, sort_keys=False, allow_unicode=True).rstrip("\n")

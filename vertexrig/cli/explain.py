@@ -14,8 +14,8 @@ from vertexrig.checks.workspace import Workspace
 from vertexrig.cli import forecast, options, output, steps, targets
 from vertexrig.explain import model as explain
 from vertexrig.explain import picture as explain_text
+from vertexrig.explain import simulate
 from vertexrig.explain.estimate import elsewhere
-from vertexrig.explain.simulate import Forecast
 from vertexrig.finding import Severity
 
 # one character for one, so that boxes keep their edges; streams.prepare would write `...` for an ellipsis
@@ -72,9 +72,9 @@ def command(
         options.note(f"{target}: {errors} {what} in reading; what was refused is left out. `{shown_by}` shows it")
     one = found.replica(replica) if replica else None
     ahead = _ahead(file, workspace, document, found, place, asked)
-    forecast.add(ahead)
     if format_ == "json":
-        output.document().data.update(explain.data(found) if one is None else explain.replica_data(found, one))
+        data = explain.data(found) if one is None else explain.replica_data(found, one)
+        output.document().data.update(data | ({} if ahead is None else {"forecast": simulate.data(ahead)}))
     elif one is not None:
         output.say(_printable(explain_text.replica_text(found, one)), nl=False)
     else:
@@ -92,7 +92,7 @@ def _ahead(
     found: explain.Explanation,
     region: str,
     asked: forecast.ForecastOptions,
-) -> Forecast | None:
+) -> simulate.Forecast | None:
     """The estimate of time and money that the options ask for."""
     factor = workspace.loaded.project.trigger.budget.price_factor
     price = elsewhere(found.price, region or found.price.region, factor)

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from vertexrig.cli.output import document
 from vertexrig.cli.tables import table
 from vertexrig.errors import UsageError
 
@@ -115,14 +114,6 @@ def forecast(
         own = learning.learned(_jobs(asked.learn_from, file), asked.learn_from, sweep=price.trials is not None)
     drawn = simulate.durations(spec, catalog, asked.lengths, own, preempted_s=asked.preempted)
     return simulate.forecast(price, drawn)
-
-
-def add(found: Forecast | None) -> None:
-    """Put an estimate into the command's JSON document."""
-    from vertexrig.explain import simulate
-
-    if found is not None:
-        document().data["forecast"] = simulate.data(found)
 
 
 def text(found: Forecast) -> str:

@@ -34,7 +34,11 @@ def command() -> None:
     help=f"Port on 127.0.0.1; 0 is a free one. By default {_DEFAULT_PORT}, or a free one if that is taken.",
 )
 @click.option("--detach", "-d", is_flag=True, help="Return once it answers; it goes on in the background.")
-@click.option("--slots", type=options.Integer(1), help="Replicas that run at a time; by default one per core.")
+@click.option(
+    "--slots",
+    type=options.Integer(1),
+    help="Replicas that run at a time; by default what the project file says, or one per core, 4 at least.",
+)
 @click.option(
     "--slow-start", type=options.Seconds(0, 86400), default=0.0, show_default=True,
     help="Seconds each replica takes to be available.",

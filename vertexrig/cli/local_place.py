@@ -119,17 +119,15 @@ def settings(
     from vertexrig.local.runner.children import shows_buckets
     from vertexrig.local.runner.configured import of_project
     from vertexrig.local.runner.options import RunOptions
+    from vertexrig.project.model import LocalSettings
 
-    local = loaded.project.local if loaded else None
-    run = of_project(loaded) if loaded else RunOptions()
-    if loaded:
-        run = replace(run, project=loaded.project.project)
-    wanted = gs_paths or (local.gs_paths if local else None)
+    local = loaded.project.local if loaded else LocalSettings()
+    run = replace(of_project(loaded), project=loaded.project.project) if loaded else RunOptions()
+    wanted = gs_paths or local.gs_paths
     if wanted == "kept" and credentials:
         raise UsageError("--pass-credentials is for trainers that go to Google; with gs_paths: kept they never do")
     keep = wanted == "kept" or (wanted is None and not credentials and (transparent or shows_buckets()))
     run = replace(run, warm=run.warm and not cold, keep_gs=keep, credentials=credentials)
-    made = Settings(folder, run=run, allow_hosts=local.allow_hosts if local else ())
-    made = replace(made, discrete=discrete or (local.discrete if local else made.discrete))
-    slots = slots or (local.slots if local else None)
+    made = Settings(folder, run=run, allow_hosts=local.allow_hosts, discrete=discrete or local.discrete)
+    slots = slots or local.slots
     return replace(made, slots=slots) if slots else made

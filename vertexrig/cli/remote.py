@@ -72,13 +72,18 @@ def find(file: Path | None, name: str, *, local: bool) -> FoundJob:
     service = Vertex(loaded.project.project, loaded.project.region)
     try:
         job = _lookup(service, loaded, name)
-    except UsageError as error:
-        return _rehearsal(record, "Vertex AI has no job of that name", error)
-    except ServiceError as error:
-        return _rehearsal(record, f"Vertex AI cannot be asked: {error}", error)
-    if record is not None and record.created > str(job.data.get("createTime", "")):
-        return _rehearsal(record, f"newer than job {job.id} on Vertex AI", UsageError(""))
-    return FoundJob(job, service.console(job.name))
+    except (UsageError, ServiceError) as error:
+        if record is None:
+            raise
+        absent = isinstance(error, UsageError)
+        why = "Vertex AI has no job of that name" if absent else f"Vertex AI cannot be asked: {error}"
+    else:
+        # both times are RFC 3339 in UTC, which sorts as text
+        if record is None or record.created <= str(job.data.get("createTime", "")):
+            return FoundJob(job, service.console(job.name))
+        why = f"newer than job {job.id} on Vertex AI"
+    streams.note(f"this is the rehearsal {record.run or record.job.id} on this machine ({why})")
+    return FoundJob(record.job, record=record)
 
 
 def _lookup(service: Vertex, loaded: config.Loaded, name: str) -> RemoteJob:
@@ -90,13 +95,6 @@ def _lookup(service: Vertex, loaded: config.Loaded, name: str) -> RemoteJob:
         if own is None or not own.display_name:
             raise
         return service.lookup(own.display_name)
-
-
-def _rehearsal(record: Record | None, why: str, error: Exception) -> FoundJob:
-    if record is None:
-        raise error
-    streams.note(f"this is the rehearsal {record.run or record.job.id} on this machine ({why})")
-    return FoundJob(record.job, record=record)
 
 
 def sweep(file: Path | None, name: str, *, local: bool) -> RemoteJob:
