@@ -30,12 +30,7 @@ _PLURAL = {Severity.ERROR: "errors", Severity.WARNING: "warnings", Severity.INFO
 
 
 def text(
-    findings: Iterable[Finding],
-    texts: Mapping[str, str],
-    *,
-    color: bool = False,
-    info: bool = True,
-    width: int = WIDTH,
+    findings: Iterable[Finding], texts: Mapping[str, str], *, color: bool = False, info: bool = True, width: int = WIDTH
 ) -> str:
     """Findings for a person: place, severity, id and message; the line itself; the fix; at the end the count.
 

@@ -172,20 +172,17 @@ def status(file: Path | None, root: Path | None, format_: str) -> None:
 
     folder = local_place.folder(file, root)
     found = control.status(folder)
-    if format_ == "json":
-        output.document().data.update(found or {"running": False})
-    elif found is None:
-        output.say(f"no local Vertex runs on {folder}")
-    else:
-        queue = found["queue"]
-        grpc = f"  gRPC 127.0.0.1:{found['grpc_port']}" if found.get("grpc_port") else ""
-        output.say(f"{found['url']}{grpc}  process {found['pid']}  state in {found['root']}")
-        output.say(
-            f"{queue['running']} jobs running, {queue['waiting']} waiting, {queue['used']} of {queue['slots']} slots"
-        )
-        output.say(f"its console: {found['url']}/")
     if found is None:
+        result(format_, {"running": False}, f"no local Vertex runs on {folder}")
         raise click.exceptions.Exit(1)
+    queue = found["queue"]
+    grpc = f"  gRPC 127.0.0.1:{found['grpc_port']}" if found.get("grpc_port") else ""
+    lines = [
+        f"{found['url']}{grpc}  process {found['pid']}  state in {found['root']}",
+        f"{queue['running']} jobs running, {queue['waiting']} waiting, {queue['used']} of {queue['slots']} slots",
+        f"its console: {found['url']}/",
+    ]
+    result(format_, found, "\n".join(lines))
 
 
 @command.command("env", short_help="Print the shell exports that point programs at it.")

@@ -48,12 +48,7 @@ _SHOWN = {
 @local_place.discrete_option
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
-    words: tuple[str, ...],
-    file: Path | None,
-    root: Path | None,
-    record: Path | None,
-    cold: bool,
-    discrete: str | None,
+    words: tuple[str, ...], file: Path | None, root: Path | None, record: Path | None, cold: bool, discrete: str | None
 ) -> None:
     """Run COMMAND, unchanged, with Google's APIs answered by the local Vertex.
 

@@ -104,10 +104,7 @@ def format_option(*names: str) -> Callable[[F], F]:
 
 
 def workspace(
-    file: Path | None,
-    overrides: Sequence[str] = (),
-    target: str | None = None,
-    templates: Path | None = None,
+    file: Path | None, overrides: Sequence[str] = (), target: str | None = None, templates: Path | None = None
 ) -> Workspace:
     """The project that a command's options name."""
     loaded = config.load(file, overrides=overrides, target=target)

@@ -134,11 +134,7 @@ def _ticking(loaded: Loaded) -> str:
 @command.command("chains", short_help="Show the steps that follow runs, and how they ended.")
 @options.file_option
 @click.option(
-    "--last",
-    type=options.Integer(0, 1000),
-    default=10,
-    show_default=True,
-    help="How many of those that ended to show.",
+    "--last", type=options.Integer(0, 1000), default=10, show_default=True, help="How many of those that ended to show."
 )
 @options.format_option("text", "json")
 def chains(file: Path | None, last: int, format_: str) -> None:

@@ -36,7 +36,9 @@ REPEAT_WITHIN_S = 45.0
 LONGEST_WAIT_S = 5.0
 """Longest wait between two tries, also where a service asks for more."""
 POOL = 64
+"""Connections that are kept open; a function that answers more requests at a time opens others for a call each."""
 LONGEST_ANSWER = 32 * 1024 * 1024
+"""Bytes, far above any answer that is asked for here; it bounds what a wrong server can make this one keep."""
 
 
 class RestError(ServiceError):

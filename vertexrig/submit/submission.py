@@ -224,12 +224,7 @@ class Submitter:
         return self._make(in_run, price, outcome, collection, before)
 
     def _make(
-        self,
-        prepared: Prepared,
-        price: Estimate,
-        taken: Taken,
-        collection: str,
-        before: Callable[[Claim], None],
+        self, prepared: Prepared, price: Estimate, taken: Taken, collection: str, before: Callable[[Claim], None]
     ) -> Submitted:
         claim = taken.claim
         try:
