@@ -77,10 +77,8 @@ def apply(file: Path | None, format_: str) -> None:
     """Make the schedules match; a second call changes nothing."""
     client, steps = _plan(config.load(file))
     for step in steps:
-        if step.action in ("create", "update"):
-            {"create": client.create, "update": client.update}[step.action](step.job)
-        elif step.action != "keep":
-            {"delete": client.delete, "pause": client.pause, "resume": client.resume}[step.action](step.name)
+        if step.action != "keep":
+            getattr(client, step.action)(step.job if step.action in ("create", "update") else step.name)
     _print(steps, format_)
 
 
