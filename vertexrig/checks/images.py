@@ -32,6 +32,7 @@ _GCR = re.compile(r"(us\.|eu\.|asia\.)?gcr\.io/([^/]+)/")
 _GOOGLES = {
     "cloud-aiplatform", "deeplearning-platform-release", "distroless", "google-containers", "google.com", "google",
 }  # fmt: skip
+# HOST:PORT/PATH:TAG@DIGEST, after the grammar of github.com/distribution/reference
 _PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
     rf"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]+)?/)?{_PART}(?:/{_PART})*"

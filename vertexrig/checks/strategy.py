@@ -47,7 +47,7 @@ _BY_NAME = {
 
 @dataclass(frozen=True)
 class _Cluster:
-    """The replicas that run a trainer, by role, and what they carry."""
+    """The replicas that run a trainer, by role, and what they carry; `gpus` is the most that one machine has."""
 
     trainer: TrainerSource
     pools: tuple[Pool, ...]

@@ -117,6 +117,7 @@ def _program(document: Document) -> str:
 def argument_known(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
     if not trainer.flags_complete:
         return
+    # Only argparse without positionals and sub-commands is known to refuse a word that belongs to no flag.
     strict = trainer.parsers == {"argparse"} and not trainer.tolerates_unknown
     strict = strict and not trainer.commands and not any(flag.positional for flag in trainer.flags)
     for item in _all_passed(trainer, pools):
@@ -226,7 +227,7 @@ def parameter_parses(document: Document, trainer: TrainerSource, pools: list[Poo
             yield Problem(parameter.spec_path, message, "declare it type=float, or use an integerValueSpec")
             continue
         wrong = [value for value in parameter.values if not parses(str(value), flag)]
-        if parameter.kind == "DISCRETE":
+        if parameter.kind == "DISCRETE":  # whole numbers are float_text's
             wrong = [value for value in wrong if not float(value).is_integer()]
         if wrong:
             message = f"{parameter.name} can be {wrong[0]!r}, which {_typed(flag)} ({_place(flag)}) refuses"

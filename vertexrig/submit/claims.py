@@ -365,7 +365,7 @@ def _parsed(path: str, content: bytes) -> Claim | None:
         return None
     if texts["state"] not in _STATES:
         return None
-    stem = path.rpartition("/")[2][:32]
+    stem = path.rpartition("/")[2][:32]  # every id of a key begins as its object is named (`_new_id`)
     ids = [str(texts["id"]), *map(str, before), *map(str, winners)]
     names = [*([job.get("name")] if texts["state"] == "created" else []), *filter(None, before.values())]
     if not all(_ID.fullmatch(id) and id[:32] == stem for id in ids) or (output and not RUN.fullmatch(output)):

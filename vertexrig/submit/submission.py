@@ -322,11 +322,10 @@ class Submitter:
     ) -> Submitted:
         view = prepared.rendered.view
         packages = dict.fromkeys(uri for pool in prepared.document.pools for uri in pool.package_uris)
-        kind = "CustomJob" if view.sweep is None else "HyperparameterTuningJob"
         return Submitted(
             run=view.name,
             name=job.name if job else "",
-            kind=kind,
+            kind=KINDS[COLLECTIONS[prepared.document.kind]],
             state=job.state if job else "",
             console=self.vertex.console(job.name) if job else "",
             labels=dict(labels or view.labels),
