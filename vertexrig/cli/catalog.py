@@ -8,10 +8,10 @@ from pathlib import Path
 import click
 
 from vertexrig.catalog import load
-from vertexrig.cli import options, tables
+from vertexrig.checks.workspace import Workspace
+from vertexrig.cli import local_place, options, tables
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
-from vertexrig.project.config import DEFAULT_NAME
 
 # table -> the columns its text form shows; JSON has them all
 COLUMNS = {
@@ -38,8 +38,8 @@ def command(table: str, pattern: str | None, file: Path | None, format_: str) ->
 
     Rows of the project's own overlay file are included.
     """
-    # Without a project here the shipped tables are printed; one in a folder above is not looked for.
-    catalog = load() if file is None and not Path(DEFAULT_NAME).is_file() else options.workspace(file).catalog
+    loaded, _ = local_place.project(file, None)
+    catalog = Workspace(loaded).catalog if loaded is not None else load()
     rows = catalog.rows(table)
     if pattern:
         rows = [row for row in rows if pattern.casefold() in json.dumps(row).casefold()]
