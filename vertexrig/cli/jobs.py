@@ -43,10 +43,10 @@ def command(file: Path | None, local: bool, all_: bool, live: bool, limit: int, 
     filters = [] if all_ else [f"labels.{LABEL}:*"]
     filters += ["(" + " OR ".join(f'state="{state}"' for state in LIVE) + ")"] if live else []
     sweeps = list(vertex.list(TUNING, filter=" AND ".join(filters), limit=limit))
-    runs = {job.labels.get(LABEL) for job in sweeps}
+    runs = {job.labels[LABEL] for job in sweeps if LABEL in job.labels}
     listed = vertex.list(CUSTOM, filter=" AND ".join(filters))
     # a sweep's trials are custom jobs, which have its label
-    customs = itertools.islice((one for one in listed if all_ or one.labels.get(LABEL) not in runs), limit)
+    customs = itertools.islice((one for one in listed if one.labels.get(LABEL) not in runs), limit)
     found = sorted([*sweeps, *customs], key=lambda job: str(job.data.get("createTime")), reverse=True)
     twice = seen_twice(found)
     if twice:
