@@ -24,8 +24,9 @@ if TYPE_CHECKING:
 @studied.chain_option
 @options.format_option("text", "json", "yaml", "flags", "args")
 def command(sweep: str, file: Path | None, local: bool, chain: bool, format_: str) -> None:
-    """Show the best trial of SWEEP (name, number, resource name, or a rehearsal's run), and how sure it is that it is the best: its lead over the next trial, and the noise
-    where parameters were tried more than once. With several goals, show all trials that no other beats.
+    """Show the best trial of SWEEP (name, number, resource name, or a rehearsal's run), and how sure it is that it is the
+    best: its lead over the next trial, and the noise where parameters were tried more than once. With several goals,
+    show all trials that no other beats.
 
     `--format flags` (or args) prints the parameters as arguments of the trainer, `--format yaml` as a mapping; with several
     goals, those of the first trial shown.

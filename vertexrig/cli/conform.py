@@ -165,18 +165,12 @@ def _report(name: str, record: ScriptRecord) -> None:
 
 
 def _table(found: Sequence[AreaScore]) -> str:
-    rows = (
-        [
-            one.area,
-            one.rows,
-            one.same,
-            one.differs,
-            one.not_tried,
-            "" if one.percent is None else f"{one.percent:.1f} %",
-        ]
-        for one in found
-    )
+    rows = ([one.area, one.rows, one.same, one.differs, one.not_tried, _percent(one.percent)] for one in found)
     return table(["area", "rows", "same", "differs", "not tried", "score"], rows)
+
+
+def _percent(value: float | None) -> str:
+    return "" if value is None else f"{value:.1f} %"
 
 
 def _show_plan(format_: str, made: Sequence[Creation]) -> None:

@@ -78,7 +78,7 @@ def find(file: Path | None, name: str, *, local: bool) -> FoundJob:
         absent = isinstance(error, UsageError)
         why = "Vertex AI has no job of that name" if absent else f"Vertex AI cannot be asked: {error}"
     else:
-        # both times are RFC 3339 in UTC, which sorts as text
+        # both times are RFC 3339 in UTC: they compare as text
         if record is None or record.created <= str(job.data.get("createTime", "")):
             return FoundJob(job, service.console(job.name))
         why = f"newer than job {job.id} on Vertex AI"
