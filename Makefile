@@ -34,7 +34,7 @@ TIER_OF_RUN = $(if $(filter local,$(RUN)),$(LOCAL),$(if $(filter cloud,$(RUN)),$
 help: ## Print these verbs
 	@echo "make VERB   (SET=\"key=value ...\" overrides keys; RUN=local also rehearses, RUN=cloud also submits)"
 	@echo
-	@awk -F ':.*## ' '/^[a-z% -]+:.*## / {printf "  %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
+	@awk -F ':.*## ' '/^[a-z% -]+:.*## / {sub(/%/, "NAME", $$1); printf "  %-22s %s\n", $$1, $$2}' $(MAKEFILE_LIST)
 	@echo
 	@echo "  NAME is one of: $(JOBS), or any other job of vertexrig.yaml"
 
@@ -49,7 +49,7 @@ $(VENV)/.base $(VENV)/.cloud $(VENV)/.local $(VENV)/.ready: setup.py constraints
 	@$(PYTHON) tools/venv.py $(TIER)
 
 # A pattern rule: a phony target would not be looked up here.
-%-job: FORCE $(TIER_OF_RUN) ## Render and check job NAME of vertexrig.yaml: make NAME-job
+%-job: FORCE $(TIER_OF_RUN) ## Render and check job NAME of vertexrig.yaml
 	@$(RIG) render $* $(SETS)
 	@$(if $(filter local,$(RUN)),$(RIG) rehearse $* $(SETS))
 	@$(if $(filter cloud,$(RUN)),$(RIG) submit $* $(SETS))
@@ -64,20 +64,20 @@ sweep grid: $(TIER_OF_RUN) ## Render and check the sweep of that name
 demo: $(LOCAL) ## Render, check and explain the jobs, then really train one on this machine
 	@bash tools/demo.sh
 
-demo-trigger: $(LOCAL) ## A scheduled sweep, promoted and registered by itself, on this machine
+demo-trigger: $(LOCAL) ## Run a scheduled sweep, promoted and registered by itself, on this machine
 	@$(VENV)/bin/python bench/demo_trigger.py
 
 function: $(BASE) ## Stage the Cloud Function into build/function/
 	@$(RIG) function build
 
-serve-function: $(LOCAL) ## Serve the staged function on this machine against the local Vertex
+serve-function: $(LOCAL) ## Serve the staged function on this machine against the local Vertex; PORT=8080 by default
 	@$(RIG) local up --detach
 	@$(RIG) function serve --port $(PORT)
 
 # A test marked `whole` (pyproject.toml) runs something from end to end and takes seconds of processor: `make test` leaves
 # those out. TESTS names exactly what runs, marked or not.
 PYTEST = $(VENV)/bin/python -m pytest -n $(WORKERS) --dist worksteal $(RERUN)
-test: $(READY) ## Run the tests that end soon; TESTS="tests/test_render.py -k tpu" runs exactly those
+test: $(READY) ## Run the tests that end soon; TESTS="tests/test_render.py -k tpu" runs exactly those, WORKERS=2 at a time
 	@$(PYTEST) $(or $(TESTS),-m "not whole")
 
 test-all: $(READY) ## Run every test, the whole clusters, sweeps, pages and set-ups too
@@ -94,22 +94,22 @@ test-clients: $(READY) ## Run programs that nobody changed (Node, Java, gsutil, 
 
 # What `make test` attacks briefly, at length. TESTS names other tests.
 ATTACKS := tests/attacks tests/test_protocol.py tests/test_budget.py tests/test_chains_explored.py tests/test_trigger_generated.py
-attack: $(READY) ## The attacks at length: ten times the schedules and rushes, more requests and kills
+attack: $(READY) ## Attack at length: ten times the schedules and rushes, more requests and kills
 	@ATTACK=long $(PYTEST) $(or $(TESTS),$(ATTACKS))
 
-check: lint types test ## Lint, types, tests
+check: lint types test ## Run lint, types and test
 
-lint: $(READY) ## ruff
+lint: $(READY) ## Lint, and check the formatting, with ruff
 	@$(VENV)/bin/ruff check .
 	@$(VENV)/bin/ruff format --check .
 
-types: $(READY) ## mypy, strict
+types: $(READY) ## Check the types with mypy, strictly
 	@$(VENV)/bin/mypy
 
-bench: $(READY) ## Ratios against real peers, one table; BENCH=render runs one of them
+bench: $(READY) ## Measure ratios against real peers, in one table; BENCH=render measures one of them
 	@$(VENV)/bin/python bench/run.py $(BENCH)
 
-fidelity: $(READY) ## Hold the local Vertex against what the real service does; ROWS='trial-*' tries some, ACCEPT=1 keeps the score
+fidelity: $(READY) ## Compare the local Vertex with what the real service does; ROWS='trial-*' tries some, ACCEPT=1 keeps the score
 	@$(RIG) local conform $(foreach row,$(ROWS),--row '$(row)') $(if $(ACCEPT),--accept)
 
 reference: $(LOCAL) ## Generate the reference pages in docs/

@@ -16,7 +16,7 @@ from vertexrig.checks.workspace import Workspace
 from vertexrig.spec.states import SUCCEEDED
 from vertexrig.submit.chains import OPEN
 from vertexrig.submit.claims import Claims
-from vertexrig.submit.submission import Submitter, uploaded
+from vertexrig.submit.submission import Submitter, UploadedArtifacts
 from vertexrig.trigger.app import Call, Reply, Trigger
 from vertexrig.trigger.ticks import Ticker
 
@@ -57,7 +57,7 @@ class Place:
         self.trigger = Trigger(loaded, vertex=self.vertex, storage=self.storage, claims=claims, log=self.logs.append)
         self.trigger.submitter.ledger.now = self.clock.now
         submitter = Submitter(
-            Workspace(loaded, uploaded=uploaded(loaded, self.storage)), self.vertex, self.storage,
+            Workspace(loaded, uploaded=UploadedArtifacts(loaded, self.storage)), self.vertex, self.storage,
             claims=Claims(self.storage, clock=self.clock, sleep=self._sleep, wait_s=0), fence=True,
         )  # fmt: skip
         submitter.ledger.now = self.clock.now

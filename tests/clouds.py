@@ -21,7 +21,7 @@ from vertexrig.local import server
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
 from vertexrig.project import config
-from vertexrig.submit.submission import Submitter, uploaded
+from vertexrig.submit.submission import Submitter, UploadedArtifacts
 
 BUCKET = "gs://my-bucket"
 PROJECT: dict[str, Any] = {
@@ -118,4 +118,4 @@ def submitter(here: server.RunningServer, folder: Path, data: Mapping[str, Any] 
     """What the trigger uses, pointed at a local Vertex."""
     storage = Storage(BUCKET, url=here.url)
     project = loaded(folder, data)
-    return Submitter(Workspace(project, uploaded=uploaded(project, storage)), vertex(here), storage, **options)
+    return Submitter(Workspace(project, uploaded=UploadedArtifacts(project, storage)), vertex(here), storage, **options)

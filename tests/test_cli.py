@@ -185,6 +185,16 @@ def test_catalog_prints_tables_and_json(tmp_path: Path) -> None:
     assert [row["name"] for row in rows] == ["n1-standard-4"] and rows[0]["source"] and rows[0]["date"]
 
 
+def test_catalog_has_the_overlay_of_the_project_above(tmp_path: Path) -> None:
+    """In a folder of the project, too, its overlay is laid over the catalog, as for every other verb."""
+    (tmp_path / "vertexrig.yaml").write_text("project: p\nregion: us-central1\ncatalog: mine.yaml\n")
+    (tmp_path / "mine.yaml").write_text("machines:\n  n1-standard-4: {memory_gb: 99}\n")
+    (tmp_path / "trainer").mkdir()
+    for folder in (tmp_path, tmp_path / "trainer"):
+        done = vertexrig("catalog", "machines", "n1-standard-4", "--format", "json", cwd=folder)
+        assert [row["memory_gb"] for row in json.loads(done.stdout)["machines"]] == [99], done.stderr
+
+
 def test_checks_lists_every_rule(tmp_path: Path) -> None:
     """`check --list-rules` lists the rules of the strict reading and of the checks, each with severity, sentence, source."""
     done = vertexrig("check", "--list-rules", "--format", "json", cwd=tmp_path)

@@ -190,6 +190,8 @@ def test_the_verbs(here: server.RunningServer, tmp_path: Path) -> None:
     run("logs", "sweep", "--print-command", code=2)
     listed = json.loads(run("jobs", "--format=json"))["jobs"]
     assert [job["name"] for job in listed] == [sweep.name]
+    every = json.loads(run("jobs", "--all", "--format=json"))["jobs"]
+    assert [job["name"] for job in every if job.get("labels", {}).get("vertexrig_claim") == sweep.claim] == [sweep.name]
 
     bad = submit.Request("cpu", {}, {"note": "x"})
     failing = submitter.submit(submitter.prepare(bad), submit.request_key("fails"), "x")

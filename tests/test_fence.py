@@ -21,7 +21,7 @@ from vertexrig.local.runner import RunOptions
 from vertexrig.submit.claims import LABEL, Claims, Existing, Taken
 from vertexrig.submit.fence import ATTEMPT_VARIABLE, CLAIM_VARIABLE, attempt_of, fenced
 from vertexrig.submit.request import Request
-from vertexrig.submit.submission import Submitter, request_key, uploaded
+from vertexrig.submit.submission import Submitter, UploadedArtifacts, request_key
 from vertexrig.trigger.app import Call, Trigger
 
 ID, TOKEN = "a" * 32 + "-" + "b" * 12, "1" * 32
@@ -80,7 +80,9 @@ def submitter(here: server.RunningServer, folder: Path, vertex: Vertex, **option
     storage = Storage(clouds.BUCKET, url=here.url)
     project = clouds.loaded(folder)
     claims = Claims(storage, lease_s=0.0, wait_s=5.0)
-    return Submitter(Workspace(project, uploaded=uploaded(project, storage)), vertex, storage, claims=claims, **options)
+    return Submitter(
+        Workspace(project, uploaded=UploadedArtifacts(project, storage)), vertex, storage, claims=claims, **options
+    )
 
 
 def ended(here: server.RunningServer, name: str) -> RemoteJob:
@@ -101,7 +103,7 @@ def test_a_job_that_another_one_replaced_ends_at_once(trains: tuple[server.Runni
     made = submitter(here, folder, clouds.vertex(here), fence=True).submit(prepared, request_key(f"fence-{run}"), "x")
     assert not made.duplicate and ended(here, made.name).state == "JOB_STATE_SUCCEEDED"
     with pytest.raises(Killed) as killed:
-        frozen._make(prepared.in_run(taken.claim.output), frozen.estimate(prepared), taken, collection)
+        frozen._make(prepared.in_run(taken.claim.output), frozen.estimate(prepared), taken, collection, lambda _: None)
     late = ended(here, str(killed.value))
     assert late.labels[LABEL] == made.claim and late.name != made.name
     assert late.state == "JOB_STATE_FAILED"

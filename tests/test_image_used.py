@@ -132,7 +132,7 @@ def test_submit_the_trigger_and_the_doctor_use_the_image_of_the_sources(
         uri = image.identify_image(loaded, "cpu").uri
         tag = f"{REPOSITORY_PATH}/packages/trainer-cpu/tags/{uri.rpartition(':')[2]}"
         storage = Storage(clouds.BUCKET, url=here.url)
-        triggered = Workspace(loaded, uploaded=submission.uploaded(loaded, storage))
+        triggered = Workspace(loaded, uploaded=submission.UploadedArtifacts(loaded, storage))
         with pytest.raises(submission.NoPackageError, match="no CPU image of the trainer was pushed"):
             triggered.prepare("cpu")
         with artifact_registry(set()) as (url, asked):
@@ -178,7 +178,7 @@ def test_an_image_from_elsewhere_is_not_run(tmp_path: Path) -> None:
         loaded, storage = project(tmp_path), Storage(clouds.BUCKET, url=here.url)
         images.remember(loaded, "cpu", "docker.io/someone/else:1", storage)
         with pytest.raises(submission.NoPackageError):
-            submission.uploaded(loaded, storage).image("cpu")
+            submission.UploadedArtifacts(loaded, storage).image("cpu")
 
 
 def test_the_function_s_commands_make_the_repository(tmp_path: Path) -> None:

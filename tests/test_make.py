@@ -166,7 +166,7 @@ ONE_TEST = "TESTS='tests/test_errors.py -x' WORKERS=1"
 OLD = "tests/trainer/test_trainer_package.py --collect-only -q"
 #: verb -> what is typed. Those not here are typed by a test of their own, in APART.
 CASES: dict[str, list[Case]] = {
-    "help": [Case("help", says=r"(?m)^  %-job .*"), Case("", says=r"(?m)^  demo .*")],
+    "help": [Case("help", says=r"(?m)^  NAME-job .*"), Case("", says=r"(?m)^  demo .*")],
     **{f"{name}-job": [*rendered(name), rehearsed(name)] for name in JOBS},
     "%-job": [  # a job that the Makefile has never heard of, a sweep by the same verb, and words that are wrong
         *rendered("mine"),

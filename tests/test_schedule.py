@@ -97,18 +97,10 @@ def test_plan_and_apply(here: server.RunningServer, tmp_path: Path, gcloud: str)
     assert "2 to keep" in run("apply") and "2 to keep" in run("plan")
     rows = {row["name"].rsplit("/", 1)[-1]: row for row in json.loads(cloud("list").stdout)}
     assert set(rows) == {"theirs", "rig-nightly", "rig-weekly"}
-    job = rows["rig-nightly"]
-    assert (
-        job["timeZone"] == "Europe/Berlin"
-        and job["attemptDeadline"] == "180s"
-        and job["retryConfig"]["retryCount"] == 3
-    )
+    job, invoker = rows["rig-nightly"], "rig-invoker@my-project.iam.gserviceaccount.com"
+    assert (job["timeZone"], job["attemptDeadline"], job["retryConfig"]["retryCount"]) == ("Europe/Berlin", "180s", 3)
     assert job["description"] == "sweep: at 03:00, only on Monday" and rows["rig-weekly"]["state"] == "PAUSED"
-    token = job["httpTarget"]["oidcToken"]
-    assert token == {
-        "serviceAccountEmail": "rig-invoker@my-project.iam.gserviceaccount.com",
-        "audience": "http://127.0.0.1:9",
-    }
+    assert job["httpTarget"]["oidcToken"] == {"serviceAccountEmail": invoker, "audience": "http://127.0.0.1:9"}
 
     changed = copy.deepcopy(DATA)
     changed["schedules"]["nightly"]["cron"] = "0 4 * * 1"
@@ -126,9 +118,12 @@ def test_plan_and_apply(here: server.RunningServer, tmp_path: Path, gcloud: str)
     assert "1 to keep" in run("plan")
     assert {row["name"].rsplit("/", 1)[-1] for row in json.loads(cloud("list").stdout)} == {"theirs", "rig-nightly"}
 
-    taken = copy.deepcopy(DATA)
-    taken["trigger"]["function"], taken["schedules"] = "t", {"heirs": DATA["schedules"]["nightly"]}
-    loaded = clouds.loaded(tmp_path, taken)
+
+def test_a_name_that_is_taken_is_refused(tmp_path: Path) -> None:
+    """A job of the same name that this project did not make stops the plan: `t-heirs` is the function t's, or theirs'."""
+    data = copy.deepcopy(DATA)
+    data["trigger"]["function"], data["schedules"] = "t", {"heirs": DATA["schedules"]["nightly"]}
+    loaded = clouds.loaded(tmp_path, data)
     there = [{"name": "projects/p/locations/l/jobs/t-heirs", "httpTarget": {}}]
     with pytest.raises(UsageError, match="not made by this project"):
         schedules.plan(loaded, there)

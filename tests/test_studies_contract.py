@@ -112,7 +112,7 @@ def run(backend: Backend, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> It
     if not backend.variables:
         rest = Vertex(backend.project, backend.region).rest
         for name in made:
-            rest.call("DELETE", f"/{name.partition('@')[0]}", missing=True)
+            rest.find(f"/{name.partition('@')[0]}", method="DELETE")
 
 
 def test_a_study_from_its_start_to_the_registry(backend: Backend, run: Callable[..., dict[str, Any]]) -> None:

@@ -79,7 +79,7 @@ def test_storage_down_starts_nothing(here: server.RunningServer, tmp_path: Path,
     submitter = clouds.submitter(here, tmp_path)
     prepared = submitter.prepare(Request("cpu"))
     broken = Storage(clouds.BUCKET, url=bad(status, body))
-    broken.rest.pause = 0.01
+    broken.rest = Rest(broken.rest.url, "Cloud Storage", pause=0.01)
     submitter.claims.storage = broken
     with pytest.raises(RestError):
         submitter.submit(prepared, request_key("storage-down"), "x")

@@ -29,6 +29,18 @@ def test_a_custom_image_is_held_against_the_trainer_it_runs() -> None:
     assert "argument-unknown" in ids["ours"] and "argument-unknown" not in ids["theirs"]
 
 
+def test_the_key_of_a_job_is_checked() -> None:
+    """A Cloud KMS key, which is no part of the YAML, is held against its form and the job's region, at its line."""
+    job = "machine_type: n1-standard-4, timeout: 60s, args: {epochs: 1}"
+    key = "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k"
+    study = "{metrics: {accuracy: MAXIMIZE}, parameters: {epochs: {integer_value_spec: {min_value: 1, max_value: 9}}}}"
+    sweep = f"s: {{job: j, max_trial_count: 2, study: {study}}}"
+    work = workspace(f"jobs:\n  j:\n    {{{job},\n     kms_key_name: {key}}}\nsweeps:\n  {sweep}\n")
+    for name in ("j", "s"):
+        (found,) = (one for one in work.prepare(name).findings if one.id == "kms-key")
+        assert (found.severity, found.line) == (Severity.ERROR, 7) and "europe-west4" in found.message, name
+
+
 def test_findings_stand_at_the_line_the_user_edits() -> None:
     """A finding on the rendered YAML points at the nearest key of the project file: job, role, study, label."""
     jobs = (

@@ -10,8 +10,7 @@ from collections.abc import Iterable
 from itertools import groupby
 
 from vertexrig.checks.model import Rule
-from vertexrig.checks.output import Described
-from vertexrig.spec.strict import READING_RULES
+from vertexrig.spec.strict import READING_RULES, ReadingRule
 
 _HEAD = """\
 # Checks
@@ -30,7 +29,7 @@ Findings link to these headings: `docs` in JSON, `helpUri` in SARIF.
 _READING = "The strict reading"
 
 
-def page(rules: Iterable[Rule], reading: Iterable[Described] = READING_RULES) -> str:
+def page(rules: Iterable[Rule], reading: Iterable[ReadingRule] = READING_RULES) -> str:
     """The whole page as Markdown.
 
     Args:
@@ -49,7 +48,7 @@ def _title(module: str) -> str:
     return doc.strip().splitlines()[0].split(". ")[0].rstrip(".")
 
 
-def _section(title: str, rules: Iterable[Described]) -> str:
+def _section(title: str, rules: Iterable[Rule | ReadingRule]) -> str:
     entries = [
         f"### {rule.id}\n\n**{rule.severity.value}**: {_line(rule.summary)}<br>\nSource: {_line(rule.source)}.\n"
         for rule in rules

@@ -1,7 +1,6 @@
 """Makes vertexrig/spec/aiplatform_v1.binpb: the descriptors of Vertex AI's messages and services, from the installed library.
 
-    python tools/descriptors.py            writes the files and prints what is in them
-    python tools/descriptors.py --without-services
+`python tools/descriptors.py` writes the files and prints what is in them.
 
 Beside it two files that the local Vertex's gRPC needs: `services.binpb`, the same for Cloud Scheduler, Cloud Logging and
 Resource Manager, and `methods.tsv`, the REST route of each method (a row for each binding of its google.api.http).
@@ -13,7 +12,6 @@ and decode is left out: file, service and method options, extensions, and import
 
 from __future__ import annotations
 
-import argparse
 import importlib
 import pkgutil
 import sys
@@ -188,14 +186,14 @@ def service_file(service: str, name: str, recorded: list[tuple[str, bool, bool, 
     return proto
 
 
-def build(services: Iterable[str] = tuple(SERVICES)) -> Any:
-    """The FileDescriptorSet of `MESSAGES` and of these services."""
+def build() -> Any:
+    """The FileDescriptorSet of `MESSAGES` and `SERVICES`."""
     from google.cloud import aiplatform_v1  # noqa: F401 - puts its messages into protobuf's default pool
     from google.longrunning import operations_pb2  # noqa: F401
     from google.protobuf import descriptor_pb2, descriptor_pool, empty_pb2  # noqa: F401
 
     pool = descriptor_pool.Default()
-    recorded = {service: calls(f"{PACKAGE}.{service}", f"{CLIENTS}.{SERVICES[service]}") for service in services}
+    recorded = {service: calls(f"{PACKAGE}.{service}", f"{CLIENTS}.{name}") for service, name in SERVICES.items()}
     files = {name: pool.FindMessageTypeByName(name).file for name in MESSAGES}
     for call in (call for every in recorded.values() for call in every):
         for kind in call[3:]:
@@ -267,20 +265,12 @@ def table(rows: Iterable[Route]) -> str:
 
 
 def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("--without-services", action="store_true", help="only the messages of jobs, to compare sizes")
-    parser.add_argument("--output", type=Path, default=FILE)
-    given = parser.parse_args()
-    made = build(() if given.without_services else tuple(SERVICES))
-    given.output.write_bytes(made.SerializeToString(deterministic=True))
+    made = build()
+    FILE.write_bytes(made.SerializeToString(deterministic=True))
+    OTHERS.write_bytes(build_others().SerializeToString(deterministic=True))
+    METHODS.write_text(table(routes()), encoding="utf-8")
     methods = sum(len(service.method) for file in made.file for service in file.service)
-    if not given.without_services:
-        OTHERS.write_bytes(build_others().SerializeToString(deterministic=True))
-        METHODS.write_text(table(routes()), encoding="utf-8")
-    print(
-        f"{given.output}: {given.output.stat().st_size:,} bytes, {len(made.file)} files, {methods} methods",
-        file=sys.stderr,
-    )
+    print(f"{FILE}: {FILE.stat().st_size:,} bytes, {len(made.file)} files, {methods} methods", file=sys.stderr)
 
 
 if __name__ == "__main__":

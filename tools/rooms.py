@@ -8,11 +8,11 @@ from __future__ import annotations
 import argparse
 import ast
 import signal
-import sys
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from functools import cached_property
+from graphlib import CycleError, TopologicalSorter
 from pathlib import Path
 
 # From the lowest to the highest: a module imports from its own layer or from one below.
@@ -82,11 +82,10 @@ class House:
         self.package = folder.name
         self.modules = {module.name: module for module in _modules(folder)}
 
-    def imported(self, module: Module, *, at_top_only: bool = False) -> set[str]:
+    def imported(self, module: Module) -> set[str]:
         """Names of the package's own modules that `module` imports, at its top or inside a function."""
-        nodes: Iterable[ast.AST] = module.tree.body if at_top_only else ast.walk(module.tree)
         found: set[str] = set()
-        for node in nodes:
+        for node in ast.walk(module.tree):
             if isinstance(node, ast.Import):
                 found |= {name for alias in node.names if (name := self._own(alias.name)) is not None}
             elif isinstance(node, ast.ImportFrom) and node.level == 0 and node.module:
@@ -140,36 +139,24 @@ class House:
             if name.startswith("local") and other.startswith("local.") and level(other) > level(name)
         ]
 
-    def cycles(self) -> list[list[str]]:
-        """Groups of modules that import each other, whether at the top or inside a function."""
-        return [sorted(group) for group in _components(self.graph) if len(group) > 1]
-
-    def depth(self) -> int:
-        """Modules in the longest chain of imports."""
-        group_of = {name: index for index, group in enumerate(_components(self.graph)) for name in group}
-        edges: dict[int, set[int]] = defaultdict(set)
-        for name, others in self.graph.items():
-            edges[group_of[name]] |= {group_of[other] for other in others} - {group_of[name]}
-        known: dict[int, int] = {}
-
-        def below(group: int) -> int:
-            if group not in known:
-                known[group] = 1 + max((below(other) for other in edges[group]), default=0)
-            return known[group]
-
-        return max(map(below, set(group_of.values())), default=0)
+    def cycle(self) -> list[str]:
+        """Modules of which each imports the next, whether at the top or inside a function, and the last the first."""
+        try:
+            TopologicalSorter(self.graph).prepare()
+        except CycleError as error:
+            return [str(name) for name in error.args[1]]
+        return []
 
     def chain(self) -> list[str]:
-        """One of the longest chains of imports, from its top."""
-        known: dict[str, list[str]] = {}
+        """One of the longest chains of imports, from its top. There is none while modules import each other.
 
-        def longest(name: str, seen: frozenset[str]) -> list[str]:
-            if name not in known:
-                tails = [longest(other, seen | {name}) for other in self.graph[name] if other not in seen]
-                known[name] = [name, *max(tails, key=len, default=[])]
-            return known[name]
-
-        return max((longest(name, frozenset({name})) for name in self.modules), key=len, default=[])
+        Raises:
+            CycleError: See `cycle`.
+        """
+        longest: dict[str, list[str]] = {}
+        for name in TopologicalSorter(self.graph).static_order():  # each after those that it imports
+            longest[name] = [name, *max((longest[other] for other in self.graph[name]), key=len, default=[])]
+        return max(longest.values(), key=len, default=[])
 
     def repeated_classes(self) -> dict[str, list[str]]:
         """Class names that are defined in more than one module."""
@@ -195,44 +182,18 @@ def _modules(folder: Path) -> Iterable[Module]:
         yield Module(".".join(parts[:-1] if is_room else parts), file, is_room)
 
 
-def _components(graph: Mapping[str, set[str]]) -> list[set[str]]:
-    """Strongly connected groups (Tarjan), each after the groups it imports."""
-    index: dict[str, int] = {}
-    low: dict[str, int] = {}
-    stack: list[str] = []
-    found: list[set[str]] = []
-
-    def visit(name: str) -> None:
-        index[name] = low[name] = len(index)
-        stack.append(name)
-        for other in graph[name]:
-            if other not in index:
-                visit(other)
-                low[name] = min(low[name], low[other])
-            elif other in stack:
-                low[name] = min(low[name], index[other])
-        if low[name] == index[name]:
-            group = set(stack[stack.index(name) :])
-            del stack[stack.index(name) :]
-            found.append(group)
-
-    for name in graph:
-        if name not in index:
-            visit(name)
-    return found
-
-
 def report(house: House) -> str:
     """The numbers as text."""
     lines = house.lines()
     repeated = house.repeated_classes()
     imports = sum(map(len, house.graph.values()))
+    cycle = house.cycle()
     rows = [
         f"modules                {len(house.modules)}, with {imports} imports of each other",
         f"rooms                  {len(house.rooms)}",
         f"modules beside rooms   {len(house.flat)}",
-        f"import depth           {house.depth()}",
-        f"cycles                 {len(house.cycles())}",
+        f"import depth           {'none: there is a cycle' if cycle else len(house.chain())}",
+        f"cycles                 {'at least one' if cycle else 0}",
         f"upward imports         {len(house.upward()) + len(house.upward_in_local())}",
         f"repeated class names   {len(repeated)}" + (f" ({', '.join(repeated)})" if repeated else ""),
         f"lines                  {sum(lines.values()):,}",
@@ -257,12 +218,11 @@ def main() -> None:
     if options.details:
         for title, found in {
             "upward": [*house.upward(), *house.upward_in_local()],
-            "cycles": [" <-> ".join(group) for group in house.cycles()],
-            "longest chain": [" -> ".join(house.chain())],
+            "a cycle": [" -> ".join(house.cycle())] if house.cycle() else [],
+            "longest chain": [] if house.cycle() else [" -> ".join(house.chain())],
             "repeated": [f"{name}: {', '.join(where)}" for name, where in house.repeated_classes().items()],
         }.items():
             print(f"\n{title}:", *found, sep="\n  ")
-    sys.exit(0)
 
 
 if __name__ == "__main__":

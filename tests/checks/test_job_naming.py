@@ -20,35 +20,35 @@ from vertexrig.finding import Severity
 @pytest.mark.parametrize("name", ["x", "x" * 128, "größe und mehr", "a\nb"])
 def test_display_names_of_1_to_128_characters_pass(name: str) -> None:
     """Any text of 1 to 128 characters may be a display name."""
-    assert check_display_name(name) == []
+    assert check_display_name(name, load()) == []
 
 
 @pytest.mark.parametrize("name", ["", "   ", "x" * 129])
 def test_other_display_names_do_not(name: str) -> None:
     """An empty or longer one may not."""
-    assert len(check_display_name(name)) == 1
+    assert len(check_display_name(name, load())) == 1
 
 
 def test_labels_become_findings_of_their_rule() -> None:
     """What `check_labels` finds is told as the rule `labels`, with its severity, source and a fix."""
-    (found,) = findings("labels", check_labels({"Team": "vision"}))
+    (found,) = findings("labels", check_labels({"Team": "vision"}, load()))
     assert (found.id, found.severity, found.path, found.fix) == ("labels", Severity.ERROR, "labels.Team", "write team")
     assert found.source and found.line is None and found.file == ""
 
 
 def test_capitals_of_any_alphabet_are_no_labels() -> None:
     """A capital beyond A to Z is found too, and its small letter is the fix."""
-    assert [problem.fix for problem in check_labels({"k": "École"})] == ["write école"]
+    assert [problem.fix for problem in check_labels({"k": "École"}, load())] == ["write école"]
 
 
 @given(st.dictionaries(st.text(max_size=70), st.text(max_size=70), max_size=4))
 def test_a_fix_for_a_label_is_a_label(labels: dict[str, str]) -> None:
     """Whatever the labels, the check ends, and what it tells to write is itself allowed."""
-    for problem in check_labels(labels):
+    for problem in check_labels(labels, load()):
         if problem.fix.startswith("write "):
             text = problem.fix.removeprefix("write ")
             as_key = "is not the key" in problem.message
-            assert check_labels({text: "v"} if as_key else {"k": text}) == []
+            assert check_labels({text: "v"} if as_key else {"k": text}, load()) == []
 
 
 @given(st.text(alphabet="ab0-_.A{ ", max_size=70))
@@ -69,9 +69,9 @@ def test_bucket_names_follow_the_documented_rules(name: str) -> None:
 def test_keys_must_be_in_the_region_of_the_job() -> None:
     """A key of another region, or something that is no key, is one problem."""
     key = "projects/p/locations/europe-west4/keyRings/r/cryptoKeys/k"
-    assert check_kms_key(key, "europe-west4") == [] and check_kms_key(key) == []
+    assert check_kms_key(key, "europe-west4") == [] and check_kms_key(key, "") == []
     assert len(check_kms_key(key, "us-central1")) == 1
-    assert len(check_kms_key(key + "/cryptoKeyVersions/1")) == 1
+    assert len(check_kms_key(key + "/cryptoKeyVersions/1", "")) == 1
 
 
 def test_messages_stay_short() -> None:

@@ -37,7 +37,7 @@ NOTE = Finding("quota", Severity.INFO, "", "draws 3 GPUs", file="job.yaml")
 
 def test_text_shows_place_line_marks_and_fix() -> None:
     """The whole text of two findings, as a person sees it."""
-    shown = output.text([COUNT, NOTE], {"job.yaml": TEXT}, files=1)
+    shown = output.text([COUNT, NOTE], {"job.yaml": TEXT})
     assert shown == (
         "job.yaml:2: error[accelerator-count]: n1-standard-8 takes 1, 2 or 4 of NVIDIA_TESLA_T4, not 3\n"
         "  |\n"
@@ -48,7 +48,7 @@ def test_text_shows_place_line_marks_and_fix() -> None:
         "\n"
         "job.yaml: info[quota]: draws 3 GPUs\n"
         "\n"
-        "1 error, 1 info in 1 file\n"
+        "1 error, 1 info\n"
     )
 
 
@@ -109,7 +109,7 @@ def test_colour_changes_no_word() -> None:
 
 def test_summary_counts() -> None:
     """Singular and plural, nothing found, and the same words about the same line once."""
-    assert output.summary([COUNT, replace(COUNT, line=3), COUNT, NOTE], files=3) == "2 errors, 1 info in 3 files"
+    assert output.summary([COUNT, replace(COUNT, line=3), COUNT, NOTE]) == "2 errors, 1 info"
     assert output.summary([]) == "no findings"
 
 
@@ -141,7 +141,7 @@ def test_every_form_has_the_same_count() -> None:
     assert "n1-standard-8" in text and f"= at:  {COUNT.path}, {other.path}\n" in text
     assert "^^^^^^^^^^^^^^^^^^^\n" in text and text.count("error[") == 1
     assert [row["paths"] for row in output.rows(found)] == [[COUNT.path, other.path], [], []]
-    (error, *_) = hold_sarif(json.loads(output.sarif(found, [])))
+    (error, *_) = hold_sarif(json.loads(output.sarif(found, [], version="0.1.0")))
     assert len(error["locations"][0]["logicalLocations"]) == 2
 
 
@@ -198,7 +198,7 @@ def test_sarif_of_real_findings() -> None:
 
 def test_sarif_of_nothing() -> None:
     """No findings and no rules still make a valid log."""
-    assert hold_sarif(json.loads(output.sarif([], []))) == []
+    assert hold_sarif(json.loads(output.sarif([], [], version="0.1.0"))) == []
 
 
 _TEXT = st.text(max_size=12)
@@ -226,7 +226,7 @@ def test_any_finding_can_be_shown(findings: list[Finding], texts: dict[str, str]
     counted = folded(findings)
     rows = json.loads(json.dumps(output.rows(findings)))
     assert [row["message"] for row in rows] == [finding.message for finding in counted]
-    results = hold_sarif(json.loads(output.sarif(findings, [])))
+    results = hold_sarif(json.loads(output.sarif(findings, [], version="0.1.0")))
     for result, finding in zip(results, counted, strict=True):
         if finding.file and not finding.file.startswith("/"):
             uri = result["locations"][0]["physicalLocation"]["artifactLocation"]["uri"]

@@ -94,6 +94,15 @@ def test_signals_are_passed_on(number: signal.Signals, here: server.RunningServe
         assert process.wait(60) == 5
 
 
+def test_a_signal_that_is_ignored_stays_so(here: server.RunningServer, tmp_path: Path) -> None:
+    """Under nohup the command goes on when the terminal is closed, as it would without `local run`."""
+    own = [sys.executable, "-m", "vertexrig", "local", "run", "--root", str(here.root), "--"]
+    words = ["nohup", *own, "sh", "-c", "kill -HUP $$; echo went on"]
+    env = {**os.environ, "PYTHONPATH": str(INSTALLED)}
+    done = subprocess.run(words, stdin=subprocess.DEVNULL, capture_output=True, text=True, cwd=tmp_path, env=env)
+    assert (done.returncode, done.stdout) == (0, "went on\n"), done.stderr
+
+
 def test_without_a_server_one_is_started_and_stopped_by_the_last_command(tmp_path: Path) -> None:
     """A command starts the server; another one that still runs when it ends keeps it, and stops it."""
     root = tmp_path / "state"

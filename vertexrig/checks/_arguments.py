@@ -13,6 +13,7 @@ from vertexrig.package.source.choose import chosen
 from vertexrig.package.source.model import Flag, SourceProblem, TrainerSource
 from vertexrig.spec.document import Document, Pool
 
+# argparse takes `-1` for a value, as long as no flag of the parser looks like a number
 _NEGATIVE = re.compile(r"-[0-9]+(\.[0-9]*)?([eE][-+]?[0-9]+)?")
 _SHELL = re.compile(r"(^|/)(ba|da|z)?sh$")
 
@@ -114,12 +115,12 @@ def _split(args: list[str], index: int, base: str, trainer: TrainerSource | None
             flag = _find(word, trainer)
             follows = index < len(args) and not _is_flag(args[index]) and args[index] != "--"
             cluster = trainer.cluster(word) if trainer is not None and flag is None else []
-            if cluster:
+            if cluster:  # short flags in one word: -vx, -n5
                 if cluster[-1][0].takes_value and cluster[-1][1] is None and follows:
                     cluster[-1] = (cluster[-1][0], args[index])
                     index += 1
                 yield from (Passed(path, one.names[0], value, one, value is not None) for one, value in cluster)
-            elif follows and (flag is None or flag.takes_value is not False):
+            elif follows and (flag is None or flag.takes_value is not False):  # an unknown flag is given what follows
                 yield Passed(path, word, args[index], flag)
                 index += 1
                 while flag is not None and _takes_more(flag, args, index):

@@ -41,9 +41,8 @@ def unknown(name: str, catalog: Catalog) -> tuple[str, str]:
     gke = _GKE.fullmatch(name)
     if gke is not None:
         known = _VERTEX_TPU.get(gke[1])
-        asked = (
-            f"Vertex AI is asked with {known}" if known else f"Vertex AI trains on TPU {_choices()}, not on {gke[1]}"
-        )
+        choices = ", ".join(name for name in _VERTEX_TPU if name != "v5")  # v5 is GKE's own name of v5e
+        asked = f"Vertex AI is asked with {known}" if known else f"Vertex AI trains on TPU {choices}, not on {gke[1]}"
         return f"{text} It is a name of GKE's TPU slices: {asked}", f"write {known}" if known else ""
     series = name.rpartition("-")[0]
     sizes = [str(number) for number, _ in _series(series, catalog)]
@@ -54,10 +53,6 @@ def unknown(name: str, catalog: Catalog) -> tuple[str, str]:
         return f"{text} Did you mean {best!r}?", f"write {best}"
     families = ", ".join(sorted({row.family for row in catalog.machines.values()}))
     return f"{text} `vertexrig catalog machines` prints it: {families}.", ""
-
-
-def _choices() -> str:
-    return ", ".join(name for name in _VERTEX_TPU if name != "v5")
 
 
 def _series(prefix: str, catalog: Catalog) -> list[tuple[int, Machine]]:

@@ -37,12 +37,11 @@ def chief_empty(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def chief_replicas(document: Document, context: Context) -> Iterator[Problem]:
-    pool = next(iter(document.pools), None)
-    wanted = context.catalog.limits.integer("pools.chief_replicas")
-    count = 0 if pool is None else pool.data.get("replicaCount", 0)
-    if pool is not None and count > wanted:
-        text = f"replicaCount of the first pool is {count}: there is one chief"
-        yield Problem(f"{pool.path}.replicaCount", text, "write replicaCount: 1, and the others as pool 1")
+    for pool in document.pools[:1]:
+        count = pool.data.get("replicaCount", 0)
+        if count > context.catalog.limits.integer("pools.chief_replicas"):
+            text = f"replicaCount of the first pool is {count}: there is one chief"
+            yield Problem(f"{pool.path}.replicaCount", text, "write replicaCount: 1, and the others as pool 1")
 
 
 def replicas_negative(document: Document, context: Context) -> Iterator[Problem]:
@@ -86,10 +85,8 @@ def pool_program(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         if pool.empty or pool.container is not None or pool.python is not None:
             continue
-        if not (
-            already_reported(document, f"{pool.path}.containerSpec")
-            or already_reported(document, f"{pool.path}.pythonPackageSpec")
-        ):
+        kinds = ("containerSpec", "pythonPackageSpec")
+        if not any(already_reported(document, f"{pool.path}.{kind}") for kind in kinds):
             text = f"pool {pool.index} has no program: it needs containerSpec or pythonPackageSpec, one of them"
             yield Problem(pool.path, text, "write containerSpec or pythonPackageSpec")
 

@@ -4,19 +4,18 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vertexrig.checks._arguments import trainer_pools
-from vertexrig.checks.model import Context, Problem, Rule
+from vertexrig.checks.model import Problem, Rule
 from vertexrig.checks.sources import ARGPARSE
+from vertexrig.checks.trainer import of_trainer
 from vertexrig.errors import nearest
 from vertexrig.finding import Severity
-from vertexrig.spec.document import Document
+from vertexrig.package.source.model import TrainerSource
+from vertexrig.spec.document import Document, Pool
 
 
-def command_known(document: Document, context: Context) -> Iterator[Problem]:
-    """The sub-command that args choose is one of the trainer's."""
-    trainer = context.trainer
-    pools = trainer_pools(document, trainer) if trainer is not None else []
-    if trainer is None or not pools or trainer.problems:
+@of_trainer
+def command_known(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    if trainer.problems:
         return
     path = f"{pools[0].program_path}.args"
     shown = ", ".join(dict.fromkeys(command.split()[-1] for command in trainer.commands))
@@ -28,13 +27,9 @@ def command_known(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(path, f"the trainer needs a sub-command: {shown}", "write it first in args")
 
 
-def flags_read(document: Document, context: Context) -> Iterator[Problem]:
-    """The trainer's command line could be read, so that arguments and parameters were held against it."""
-    trainer = context.trainer
-    if trainer is None or not trainer.flags_unread or trainer.problems or trainer.command_unknown:
-        return
-    pools = trainer_pools(document, trainer)
-    if not pools:
+@of_trainer
+def flags_read(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    if not trainer.flags_unread or trainer.problems or trainer.command_unknown:
         return
     first = trainer.flags_unread[0]
     more = f", and {len(trainer.flags_unread) - 1} more like it" if len(trainer.flags_unread) > 1 else ""

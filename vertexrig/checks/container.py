@@ -5,11 +5,12 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vertexrig.checks._arguments import trainer_pools
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import CONTAINER_SETTINGS, join
+from vertexrig.checks.trainer import of_trainer
 from vertexrig.finding import Severity
 from vertexrig.package.source import program
+from vertexrig.package.source.model import TrainerSource
 from vertexrig.spec.document import Document, Pool
 
 _SHELL = re.compile(r"(?:.*/)?(?:ba|da|z|a)?sh")
@@ -23,13 +24,14 @@ def _given(document: Document, pool: Pool) -> str:
     return "the study's parameters" if (document.study or {}).get("parameters") else ""
 
 
-def _pools(document: Document, context: Context) -> list[Pool]:
-    pools = trainer_pools(document, context.trainer) if context.trainer is not None else []
-    return [pool for pool in pools if pool.container is not None and not pool.container.get("command")]
+def _given_args(document: Document, pools: list[Pool]) -> tuple[Pool, str] | None:
+    """The first pool whose image chooses the program, and what the job passes to it; None if there is neither."""
+    pool = next((pool for pool in pools if pool.container is not None and not pool.container.get("command")), None)
+    given = _given(document, pool) if pool is not None else ""
+    return (pool, given) if pool is not None and given else None
 
 
 def trainer_unused(document: Document, context: Context) -> Iterator[Problem]:
-    """The trainer that was named is what the job runs."""
     if context.trainer_unused:
         pool = next((pool for pool in document.pools if not pool.empty), None)
         path = pool.program_path if pool is not None else f"{document.job_path}workerPoolSpecs"
@@ -37,35 +39,31 @@ def trainer_unused(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(path, f"--trainer cannot be held against this: {context.trainer_unused}", fix)
 
 
-def entrypoint_shell(document: Document, context: Context) -> Iterator[Problem]:
-    """An ENTRYPOINT that gets args is written in exec form."""
-    place = context.trainer.drops_args if context.trainer is not None else None
-    for pool in _pools(document, context)[:1] if place is not None else ():
-        given = _given(document, pool)
-        if given and place is not None:
-            message = (
-                f"{place.file}:{place.line}: ENTRYPOINT is in shell form, which starts the program without {given}"
-            )
-            yield Problem(
-                f"{pool.program_path}.args", message, 'write it as ENTRYPOINT ["python", "-m", "trainer.task"]'
-            )
+@of_trainer
+def entrypoint_shell(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    place, found = trainer.drops_args, _given_args(document, pools)
+    if place is None or found is None:
+        return
+    pool, given = found
+    message = f"{place.file}:{place.line}: ENTRYPOINT is in shell form, which starts the program without {given}"
+    yield Problem(f"{pool.program_path}.args", message, 'write it as ENTRYPOINT ["python", "-m", "trainer.task"]')
 
 
-def args_replace_cmd(document: Document, context: Context) -> Iterator[Problem]:
-    """Args go to an image with an ENTRYPOINT."""
-    place = context.trainer.args_replace if context.trainer is not None else None
-    for pool in _pools(document, context)[:1] if place is not None else ():
-        given = _given(document, pool)
-        if given and place is not None and (not pool.args or pool.args[0].startswith("-")):
-            message = (
-                f"{place.file}:{place.line}: the image has a CMD and no ENTRYPOINT (nor has {place.text}), so {given} "
-                "would take the place of the program"
-            )
-            yield Problem(f"{pool.program_path}.args", message, "make the CMD an ENTRYPOINT, or give the job a command")
+@of_trainer
+def args_replace_cmd(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    place, found = trainer.args_replace, _given_args(document, pools)
+    if place is None or found is None:
+        return
+    pool, given = found
+    if not pool.args or pool.args[0].startswith("-"):  # a program named first in args is meant to replace the CMD
+        message = (
+            f"{place.file}:{place.line}: the image has a CMD and no ENTRYPOINT (nor has {place.text}), so {given} "
+            "would take the place of the program"
+        )
+        yield Problem(f"{pool.program_path}.args", message, "make the CMD an ENTRYPOINT, or give the job a command")
 
 
 def command_words(document: Document, context: Context) -> Iterator[Problem]:
-    """A command is a list of words, not a line for a shell."""
     for pool in document.pools:
         command = [str(word) for word in (pool.container or {}).get("command", ())]
         words = command[0].split() if command else []

@@ -196,22 +196,25 @@ def reservation_needed(document: Document, context: Context) -> Iterator[Problem
             yield Problem(machine_path(pool, "machineType"), text, "write machineSpec.reservationAffinity")
 
 
+def _on_demand(document: Document) -> list[Pool]:
+    """The running pools whose machines are asked for on demand."""
+    if scheduling_strategy(document) != "STANDARD" or document.job.get("persistentResourceId"):
+        return []
+    return [pool for pool in running(document) if not _reserved(pool)]
+
+
 def not_on_demand(document: Document, context: Context) -> Iterator[Problem]:
     names = context.catalog.limits.names("machines.spot_or_flex_start_only")
-    if scheduling_strategy(document) != "STANDARD" or document.job.get("persistentResourceId"):
-        return
-    for pool in running(document):
-        if pool.machine_type in names and not _reserved(pool):
+    for pool in _on_demand(document):
+        if pool.machine_type in names:
             text = f"{pool.machine_type} is reported not to be offered on demand for training"
             yield Problem(machine_path(pool, "machineType"), text, "write scheduling.strategy: FLEX_START or SPOT")
 
 
 def scarce_capacity(document: Document, context: Context) -> Iterator[Problem]:
-    if scheduling_strategy(document) != "STANDARD" or document.job.get("persistentResourceId"):
-        return
-    for pool in running(document):
+    for pool in _on_demand(document):
         row = context.catalog.accelerators.get(pool.accelerator_type)
-        if row is not None and "capacity" in row.note and not _reserved(pool):
+        if row is not None and "capacity" in row.note:
             text = f"{row.name}: capacity is recommended to come from a shared reservation or Spot VMs"
             yield Problem(machine_path(pool, "acceleratorType"), text)
 
@@ -252,8 +255,8 @@ def small_memory(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def gpus_in_one_zone(document: Document, context: Context) -> Iterator[Problem]:
-    kinds = list(dict.fromkeys(pool.accelerator_type for pool in running(document) if has_gpu(pool, context.catalog)))
-    kinds = [kind for kind in kinds if kind]
+    pools = (pool for pool in running(document) if pool.accelerator_type and has_gpu(pool, context.catalog))
+    kinds = list(dict.fromkeys(pool.accelerator_type for pool in pools))
     if len(kinds) > 1:
         path = f"{document.job_path}workerPoolSpecs"
         yield Problem(path, f"all GPUs of a job must be in one zone of the region: {', '.join(kinds)}")

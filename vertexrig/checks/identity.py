@@ -87,14 +87,14 @@ def experiment_where(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(path, text, "", Severity.INFO)
 
 
-def check_kms_key(name: str, region: str = "", path: str = "encryptionSpec.kmsKeyName") -> list[Problem]:
-    """What is wrong with a Cloud KMS key for a job.
+def check_kms_key(name: str, region: str) -> list[Problem]:
+    """What is wrong with a Cloud KMS key for a job (rule `kms-key`).
 
     Args:
         name: The key's resource name.
         region: The job's region, "" if it is not known.
-        path: The path to report.
     """
+    path = "encryptionSpec.kmsKeyName"
     found = _KEY.fullmatch(name)
     if found is None:
         form = "projects/PROJECT/locations/REGION/keyRings/RING/cryptoKeys/KEY"

@@ -30,13 +30,9 @@ _LEGACY = re.compile(r"(?:[a-z]+\.)?gcr\.io/cloud-aiplatform/training/")
 _GCR = re.compile(r"(us\.|eu\.|asia\.)?gcr\.io/([^/]+)/")
 # Google's own images at gcr.io addresses are hosted on Artifact Registry.
 _GOOGLES = {
-    "cloud-aiplatform",
-    "deeplearning-platform-release",
-    "distroless",
-    "google-containers",
-    "google.com",
-    "google",
-}
+    "cloud-aiplatform", "deeplearning-platform-release", "distroless", "google-containers", "google.com", "google",
+}  # fmt: skip
+# HOST:PORT/PATH:TAG@DIGEST, after the grammar of github.com/distribution/reference
 _PART = r"[a-z0-9]+(?:(?:\.|_{1,2}|-+)[a-z0-9]+)*"
 _REFERENCE = re.compile(
     rf"(?:[A-Za-z0-9](?:[A-Za-z0-9.-]*[A-Za-z0-9])?(?::[0-9]+)?/)?{_PART}(?:/{_PART})*"
@@ -214,15 +210,8 @@ def image_availability(document: Document, context: Context) -> Iterator[Problem
 
 def _newer(image: Image, context: Context) -> Image | None:
     """The newest image of the same framework and kind that is still available."""
-    return next(
-        (
-            other
-            for other in context.catalog.images
-            if (other.framework, other.kind) == (image.framework, image.kind)
-            and date.fromisoformat(other.end_of_availability) > context.today
-        ),
-        None,
-    )
+    same = (one for one in context.catalog.images if (one.framework, one.kind) == (image.framework, image.kind))
+    return next((one for one in same if date.fromisoformat(one.end_of_availability) > context.today), None)
 
 
 def image_support(document: Document, context: Context) -> Iterator[Problem]:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from vertexrig.catalog import Catalog, load
+from vertexrig.catalog import Catalog
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import GCLOUD, REST, SERVER, join
 from vertexrig.finding import Severity
@@ -12,34 +12,22 @@ from vertexrig.spec import labels as label_rules
 from vertexrig.spec.document import Document
 
 
-def check_display_name(name: str, catalog: Catalog | None = None, path: str = "displayName") -> list[Problem]:
-    """What is wrong with a job's display name (rule `display-name`).
-
-    Args:
-        name: The name.
-        catalog: Where the limits come from; the shipped one if left out.
-        path: The path to report.
-    """
-    most = (catalog or load()).limits.integer("display_name.max_chars")
+def check_display_name(name: str, catalog: Catalog) -> list[Problem]:
+    """What is wrong with a job's display name (rule `display-name`)."""
+    most = catalog.limits.integer("display_name.max_chars")
     if not name.strip():
-        return [Problem(path, "the display name is empty", "give the job a name")]
+        return [Problem("displayName", "the display name is empty", "give the job a name")]
     if len(name) > most:
-        return [Problem(path, f"the display name has {len(name)} characters; {most} is the most", "shorten it")]
+        text = f"the display name has {len(name)} characters; {most} is the most"
+        return [Problem("displayName", text, "shorten it")]
     return []
 
 
-def check_labels(labels: Mapping[str, str], catalog: Catalog | None = None, path: str = "labels") -> list[Problem]:
-    """What is wrong with a job's labels (rule `labels`).
-
-    Args:
-        labels: Keys and values.
-        catalog: Where the limits come from; the shipped one if left out.
-        path: The path to report; a key's own follows after a dot.
-    """
-    limits = (catalog or load()).limits
+def check_labels(labels: Mapping[str, str], catalog: Catalog) -> list[Problem]:
+    """What is wrong with a job's labels (rule `labels`)."""
     return [
-        Problem(path if found.key is None else f"{path}.{found.key}", found.message, found.fix)
-        for found in label_rules.problems(labels, limits)
+        Problem("labels" if found.key is None else f"labels.{found.key}", found.message, found.fix)
+        for found in label_rules.problems(labels, catalog.limits)
     ]
 
 

@@ -10,12 +10,14 @@ from __future__ import annotations
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import PurePath
-from typing import Any, Protocol
+from typing import Any
 from urllib.parse import quote
 
 from vertexrig.checks._snippet import WIDTH, snippet
+from vertexrig.checks.model import Rule
 from vertexrig.finding import Finding, Severity, folded, limited
 from vertexrig.spec.masking import masked
+from vertexrig.spec.strict import ReadingRule
 from vertexrig.text import clean
 
 PAGE = "https://github.com/vertexrig/vertexrig/blob/main/docs/checks.md"
@@ -27,45 +29,25 @@ _DIM, _BOLD, _OFF = "\x1b[2m", "\x1b[1m", "\x1b[0m"
 _PLURAL = {Severity.ERROR: "errors", Severity.WARNING: "warnings", Severity.INFO: "infos"}
 
 
-class Described(Protocol):
-    """What SARIF and the reference page need of a rule; `checks.Rule` and `spec.ReadingRule` both have it."""
-
-    @property
-    def id(self) -> str: ...
-    @property
-    def severity(self) -> Severity: ...
-    @property
-    def summary(self) -> str: ...
-    @property
-    def source(self) -> str: ...
-
-
 def text(
-    findings: Iterable[Finding],
-    texts: Mapping[str, str] | None = None,
-    *,
-    files: int = 0,
-    color: bool = False,
-    info: bool = True,
-    width: int = WIDTH,
+    findings: Iterable[Finding], texts: Mapping[str, str], *, color: bool = False, info: bool = True, width: int = WIDTH
 ) -> str:
     """Findings for a person: place, severity, id and message; the line itself; the fix; at the end the count.
 
     Args:
         findings: In the order to show them.
         texts: The content of each file by the name the findings have, to show the lines from.
-        files: How many files were checked, for the last line; 0 leaves it out.
         color: Use terminal colours.
         info: Show those of severity info, too; they are counted either way.
         width: Longest piece of a line to show, in characters.
     """
     findings = folded(findings)
-    lines = {name: masked(content).splitlines() for name, content in (texts or {}).items()}
+    lines = {name: masked(content).splitlines() for name, content in texts.items()}
     seen = [finding for finding in findings if info or finding.severity is not Severity.INFO]
     blocks = [_block(finding, lines.get(finding.file, ()), color, width) for finding in limited(seen)]
     hidden = len(findings) - len(seen)
     hint = f" (--info shows {'them' if hidden > 1 else 'it'})" if hidden else ""
-    return "\n\n".join([*blocks, summary(findings, files=files) + hint]) + "\n"
+    return "\n\n".join([*blocks, summary(findings) + hint]) + "\n"
 
 
 def _block(finding: Finding, lines: Sequence[str], color: bool, width: int) -> str:
@@ -106,13 +88,12 @@ def _in_sight(finding: Finding, lines: Sequence[str]) -> bool:
     return finding.line > 1 or not finding.path.isalnum() or finding.path in lines[0]
 
 
-def summary(findings: Iterable[Finding], *, files: int = 0) -> str:
-    """How many findings there are: `2 errors, 1 warning in 3 files`."""
+def summary(findings: Iterable[Finding]) -> str:
+    """How many findings there are: `2 errors, 1 warning`."""
     found = [finding.severity for finding in folded(findings)]
     counts = [(severity, found.count(severity)) for severity in Severity]
     parts = [f"{count} {severity.value if count == 1 else _PLURAL[severity]}" for severity, count in counts if count]
-    where = "" if not files else " in 1 file" if files == 1 else f" in {files} files"
-    return (", ".join(parts) or "no findings") + where
+    return ", ".join(parts) or "no findings"
 
 
 def address(rule: str) -> str:
@@ -140,7 +121,7 @@ def rows(findings: Iterable[Finding]) -> list[dict[str, Any]]:
     ]
 
 
-def sarif(findings: Iterable[Finding], rules: Iterable[Described], *, version: str = "") -> str:
+def sarif(findings: Iterable[Finding], rules: Iterable[Rule | ReadingRule], *, version: str) -> str:
     """Findings as one SARIF 2.1.0 run, with every rule in its table.
 
     Each rule carries its text, source and date besides the address of its heading: a report may be read offline.
@@ -155,26 +136,22 @@ def sarif(findings: Iterable[Finding], rules: Iterable[Described], *, version: s
     for finding in findings:
         table.setdefault(finding.id, {"id": finding.id, "shortDescription": {"text": finding.id}})
     index = {name: place for place, name in enumerate(table)}
-    driver: dict[str, Any] = {"name": "vertexrig", "rules": list(table.values())}
-    if version:
-        driver["version"] = version
+    driver = {"name": "vertexrig", "rules": list(table.values()), "version": version}
     run = {
         "tool": {"driver": driver},
         "columnKind": "unicodeCodePoints",
         "results": [_result(finding, index[finding.id]) for finding in findings],
     }
-    return _dump({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]})
+    return json.dumps({"$schema": SCHEMA, "version": "2.1.0", "runs": [run]}, indent=2) + "\n"
 
 
-def _descriptor(rule: Described) -> dict[str, Any]:
+def _descriptor(rule: Rule | ReadingRule) -> dict[str, Any]:
+    more = f"Source: {rule.source}. `vertexrig check --list-rules` lists all rules."
     return {
         "id": rule.id,
         "shortDescription": {"text": rule.summary},
         "helpUri": address(rule.id),
-        "help": {
-            "text": f"{rule.summary} Source: {rule.source}. `vertexrig check --list-rules` lists all rules.",
-            "markdown": f"**{rule.summary}** Source: {rule.source}. `vertexrig check --list-rules` lists all rules.",
-        },
+        "help": {"text": f"{rule.summary} {more}", "markdown": f"**{rule.summary}** {more}"},
         "defaultConfiguration": {"level": _LEVELS[rule.severity]},
         "properties": {"source": rule.source},
     }
@@ -207,7 +184,3 @@ def _uri(file: str) -> str:
         return "file://" + quote(path.as_posix(), errors="replace")
     uri = quote(path.as_posix(), errors="replace")
     return f"./{uri}" if ":" in uri.split("/")[0] else uri
-
-
-def _dump(value: Any) -> str:
-    return json.dumps(value, indent=2) + "\n"

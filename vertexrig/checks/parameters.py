@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from itertools import pairwise
 from typing import Any
 
@@ -20,14 +20,12 @@ _SPECS = "doubleValueSpec, integerValueSpec, discreteValueSpec or categoricalVal
 
 
 def present(document: Document, context: Context) -> Iterator[Problem]:
-    """A study tunes at least one parameter."""
     study = document.study
     if study is not None and not study.get("parameters") and not refused(document, "studySpec.parameters"):
         yield Problem("studySpec.parameters", "the study has no parameters to tune", "list at least one parameter")
 
 
 def ids(document: Document, context: Context) -> Iterator[Problem]:
-    """Every parameter has an id without white space."""
     for parameter in document.parameters:
         path = f"{parameter.path}.parameterId"
         if not parameter.id:
@@ -39,7 +37,6 @@ def ids(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def unique(document: Document, context: Context) -> Iterator[Problem]:
-    """No two parameters that can be active together have the same id."""
     for parameter, other in _clashes(document):
         if parameter.parent is None or parameter.parent is not other.parent:  # siblings are condition-overlap's
             yield Problem(
@@ -55,7 +52,6 @@ def _clashes(document: Document) -> Iterator[tuple[Parameter, Parameter]]:
 
 
 def value_spec(document: Document, context: Context) -> Iterator[Problem]:
-    """Every parameter has one value spec."""
     for parameter in document.parameters:
         if not parameter.kind and parameter.data and not refused(document, parameter.path):
             message = f"{parameter.name} has no value spec: one of {_SPECS} belongs here"
@@ -63,7 +59,6 @@ def value_spec(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def bounds(document: Document, context: Context) -> Iterator[Problem]:
-    """A DOUBLE or INTEGER parameter has both bounds, the smaller first."""
     for parameter in document.parameters:
         if parameter.kind not in {"DOUBLE", "INTEGER"} or refused(document, parameter.spec_path):
             continue
@@ -82,7 +77,6 @@ def bounds(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def several_values(document: Document, context: Context) -> Iterator[Problem]:
-    """Every parameter has more than one value to try."""
     grid = (document.study or {}).get("algorithm") == "GRID_SEARCH"
     for parameter in document.parameters:
         if parameter.domain is not None and parameter.domain.count == 1 and not refused(document, parameter.spec_path):
@@ -93,7 +87,6 @@ def several_values(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def discrete(document: Document, context: Context) -> Iterator[Problem]:
-    """A DISCRETE parameter lists values, in increasing order, at least 1e-10 apart, at most 1,000."""
     for parameter in document.parameters:
         path = f"{parameter.spec_path}.values"
         if parameter.kind != "DISCRETE" or refused(document, parameter.spec_path):
@@ -116,7 +109,6 @@ def discrete(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def discrete_boolean(document: Document, context: Context) -> Iterator[Problem]:
-    """A choice between true and false is a CATEGORICAL parameter of two texts."""
     seen = set()
     for found in document.findings:
         path, marker, _ = found.path.partition(".discreteValueSpec.values[")
@@ -127,7 +119,6 @@ def discrete_boolean(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def categorical(document: Document, context: Context) -> Iterator[Problem]:
-    """A CATEGORICAL parameter lists its values, each once."""
     for parameter in document.parameters:
         path = f"{parameter.spec_path}.values"
         if parameter.kind != "CATEGORICAL" or refused(document, parameter.spec_path):
@@ -142,7 +133,6 @@ def categorical(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def default_value(document: Document, context: Context) -> Iterator[Problem]:
-    """No parameter has a default value: only the Vizier service takes one."""
     for parameter in document.parameters:
         if "defaultValue" in parameter.spec:
             path = f"{parameter.spec_path}.defaultValue"
@@ -151,7 +141,6 @@ def default_value(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def scale_categorical(document: Document, context: Context) -> Iterator[Problem]:
-    """A CATEGORICAL parameter has no scale."""
     for parameter in document.parameters:
         if parameter.kind == "CATEGORICAL" and parameter.scale:
             message = f"{parameter.name} is CATEGORICAL: texts have no scale such as {parameter.scale}"
@@ -159,7 +148,6 @@ def scale_categorical(document: Document, context: Context) -> Iterator[Problem]
 
 
 def scale_positive(document: Document, context: Context) -> Iterator[Problem]:
-    """A parameter on a logarithmic scale is strictly positive in its whole range."""
     for parameter in document.parameters:
         if parameter.scale not in {LOG, REVERSE_LOG} or parameter.kind == "CATEGORICAL":
             continue
@@ -171,13 +159,10 @@ def scale_positive(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def scale_set(document: Document, context: Context) -> Iterator[Problem]:
-    """A DOUBLE or INTEGER parameter has a scaleType."""
     for parameter in document.parameters:
-        if (
-            parameter.kind not in {"DOUBLE", "INTEGER"}
-            or parameter.scale
-            or refused(document, f"{parameter.path}.scaleType")
-        ):
+        if parameter.kind not in {"DOUBLE", "INTEGER"} or parameter.scale:
+            continue
+        if refused(document, f"{parameter.path}.scaleType"):
             continue
         low, high = parameter.bounds
         wide = low is not None and high is not None and low > 0 and high / low >= _WIDE
@@ -187,19 +172,16 @@ def scale_set(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def grid_double(document: Document, context: Context) -> Iterator[Problem]:
-    """A grid search has no DOUBLE parameter."""
     if (document.study or {}).get("algorithm") != "GRID_SEARCH":
         return
     for parameter in document.parameters:
         if parameter.kind == "DOUBLE":
             message = f"{parameter.name} is DOUBLE: GRID_SEARCH takes INTEGER, CATEGORICAL and DISCRETE parameters only"
-            yield Problem(
-                parameter.spec_path, message, "list its values in a discreteValueSpec, or leave algorithm out"
-            )
+            fix = "list its values in a discreteValueSpec, or leave algorithm out"
+            yield Problem(parameter.spec_path, message, fix)
 
 
 def grid_size(document: Document, context: Context) -> Iterator[Problem]:
-    """A grid search has as many trials as its grid has points."""
     study, most = document.study or {}, document.data.get("maxTrialCount")
     if study.get("algorithm") != "GRID_SEARCH" or not most or most < 0:
         return
@@ -207,9 +189,8 @@ def grid_size(document: Document, context: Context) -> Iterator[Problem]:
         points = Space(study.get("parameters", ())).size
     except ConfigError:
         points = None
-    if points is None:
-        return  # what makes it uncountable is another rule's finding
-    if points == most or refused(document, "studySpec.parameters"):
+    # what makes a grid uncountable is another rule's finding
+    if points is None or points == most or refused(document, "studySpec.parameters"):
         return
     shown = f"{points:,}" if points < 10**15 else "more than 10^15"
     if points > most:
@@ -220,7 +201,6 @@ def grid_size(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def condition_parent(document: Document, context: Context) -> Iterator[Problem]:
-    """A condition is written for its parent's kind, and a DOUBLE parameter has no conditions."""
     for child in document.parameters:
         condition, parent = child.condition, child.parent
         if condition is None or parent is None or not parent.kind:
@@ -234,7 +214,6 @@ def condition_parent(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def condition_values(document: Document, context: Context) -> Iterator[Problem]:
-    """A condition names values that the parent can take."""
     for child in document.parameters:
         condition, parent = child.condition, child.parent
         if condition is None or parent is None or parent.kind == "DOUBLE" or refused(document, condition.path):
@@ -251,7 +230,6 @@ def condition_values(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def condition_overlap(document: Document, context: Context) -> Iterator[Problem]:
-    """Conditional parameters of the same name have conditions that never hold together."""
     for child, other in _clashes(document):
         parent = child.parent
         if parent is not None and parent is other.parent and child.condition and other.condition:
@@ -262,17 +240,15 @@ def condition_overlap(document: Document, context: Context) -> Iterator[Problem]
 
 
 def condition_spec(document: Document, context: Context) -> Iterator[Problem]:
-    """Every condition has a parameter to make active."""
     for child in document.parameters:
         if child.condition is not None and not child.data and not refused(document, child.condition.path):
-            yield Problem(
-                child.condition.path, "the condition has no parameterSpec", "add the parameter it makes active"
-            )
+            text = "the condition has no parameterSpec"
+            yield Problem(child.condition.path, text, "add the parameter it makes active")
 
 
-def _listed(values: Any, most: int = 8) -> str:
-    shown = ", ".join(repr(value) for value in list(values)[:most])
-    return f"[{shown}{', …' if len(values) > most else ''}]"
+def _listed(values: Sequence[Any]) -> str:
+    """The first eight values in brackets."""
+    return f"[{', '.join(map(repr, values[:8]))}{', …' if len(values) > 8 else ''}]"
 
 
 def _space(parameter: Parameter) -> str:
@@ -288,51 +264,25 @@ RULES: tuple[Rule, ...] = (
     Rule("parameter-id", _E, "Every parameter has an id without white space.", REST_STUDY, ids),
     Rule("parameter-duplicate", _E, "Parameters that can be active together have different ids.", REST_STUDY, unique),
     Rule("parameter-type", _E, "Every parameter has a value spec.", REST_STUDY, value_spec),
-    Rule(
-        "parameter-bounds", _E, "DOUBLE and INTEGER parameters have both bounds, the smaller first.", REST_STUDY, bounds
-    ),
+    Rule("parameter-bounds", _E, "DOUBLE and INTEGER parameters have both bounds, the smaller first.",
+         REST_STUDY, bounds),
     Rule("parameter-one-value", _W, "Every parameter has more than one value to try.", REST_STUDY, several_values),
-    Rule(
-        "discrete-values",
-        _W,
-        "Discrete values increase, 1e-10 apart or more, and are at most 1,000.",
-        REST_STUDY,
-        discrete,
-    ),
-    Rule(
-        "discrete-boolean",
-        _E,
-        "True and false are categorical texts, not discrete numbers.",
-        join(REST_STUDY, WALKTHROUGH),
-        discrete_boolean,
-    ),
+    Rule("discrete-values", _W, "Discrete values increase, 1e-10 apart or more, and are at most 1,000.",
+         REST_STUDY, discrete),
+    Rule("discrete-boolean", _E, "True and false are categorical texts, not discrete numbers.",
+         join(REST_STUDY, WALKTHROUGH), discrete_boolean),
     Rule("categorical-values", _W, "A CATEGORICAL parameter lists its values, each once.", REST_STUDY, categorical),
-    Rule(
-        "parameter-default",
-        _E,
-        "No parameter has a defaultValue: tuning jobs do not support it.",
-        REST_STUDY,
-        default_value,
-    ),
+    Rule("parameter-default", _E, "No parameter has a defaultValue: tuning jobs do not support it.",
+         REST_STUDY, default_value),
     Rule("scale-categorical", _E, "CATEGORICAL parameters have no scaleType.", REST_STUDY, scale_categorical),
     Rule("scale-positive", _E, "Logarithmic scales have strictly positive ranges.", OVERVIEW_DOC, scale_positive),
     Rule("scale-missing", _I, "DOUBLE and INTEGER parameters have a scaleType.", OVERVIEW_DOC, scale_set),
     Rule("grid-double", _E, "A grid search has no DOUBLE parameter.", OVERVIEW_DOC, grid_double),
     Rule("grid-size", _W, "A grid search has as many trials as its grid has points.", OVERVIEW_DOC, grid_size),
-    Rule(
-        "condition-parent",
-        _E,
-        "Conditions are written for the parent's kind, which is not DOUBLE.",
-        REST_STUDY,
-        condition_parent,
-    ),
+    Rule("condition-parent", _E, "Conditions are written for the parent's kind, which is not DOUBLE.",
+         REST_STUDY, condition_parent),
     Rule("condition-values", _E, "Conditions name values that the parent can take.", REST_STUDY, condition_values),
-    Rule(
-        "condition-overlap",
-        _E,
-        "Conditional parameters of one name have disjoint conditions.",
-        REST_STUDY,
-        condition_overlap,
-    ),
+    Rule("condition-overlap", _E, "Conditional parameters of one name have disjoint conditions.",
+         REST_STUDY, condition_overlap),
     Rule("condition-spec", _E, "Every condition has a parameter to make active.", REST_STUDY, condition_spec),
-)
+)  # fmt: skip

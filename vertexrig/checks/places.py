@@ -1,4 +1,4 @@
-"""What many checks need besides the pools: what the strict reading already refused, how long a duration is."""
+"""What the strict reading already refused, so that no check reports it again."""
 
 from __future__ import annotations
 
@@ -25,7 +25,8 @@ def already_reported(document: Document, path: str) -> bool:
             parent, _, key = finding.path.rpartition(".")
             if path == key:
                 return True  # it belongs at the top of the file
-            if any(_same(key, place.rpartition(".")[2]) and _above(parent, place) for place in places):
+            above = [place for place in places if not parent or place.startswith(f"{parent}.")]
+            if any(_same(key, place.rpartition(".")[2]) for place in above):
                 return True
     return False
 
@@ -41,7 +42,3 @@ def refused(document: Document, path: str) -> bool:
 
 def _same(written: str, key: str) -> bool:
     return stem(written) == stem(key) or meant(written, [key]) is not None
-
-
-def _above(parent: str, path: str) -> bool:
-    return not parent or path.startswith(f"{parent}.")

@@ -5,9 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from vertexrig.checks import strategy
-from vertexrig.checks._arguments import passed, trainer_pools
+from vertexrig.checks._arguments import passed
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import DISTRIBUTED, REST, join
+from vertexrig.checks.trainer import of_trainer
 from vertexrig.finding import Severity
 from vertexrig.package.source.model import TrainerSource
 from vertexrig.spec.document import Document, Pool
@@ -22,7 +23,6 @@ _WORKERS = (
 
 
 def cluster_port(document: Document, context: Context) -> Iterator[Problem]:
-    """Port 2222 of a replica is left to the cluster."""
     joined, trainer = strategy.clustered(document, context), context.trainer
     if joined is None or trainer is None:
         return
@@ -36,13 +36,11 @@ def cluster_port(document: Document, context: Context) -> Iterator[Problem]:
             yield Problem(pool.program_path, message, "choose another port, or 0 for a free one")
 
 
-def loader_memory(document: Document, context: Context) -> Iterator[Problem]:
-    """Worker processes of a DataLoader fit into the shared memory of the container."""
-    trainer = context.trainer
-    if trainer is None or trainer.problems or trainer.watches_memory:
+@of_trainer
+def loader_memory(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    if trainer.problems or trainer.watches_memory:
         return
-    pools = trainer_pools(document, trainer)
-    for place in trainer.torch.workers if pools else ():
+    for place in trainer.torch.workers:
         number = _number(place.text, pools[0], trainer)
         if number:
             message = (

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import re
-from collections import Counter
 from collections.abc import Iterator
 
 from vertexrig.checks.model import Context, Problem, Rule
@@ -26,12 +25,23 @@ from vertexrig.spec.document import Document, Pool
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
 _GLUED = re.compile(r"(--?[A-Za-z][\w.-]*)\s+(\S.*)", re.DOTALL)
+# $(NAME) is replaced by a variable, $$(NAME) is the text $(NAME): EnvVar.value in the REST reference
 _REFERENCE = re.compile(r"(?<!\$)\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 _SHELLS = {"sh", "bash", "dash", "zsh"}
 
 
-def _arg_path(pool: Pool, number: int) -> str:
-    return f"{pool.program_path}.args[{number}]"
+def _args(document: Document, *, of_shells: bool = True) -> Iterator[tuple[Pool, str, str]]:
+    """Each argument of each pool, with its path; those that are words for a shell, which has its own rules, if asked for."""
+    for pool in document.pools:
+        if of_shells or not _in_shell(pool):
+            yield from ((pool, f"{pool.program_path}.args[{number}]", arg) for number, arg in enumerate(pool.args))
+
+
+def _variables(document: Document) -> Iterator[tuple[Pool, str, str]]:
+    """The name of each variable of each pool, with its path."""
+    for pool in document.pools:
+        for number, variable in enumerate(pool.env):
+            yield pool, f"{pool.program_path}.env[{number}].name", str(variable.get("name", ""))
 
 
 def _flag(arg: str) -> str:
@@ -41,7 +51,7 @@ def _flag(arg: str) -> str:
 
 
 def _in_shell(pool: Pool) -> bool:
-    """Whether the args are words for a shell, which has its own rules."""
+    """Whether the args are words for a shell."""
     command = (pool.container or {}).get("command") or pool.args[:1]
     return bool(command) and str(command[0]).rpartition("/")[2] in _SHELLS
 
@@ -68,16 +78,13 @@ def module_form(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def arg_quotes(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in document.pools:
-        if _in_shell(pool):
-            continue
-        for number, arg in enumerate(pool.args):
-            flag, equals, value = arg.partition("=")
-            value = value if equals and _FLAG.fullmatch(flag) else arg
-            if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'" and not _is_list(value):
-                text = f"the quotes in {arg[:80]} reach the program as part of the value"
-                fixed = arg[: len(arg) - len(value)] + value[1:-1]
-                yield Problem(_arg_path(pool, number), text, f"write {fixed}")
+    for _, path, arg in _args(document, of_shells=False):
+        flag, equals, value = arg.partition("=")
+        value = value if equals and _FLAG.fullmatch(flag) else arg
+        if len(value) >= 2 and value[0] == value[-1] and value[0] in "\"'" and not _is_list(value):
+            text = f"the quotes in {arg[:80]} reach the program as part of the value"
+            fixed = arg[: len(arg) - len(value)] + value[1:-1]
+            yield Problem(path, text, f"write {fixed}")
 
 
 def _is_list(value: str) -> bool:
@@ -86,48 +93,40 @@ def _is_list(value: str) -> bool:
 
 
 def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in document.pools:
-        if _in_shell(pool):
-            continue
-        for number, arg in enumerate(pool.args):
-            found = _GLUED.fullmatch(arg)
-            if found:
-                text = f"{arg[:80]!r} is one argument: the program sees a flag with a space in its name"
-                fix = f"write {found[1]}={found[2]}, or two items"
-                yield Problem(_arg_path(pool, number), text, fix, None if pool.python is not None else Severity.WARNING)
+    for pool, path, arg in _args(document, of_shells=False):
+        found = _GLUED.fullmatch(arg)
+        if found:
+            text = f"{arg[:80]!r} is one argument: the program sees a flag with a space in its name"
+            fix = f"write {found[1]}={found[2]}, or two items"
+            yield Problem(path, text, fix, None if pool.python is not None else Severity.WARNING)
 
 
 def arg_blank(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in document.pools:
-        for number, arg in enumerate(pool.args):
-            if not arg.strip():
-                yield Problem(_arg_path(pool, number), "the argument is empty, and reaches the program so")
-            elif arg != arg.strip() and arg.strip().startswith("-"):
-                text = f"{arg[:80]!r} has space around it, which reaches the program"
-                yield Problem(_arg_path(pool, number), text, f"write {arg.strip()}")
+    for _, path, arg in _args(document):
+        if not arg.strip():
+            yield Problem(path, "the argument is empty, and reaches the program so")
+        elif arg != arg.strip() and arg.strip().startswith("-"):
+            text = f"{arg[:80]!r} has space around it, which reaches the program"
+            yield Problem(path, text, f"write {arg.strip()}")
 
 
 def arg_spellings(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in document.pools:
-        seen: dict[str, str] = {}
-        for number, arg in enumerate(pool.args):
-            flag = _flag(arg)
-            if not flag:
-                continue
-            first = seen.setdefault(flag.lstrip("-").replace("-", "_").casefold(), flag)
-            if first != flag:
-                text = f"{flag} and {first} are two spellings of one flag; a program knows one of them"
-                yield Problem(_arg_path(pool, number), text, "keep the spelling the program declares")
+    seen: dict[tuple[int, str], str] = {}  # pool and flag without its dashes -> as it is written first
+    for pool, path, arg in _args(document):
+        flag = _flag(arg)
+        first = seen.setdefault((pool.index, flag.lstrip("-").replace("-", "_").casefold()), flag)
+        if first != flag:
+            text = f"{flag} and {first} are two spellings of one flag; a program knows one of them"
+            yield Problem(path, text, "keep the spelling the program declares")
 
 
 def arg_repeated(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in document.pools:
-        seen = set()
-        for number, arg in enumerate(pool.args):
-            flag = _flag(arg)
-            if flag and flag in seen:
-                yield Problem(_arg_path(pool, number), f"{flag} is given more than once; most programs take the last")
-            seen.add(flag)
+    seen = set()
+    for pool, path, arg in _args(document):
+        flag = _flag(arg)
+        if flag and (pool.index, flag) in seen:
+            yield Problem(path, f"{flag} is given more than once; most programs take the last")
+        seen.add((pool.index, flag))
 
 
 def args_length(document: Document, context: Context) -> Iterator[Problem]:
@@ -140,11 +139,10 @@ def args_length(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def arg_commas(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in document.pools:
-        for number, arg in enumerate(pool.args):
-            if "," in arg and _flag(arg):
-                text = f"{arg[:80]} is right in this file; as a flag, gcloud's --args would split it at the commas and replace all args"
-                yield Problem(_arg_path(pool, number), text)
+    for _, path, arg in _args(document):
+        if "," in arg and _flag(arg):
+            text = f"{arg[:80]} is right in this file; as a flag, gcloud's --args would split it at the commas and replace all args"
+            yield Problem(path, text)
 
 
 def command_alone(document: Document, context: Context) -> Iterator[Problem]:
@@ -157,24 +155,18 @@ def command_alone(document: Document, context: Context) -> Iterator[Problem]:
 
 def env_name(document: Document, context: Context) -> Iterator[Problem]:
     form = re.compile(context.catalog.limits.text("env.name_pattern"))
-    for pool in document.pools:
-        for number, variable in enumerate(pool.env):
-            name = str(variable.get("name", ""))
-            path = f"{pool.program_path}.env[{number}].name"
-            if not form.fullmatch(name) and not (not name and already_reported(document, path)):
-                text = f"{name[:80]!r} is not a name for a variable: letters, digits and _, no digit first"
-                yield Problem(path, text if name else "a variable has no name")
+    for _, path, name in _variables(document):
+        if not form.fullmatch(name) and (name or not already_reported(document, path)):
+            text = f"{name[:80]!r} is not a name for a variable: letters, digits and _, no digit first"
+            yield Problem(path, text if name else "a variable has no name")
 
 
 def env_twice(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in document.pools:
-        seen: set[str] = set()
-        for number, variable in enumerate(pool.env):
-            name = str(variable.get("name", ""))
-            if name and name in seen:
-                path = f"{pool.program_path}.env[{number}].name"
-                yield Problem(path, f"the variable {name} is given twice", "keep one")
-            seen.add(name)
+    seen = set()
+    for pool, path, name in _variables(document):
+        if name and (pool.index, name) in seen:
+            yield Problem(path, f"the variable {name} is given twice", "keep one")
+        seen.add((pool.index, name))
 
 
 def env_count(document: Document, context: Context) -> Iterator[Problem]:
@@ -189,23 +181,18 @@ _SERVICE_PREFIXES = ("AIP_", "CLOUD_ML_", "CMLE_TRAINING_")
 
 
 def env_service_name(document: Document, context: Context) -> Iterator[Problem]:
-    for pool in document.pools:
-        for number, variable in enumerate(pool.env):
-            name = str(variable.get("name", ""))
-            if name in _SERVICE_NAMES or name.startswith(_SERVICE_PREFIXES):
-                text = f"{name} is set by the service; which of the two values wins is not documented"
-                yield Problem(f"{pool.program_path}.env[{number}].name", text, "use another name")
+    for _, path, name in _variables(document):
+        if name in _SERVICE_NAMES or name.startswith(_SERVICE_PREFIXES):
+            text = f"{name} is set by the service; which of the two values wins is not documented"
+            yield Problem(path, text, "use another name")
 
 
 def env_reference(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
-        names = Counter(str(variable.get("name", "")) for variable in pool.env)
-        before: set[str] = set()
+        names = [str(variable.get("name", "")) for variable in pool.env]
         for number, variable in enumerate(pool.env):
-            before_now = set(before)
-            before.add(str(variable.get("name", "")))
             for wanted in dict.fromkeys(_REFERENCE.findall(str(variable.get("value", "")))):
-                if wanted in names and wanted not in before_now:
+                if wanted in names and wanted not in names[:number]:
                     text = f"$({wanted}) stays as it is: {wanted} is defined further down"
                     yield Problem(f"{pool.program_path}.env[{number}].value", text, f"move {wanted} up")
 

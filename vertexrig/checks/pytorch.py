@@ -5,7 +5,8 @@ Trainers that leave these to Lightning, Accelerate, DeepSpeed, Horovod, Ray or T
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import wraps
 
 from vertexrig.checks._arguments import trainer_pools
 from vertexrig.checks.model import Context, Problem, Rule
@@ -24,19 +25,25 @@ _FRAMEWORKS = frozenset(
 )  # fmt: skip
 
 
-def _subject(document: Document, context: Context) -> tuple[TorchUse, list[Pool], bool] | None:
-    """What the trainer does, the pools that run it, and whether their machines are known to have GPUs.
+def _plain(
+    look: Callable[[TorchUse, list[Pool], bool], Iterable[Problem]],
+) -> Callable[[Document, Context], Iterator[Problem]]:
+    """A rule on what a trainer does with plain PyTorch, the pools that run it, and whether their machines have GPUs.
 
-    None for a trainer that is not known, not readable, or not plain PyTorch.
+    Nothing is found for a trainer that is not known, not readable, or leaves these to a framework.
     """
-    trainer = context.trainer
-    if trainer is None or trainer.problems:
-        return None
-    packages = {item.module.split(".")[0] for item in trainer.imports}
-    pools = [pool for pool in trainer_pools(document, trainer) if not placeholder(pool)]
-    if "torch" not in packages or packages & _FRAMEWORKS or not pools:
-        return None
-    return trainer.torch, pools, any(has_gpu(pool, context.catalog) for pool in pools)
+
+    @wraps(look)
+    def rule(document: Document, context: Context) -> Iterator[Problem]:
+        trainer = context.trainer
+        if trainer is None or trainer.problems:
+            return
+        packages = {item.module.split(".")[0] for item in trainer.imports}
+        pools = [pool for pool in trainer_pools(document, trainer) if not placeholder(pool)]
+        if "torch" in packages and not packages & _FRAMEWORKS and pools:
+            yield from look(trainer.torch, pools, any(has_gpu(pool, context.catalog) for pool in pools))
+
+    return rule
 
 
 def _where(places: Sequence[SourcePlace]) -> str:
@@ -48,12 +55,8 @@ def _replicas(pools: Sequence[Pool]) -> int:
     return sum(pool.replica_count for pool in pools if pool.index in (0, 1))
 
 
-def backend(document: Document, context: Context) -> Iterator[Problem]:
-    """NCCL joins GPUs, gloo CPUs."""
-    subject = _subject(document, context)
-    if subject is None or not subject[0].backends:
-        return
-    use, pools, gpus = subject
+@_plain
+def backend(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
     names = {place.text for place in use.backends}
     path = f"{pools[0].path}.machineSpec"
     if names == {"nccl"} and not gpus:
@@ -64,46 +67,37 @@ def backend(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(path, message, 'use "nccl" where torch.cuda.is_available()', Severity.WARNING)
 
 
-def world_size(document: Document, context: Context) -> Iterator[Problem]:
-    """A trainer on several replicas does not take a missing WORLD_SIZE for 1."""
-    subject = _subject(document, context)
-    if subject is None or _replicas(subject[1]) < 2 or not subject[0].lone_worlds:
-        return
-    where, count = _where(subject[0].lone_worlds), _replicas(subject[1])
-    message = f"WORLD_SIZE is read with 1 as default ({where}): where it is not set, {count} replicas train {count} models, and the job succeeds"
-    yield Problem(subject[1][0].path, message, 'read os.environ["WORLD_SIZE"] on jobs of several replicas')
+@_plain
+def world_size(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
+    count = _replicas(pools)
+    if count > 1 and use.lone_worlds:
+        where = _where(use.lone_worlds)
+        message = f"WORLD_SIZE is read with 1 as default ({where}): where it is not set, {count} replicas train {count} models, and the job succeeds"
+        yield Problem(pools[0].path, message, 'read os.environ["WORLD_SIZE"] on jobs of several replicas')
 
 
-def sampler(document: Document, context: Context) -> Iterator[Problem]:
-    """Replicas that train one model share the examples out."""
-    subject = _subject(document, context)
-    if subject is None or _replicas(subject[1]) < 2:
-        return
-    use, pools, _ = subject
-    if use.loaders and not use.samples and (use.backends or use.knows_rank):
+@_plain
+def sampler(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
+    # Without a process group or a rank each replica trains a model of its own, on purpose or by another rule's finding.
+    if _replicas(pools) > 1 and use.loaders and not use.samples and (use.backends or use.knows_rank):
         message = f"no DataLoader has a sampler ({_where(use.loaders)}): each of {_replicas(pools)} replicas trains on all examples"
-        yield Problem(
-            pools[0].path, message, "give the training DataLoader a DistributedSampler, and call its set_epoch"
-        )
+        fix = "give the training DataLoader a DistributedSampler, and call its set_epoch"
+        yield Problem(pools[0].path, message, fix)
 
 
-def saving(document: Document, context: Context) -> Iterator[Problem]:
-    """Of several replicas, one writes the model."""
-    subject = _subject(document, context)
-    if subject is None or _replicas(subject[1]) < 2 or not subject[0].saves or subject[0].knows_rank:
-        return
-    message = f"torch.save ({_where(subject[0].saves)}) runs in each of {_replicas(subject[1])} replicas, and the source names no rank: they write the same file"
-    yield Problem(subject[1][0].path, message, "save where torch.distributed.get_rank() is 0")
+@_plain
+def saving(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
+    if _replicas(pools) > 1 and use.saves and not use.knows_rank:
+        message = f"torch.save ({_where(use.saves)}) runs in each of {_replicas(pools)} replicas, and the source names no rank: they write the same file"
+        yield Problem(pools[0].path, message, "save where torch.distributed.get_rank() is 0")
 
 
-def cuda(document: Document, context: Context) -> Iterator[Problem]:
-    """A trainer that needs a GPU gets one."""
-    subject = _subject(document, context)
-    if subject is None or subject[2] or not subject[0].cuda or subject[0].asks_for_cuda:
-        return
-    message = f"the trainer uses a GPU without asking for one ({subject[0].cuda[0].text}, {_where(subject[0].cuda)}), and the machines have none"
-    fix = "choose the device by torch.cuda.is_available(), or add an accelerator"
-    yield Problem(f"{subject[1][0].path}.machineSpec", message, fix)
+@_plain
+def cuda(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
+    if use.cuda and not gpus and not use.asks_for_cuda:
+        message = f"the trainer uses a GPU without asking for one ({use.cuda[0].text}, {_where(use.cuda)}), and the machines have none"
+        fix = "choose the device by torch.cuda.is_available(), or add an accelerator"
+        yield Problem(f"{pools[0].path}.machineSpec", message, fix)
 
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO

@@ -41,24 +41,23 @@ def quota_zero(document: Document, context: Context) -> Iterator[Problem]:
             yield Problem(draw.path, text, "ask for quota first, or choose another region or accelerator")
 
 
-def quota_small(document: Document, context: Context) -> Iterator[Problem]:
+def _too_large(document: Document, context: Context, *, disks: bool) -> Iterator[tuple[Draw, str]]:
+    """Draws above a default that is not 0, with that default in words; disks are counted in GB."""
     for draw in draws(document, context.catalog, context.region):
-        if draw.default and draw.amount > draw.default and draw.unit != "GB":
-            text = (
-                f"draws {_amount(draw)} of {_name(draw)} ({draw.sum}); "
-                f"the default in {context.region} is {draw.default:,}"
-            )
-            yield Problem(draw.path, text, _SPOT_FIX if draw.preemptible else _FIX)
+        if draw.default and draw.amount > draw.default and (draw.unit == "GB") is disks:
+            yield draw, f"the default in {context.region} is {draw.default:,}"
+
+
+def quota_small(document: Document, context: Context) -> Iterator[Problem]:
+    for draw, default in _too_large(document, context, disks=False):
+        text = f"draws {_amount(draw)} of {_name(draw)} ({draw.sum}); {default}"
+        yield Problem(draw.path, text, _SPOT_FIX if draw.preemptible else _FIX)
 
 
 def quota_disk(document: Document, context: Context) -> Iterator[Problem]:
-    for draw in draws(document, context.catalog, context.region):
-        if draw.default and draw.amount > draw.default and draw.unit == "GB":
-            text = (
-                f"boot disks draw {draw.amount:,} GB of {draw.item} ({draw.sum}); "
-                f"the default in {context.region} is {draw.default:,} GB, over all running jobs"
-            )
-            yield Problem(draw.path, text, "write diskSpec.bootDiskType: pd-standard, or use fewer replicas")
+    for draw, default in _too_large(document, context, disks=True):
+        text = f"boot disks draw {draw.amount:,} GB of {draw.item} ({draw.sum}); {default} GB, over all running jobs"
+        yield Problem(draw.path, text, "write diskSpec.bootDiskType: pd-standard, or use fewer replicas")
 
 
 RULES = (

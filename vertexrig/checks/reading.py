@@ -15,7 +15,6 @@ _BUCKET = "gs://"
 
 
 def gs_path_read(document: Document, context: Context) -> Iterator[Problem]:
-    """A gs:// path is read by something that can."""
     trainer = context.trainer
     pools = trainer_pools(document, trainer) if trainer is not None and not trainer.problems else []
     if trainer is None or not pools:

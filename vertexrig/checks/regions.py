@@ -9,12 +9,8 @@ from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import COMPUTE_ENGINE, GCLOUD, LOCATIONS, SDK, SERVER, join
 from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import Severity
-from vertexrig.spec.document import Document, Pool
+from vertexrig.spec.document import Document
 from vertexrig.spec.pools import machine_path, running
-
-
-def _listed(regions: tuple[str, ...]) -> str:
-    return ", ".join(regions)
 
 
 def region_unknown(document: Document, context: Context) -> Iterator[Problem]:
@@ -29,40 +25,32 @@ def region_unknown(document: Document, context: Context) -> Iterator[Problem]:
     if region in regions:
         yield Problem("", f"gcloud does not take {region} as a training region", fix)
     else:
-        yield Problem("", f"{region!r} is not a training region. {_guess(best, region, near)}", fix)
+        guess = f"Did you mean {best!r}?" if best else did_you_mean(region, near, most=40)
+        yield Problem("", f"{region!r} is not a training region. {guess}", fix)
 
 
-def _guess(best: str | None, region: str, near: list[str]) -> str:
-    return f"Did you mean {best!r}?" if best else did_you_mean(region, near, most=40)
-
-
-def _accelerators(document: Document, context: Context) -> Iterator[tuple[Pool, str, str]]:
-    """Running pools with an accelerator: the pool, the name regions list it under, and the path that chose it."""
-    for pool in running(document):
+def _elsewhere(document: Document, context: Context) -> Iterator[tuple[str, bool, str, str]]:
+    """Accelerators that the region does not train on: the name that regions list them under, whether the region has them
+    all the same, the path that chose them, and the regions that train on them."""
+    row = context.catalog.regions.get(context.region)
+    for pool in running(document) if row is not None else ():
         name = context.catalog.regional_name(pool.machine_type, pool.accelerator_type, pool.accelerator_count)
-        if name:
-            chosen = "acceleratorType" if pool.accelerator_type else "machineType"
-            yield pool, name, machine_path(pool, chosen)
+        if name and row is not None and name not in row.training:
+            path = machine_path(pool, "acceleratorType" if pool.accelerator_type else "machineType")
+            yield name, name in row.not_for_training, path, ", ".join(context.catalog.regions_with(name))
 
 
 def region_accelerator(document: Document, context: Context) -> Iterator[Problem]:
-    row = context.catalog.regions.get(context.region)
-    if row is None:
-        return
-    for _, name, path in _accelerators(document, context):
-        elsewhere = context.catalog.regions_with(name)
-        if elsewhere and name not in row.training and name not in row.not_for_training:
-            yield Problem(path, f"{name} is not offered in {row.name}; regions that train on it: {_listed(elsewhere)}")
+    for name, there, path, regions in _elsewhere(document, context):
+        if regions and not there:
+            yield Problem(path, f"{name} is not offered in {context.region}; regions that train on it: {regions}")
 
 
 def region_not_for_training(document: Document, context: Context) -> Iterator[Problem]:
-    row = context.catalog.regions.get(context.region)
-    if row is None:
-        return
-    for _, name, path in _accelerators(document, context):
-        if name in row.not_for_training and name not in row.training:
-            elsewhere = _listed(context.catalog.regions_with(name))
-            yield Problem(path, f"{name} is in {row.name}, but not for training; regions that train on it: {elsewhere}")
+    for name, there, path, regions in _elsewhere(document, context):
+        if there:
+            text = f"{name} is in {context.region}, but not for training; regions that train on it: {regions}"
+            yield Problem(path, text)
 
 
 def region_machine(document: Document, context: Context) -> Iterator[Problem]:
@@ -75,8 +63,8 @@ def region_machine(document: Document, context: Context) -> Iterator[Problem]:
         name = catalog.regional_name(pool.machine_type, pool.accelerator_type, pool.accelerator_count)
         if not places or region in places or (name and name not in row.training):
             continue
-        known = tuple(sorted(place for place in places if place in catalog.regions))
-        text = f"Compute Engine has no {pool.machine_type} in {region}; it has it in {_listed(known)}"
+        known = ", ".join(sorted(place for place in places if place in catalog.regions))
+        text = f"Compute Engine has no {pool.machine_type} in {region}; it has it in {known}"
         yield Problem(machine_path(pool, "machineType"), text)
 
 

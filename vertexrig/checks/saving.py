@@ -15,7 +15,6 @@ _KERAS = "Keras 3.15.1, saving_api.py and model_checkpoint.py, read 2026-11-21"
 
 
 def keras_3_saving(document: Document, context: Context) -> Iterator[Problem]:
-    """A model is saved in a way that the Keras of the image takes."""
     found = strategy.keras_of(document, context)
     if found is None or context.trainer is None:
         return
@@ -43,7 +42,6 @@ def _refused(save: Save) -> str:
 
 
 def workers_save_together(document: Document, context: Context) -> Iterator[Problem]:
-    """Of several workers that train together, one saves the model."""
     found = strategy.joined_workers(document, context)
     trainer = context.trainer
     if found is None or trainer is None or not trainer.saves or trainer.tells_chief:
@@ -59,7 +57,6 @@ def workers_save_together(document: Document, context: Context) -> Iterator[Prob
 
 
 def bucket_opened_as_a_folder(document: Document, context: Context) -> Iterator[Problem]:
-    """What AIP_MODEL_DIR and its neighbours hold is not opened as a local path."""
     if context.trainer is None or not document.output:
         return
     pool = next(iter(document.pools), None)

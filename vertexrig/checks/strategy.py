@@ -47,13 +47,24 @@ _BY_NAME = {
 
 @dataclass(frozen=True)
 class _Cluster:
-    """The replicas that run the trainer, by role, and what they carry."""
+    """The replicas that run a trainer, by role, and what they carry; `gpus` is the most that one machine has."""
 
+    trainer: TrainerSource
     pools: tuple[Pool, ...]
     workers: int
     servers: int
     tpu: bool
     gpus: int
+
+    @property
+    def strategies(self) -> frozenset[str]:
+        """Names of the strategies that the trainer has."""
+        return self.trainer.strategy_names
+
+    @property
+    def shown(self) -> str:
+        """The strategies for a message."""
+        return ", ".join(sorted(self.strategies)) or "no tf.distribute strategy"
 
     @property
     def replicas(self) -> int:
@@ -67,11 +78,11 @@ def _cluster(document: Document, context: Context, trainer: TrainerSource) -> _C
     counts = {pool.index: pool.replica_count for pool in pools}
     gpus = max((pool.accelerator_count for pool in pools if has_gpu(pool, context.catalog)), default=0)
     tpu = any(tpu_name(pool, context.catalog) for pool in pools)
-    return _Cluster(pools, counts.get(1, 0), counts.get(2, 0), tpu, gpus)
+    return _Cluster(trainer, pools, counts.get(1, 0), counts.get(2, 0), tpu, gpus)
 
 
-def _subject(document: Document, context: Context) -> tuple[TrainerSource, _Cluster] | None:
-    """The trainer with its cluster; None if the trainer is not known, not readable or no plain TensorFlow program."""
+def _subject(document: Document, context: Context) -> _Cluster | None:
+    """The cluster of the trainer; None if the trainer is not known, not readable or no plain TensorFlow program."""
     trainer = context.trainer
     if trainer is None or trainer.problems:
         return None
@@ -79,43 +90,34 @@ def _subject(document: Document, context: Context) -> tuple[TrainerSource, _Clus
     if "tensorflow" not in packages or packages & _OTHERS:
         return None
     cluster = _cluster(document, context, trainer)
-    return (trainer, cluster) if cluster.pools else None
-
-
-def _names(trainer: TrainerSource) -> str:
-    return ", ".join(sorted(trainer.strategy_names)) or "no tf.distribute strategy"
+    return cluster if cluster.pools else None
 
 
 def cluster_strategy(document: Document, context: Context) -> Iterator[Problem]:
-    """A trainer on several replicas has a strategy that joins them."""
-    subject = _subject(document, context)
-    if subject is None or subject[1].tpu or subject[1].replicas < 2 or subject[0].strategy_names & _CLUSTER:
+    cluster = _subject(document, context)
+    if cluster is None or cluster.tpu or cluster.replicas < 2 or cluster.strategies & _CLUSTER:
         return
-    trainer, cluster = subject
-    message = f"{cluster.replicas} replicas train, and the trainer has {_names(trainer)}: each would train by itself"
-    severity = None if trainer.strategy_names else Severity.WARNING  # it may come from a library
+    message = f"{cluster.replicas} replicas train, and the trainer has {cluster.shown}: each would train by itself"
+    severity = None if cluster.strategies else Severity.WARNING  # it may come from a library
     pool = next((pool for pool in cluster.pools if pool.index == 1), cluster.pools[0])
     fix = "use MultiWorkerMirroredStrategy when TF_CONFIG names workers, or run one replica"
     yield Problem(pool.path, message, fix, severity)
 
 
 def server_strategy(document: Document, context: Context) -> Iterator[Problem]:
-    """Parameter servers are there for a trainer with ParameterServerStrategy."""
-    subject = _subject(document, context)
-    if subject is None or not subject[1].servers or _SERVER in subject[0].strategy_names:
+    cluster = _subject(document, context)
+    if cluster is None or not cluster.servers or _SERVER in cluster.strategies:
         return
-    trainer, cluster = subject
     pool = next(pool for pool in cluster.pools if pool.index == 2)
-    message = f"{cluster.servers} replicas are parameter servers, and the trainer has {_names(trainer)}"
-    severity = None if trainer.strategy_names else Severity.WARNING
+    message = f"{cluster.servers} replicas are parameter servers, and the trainer has {cluster.shown}"
+    severity = None if cluster.strategies else Severity.WARNING
     yield Problem(pool.path, message, "remove the pool, or use ParameterServerStrategy", severity)
 
 
 def server_pools(document: Document, context: Context) -> Iterator[Problem]:
-    """A trainer that knows ParameterServerStrategy only gets a chief, workers and parameter servers."""
-    subject = _subject(document, context)
-    if subject is not None and subject[0].strategy_names == {_SERVER}:
-        yield from _server_pools(document, subject[1], "the trainer knows ParameterServerStrategy only")
+    cluster = _subject(document, context)
+    if cluster is not None and cluster.strategies == {_SERVER}:
+        yield from _server_pools(document, cluster, "the trainer knows ParameterServerStrategy only")
 
 
 def _server_pools(document: Document, cluster: _Cluster, who: str, path: str = "") -> Iterator[Problem]:
@@ -127,9 +129,8 @@ def _server_pools(document: Document, cluster: _Cluster, who: str, path: str = "
 
 
 def worker_pools(document: Document, context: Context) -> Iterator[Problem]:
-    """A trainer that knows MultiWorkerMirroredStrategy only gets pools 0 and 1."""
-    subject = _subject(document, context)
-    if subject is not None and subject[0].strategy_names == {_MULTI} and not subject[1].workers and not subject[1].tpu:
+    cluster = _subject(document, context)
+    if cluster is not None and cluster.strategies == {_MULTI} and not cluster.workers and not cluster.tpu:
         message = (
             "the trainer knows MultiWorkerMirroredStrategy only, and there is no pool 1: it runs as a single worker"
         )
@@ -137,35 +138,31 @@ def worker_pools(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def tpu_strategy(document: Document, context: Context) -> Iterator[Problem]:
-    """A trainer on a TPU has TPUStrategy, and one that has nothing else gets a TPU."""
-    subject = _subject(document, context)
-    if subject is None:
+    cluster = _subject(document, context)
+    if cluster is None:
         return
-    trainer, cluster = subject
-    if cluster.tpu and _TPU not in trainer.strategy_names:
-        message = f"the job has a TPU, and the trainer has {_names(trainer)}: the TPU would be idle"
+    if cluster.tpu and _TPU not in cluster.strategies:
+        message = f"the job has a TPU, and the trainer has {cluster.shown}: the TPU would be idle"
         fix = 'use tf.distribute.TPUStrategy with TPUClusterResolver(tpu="local")'
         yield Problem(f"{cluster.pools[0].path}.machineSpec", message, fix)
-    elif not cluster.tpu and trainer.strategy_names == {_TPU}:
+    elif not cluster.tpu and cluster.strategies == {_TPU}:
         message = "the trainer knows TPUStrategy only, and the job has no TPU"
         yield Problem(f"{cluster.pools[0].path}.machineSpec", message, "choose a TPU machine, or another strategy")
 
 
 def idle_gpus(document: Document, context: Context) -> Iterator[Problem]:
-    """A trainer on a machine with several GPUs has a strategy that uses them."""
-    subject = _subject(document, context)
-    if subject is None or subject[0].strategy_names & _SEVERAL_GPUS:
+    cluster = _subject(document, context)
+    if cluster is None or cluster.strategies & _SEVERAL_GPUS:
         return
-    for pool in subject[1].pools:
+    for pool in cluster.pools:
         if pool.accelerator_count > 1 and has_gpu(pool, context.catalog):
             idle = (pool.accelerator_count - 1) * max(pool.replica_count, 1)
-            message = f"{pool.accelerator_count} GPUs, and the trainer has {_names(subject[0])}: {idle} would be idle"
+            message = f"{pool.accelerator_count} GPUs, and the trainer has {cluster.shown}: {idle} would be idle"
             path = f"{pool.path}.machineSpec.acceleratorCount"
             yield Problem(path, message, "use tf.distribute.MirroredStrategy, or write acceleratorCount: 1")
 
 
 def strategy_argument(document: Document, context: Context) -> Iterator[Problem]:
-    """The strategy that args name, or the trainer's default, fits the cluster."""
     # Without the trainer's source the flag may mean something else.
     severity = Severity.WARNING if context.trainer is None else None
     for problem in _strategy_argument(document, context):
@@ -222,16 +219,15 @@ def _strategy(value: str) -> str | None:
 
 
 def keras_3(document: Document, context: Context) -> Iterator[Problem]:
-    """A trainer with several workers uses Keras 2: Keras 3 trains under neither cluster strategy."""
-    subject = _subject(document, context)
-    if subject is None or subject[1].replicas < 2 or not subject[0].strategy_names & _CLUSTER:
+    cluster = _clustered(document, context)
+    if cluster is None:
         return
-    trainer, cluster = subject
     for pool in cluster.pools:
         version = _tensorflow(pool, context)
-        if (version is not None and version < _FIRST_KERAS_3) or _keras_2(trainer, pool):
+        if (version is not None and version < _FIRST_KERAS_3) or _keras_2(cluster.trainer, pool):
             continue
-        place = trainer.keras.get("keras") or trainer.keras["tf.keras"]
+        keras = cluster.trainer.keras
+        place = keras.get("keras") or keras["tf.keras"]
         image = f"TensorFlow {'.'.join(map(str, version))}" if version else "an image with TensorFlow 2.16 or newer"
         message = (
             f"{place.text} ({place.file}:{place.line}) is Keras 3 on {image}, which fails in fit() on several workers"
@@ -278,11 +274,8 @@ def keras_of(document: Document, context: Context) -> tuple[Pool, str, bool] | N
             return None
         if version is None and pool.container is not None:
             return None  # any image: nothing says which Keras it has
-        return (
-            pool,
-            f"TensorFlow {'.'.join(map(str, version))}" if version else "from TensorFlow 2.16 on",
-            bool(version),
-        )
+        image = f"TensorFlow {'.'.join(map(str, version))}" if version else "from TensorFlow 2.16 on"
+        return pool, image, bool(version)
     return None
 
 
@@ -295,10 +288,14 @@ def joined_workers(document: Document, context: Context) -> tuple[Pool, int] | N
 
 def clustered(document: Document, context: Context) -> tuple[Pool, int] | None:
     """The pool and number of the replicas that train under a cluster strategy of TensorFlow; None if none do."""
-    subject = _subject(document, context)
-    if subject is None or subject[1].replicas < 2 or not subject[0].strategy_names & _CLUSTER:
-        return None
-    return subject[1].pools[0], subject[1].replicas
+    cluster = _clustered(document, context)
+    return None if cluster is None else (cluster.pools[0], cluster.replicas)
+
+
+def _clustered(document: Document, context: Context) -> _Cluster | None:
+    cluster = _subject(document, context)
+    several = cluster is not None and cluster.replicas > 1 and cluster.strategies & _CLUSTER
+    return cluster if several else None
 
 
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO

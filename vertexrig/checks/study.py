@@ -15,6 +15,8 @@ from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
 from vertexrig.times import duration_seconds
 
+_CAN_STOP = {"maxNumTrials", "maximumRuntimeConstraint", "maxNumTrialsNoProgress", "maxDurationNoProgress"}
+"""Keys of studyStoppingConfig of which one at least turns it on."""
 _STOPPING_SPECS = ("decayCurveStoppingSpec", "medianAutomatedStoppingSpec", "convexAutomatedStoppingSpec")
 
 
@@ -28,14 +30,12 @@ def _objectives(document: Document) -> list[tuple[str, Mapping[str, Any]]]:
 
 
 def metrics_present(document: Document, context: Context) -> Iterator[Problem]:
-    """A study has a metric to optimise."""
     if document.study is not None and not _metrics(document) and not refused(document, "studySpec.metrics"):
         fix = "write metrics: [{metricId: accuracy, goal: MAXIMIZE}], with the tag the trainer reports"
         yield Problem("studySpec.metrics", "the study has no metric to optimise", fix)
 
 
 def metric_ids(document: Document, context: Context) -> Iterator[Problem]:
-    """Every metric has an id without white space, used once."""
     seen: dict[str, str] = {}
     for path, metric in _metrics(document):
         name, path = str(metric.get("metricId", "")), f"{path}.metricId"
@@ -51,7 +51,6 @@ def metric_ids(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def metric_goal(document: Document, context: Context) -> Iterator[Problem]:
-    """Every metric has a goal."""
     for path, metric in _metrics(document):
         path = f"{path}.goal"
         if metric.get("goal", "GOAL_TYPE_UNSPECIFIED") == "GOAL_TYPE_UNSPECIFIED" and not refused(document, path):
@@ -60,7 +59,6 @@ def metric_goal(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def several_objectives(document: Document, context: Context) -> Iterator[Problem]:
-    """A study has one objective, so that one trial is the best."""
     found = _objectives(document)
     if len(found) > 1:
         names = ", ".join(str(metric.get("metricId", "?")) for _, metric in found[:8])
@@ -69,7 +67,6 @@ def several_objectives(document: Document, context: Context) -> Iterator[Problem
 
 
 def safety(document: Document, context: Context) -> Iterator[Problem]:
-    """A study with a safety metric has an objective too, and its fraction is between 0 and 1."""
     safe = [(path, metric) for path, metric in _metrics(document) if "safetyConfig" in metric]
     if safe and not _objectives(document):
         message = "every metric is a safety metric (safetyConfig): a study needs an objective besides"
@@ -82,7 +79,6 @@ def safety(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def observation_noise(document: Document, context: Context) -> Iterator[Problem]:
-    """observationNoise is left out: only the Vizier service takes it."""
     value = (document.study or {}).get("observationNoise", "OBSERVATION_NOISE_UNSPECIFIED")
     if value != "OBSERVATION_NOISE_UNSPECIFIED":
         message = f"observationNoise is {value}; hyperparameter tuning jobs do not support it"
@@ -90,12 +86,10 @@ def observation_noise(document: Document, context: Context) -> Iterator[Problem]
 
 
 def trial_count(document: Document, context: Context) -> Iterator[Problem]:
-    """The study has a maxTrialCount."""
     yield from _count(document, "maxTrialCount", "the number of trials")
 
 
 def parallel_count(document: Document, context: Context) -> Iterator[Problem]:
-    """The study has a parallelTrialCount, not above maxTrialCount."""
     yield from _count(document, "parallelTrialCount", "the number of trials at a time")
     most, parallel = document.data.get("maxTrialCount"), document.data.get("parallelTrialCount")
     if document.study is not None and most and parallel and parallel > most > 0:
@@ -116,7 +110,6 @@ def _count(document: Document, name: str, what: str) -> Iterator[Problem]:
 
 
 def trials_enough(document: Document, context: Context) -> Iterator[Problem]:
-    """There are ten trials for each parameter, as the docs recommend."""
     study, most = document.study or {}, document.data.get("maxTrialCount")
     count = len({parameter.id for parameter in document.parameters})
     if study.get("algorithm") == "GRID_SEARCH" or most is None or most < 1:
@@ -131,7 +124,6 @@ def trials_enough(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def parallel_blind(document: Document, context: Context) -> Iterator[Problem]:
-    """A Bayesian search runs at most a quarter of its trials at a time, so that most can learn from earlier ones."""
     study = document.study or {}
     most, parallel = document.data.get("maxTrialCount"), document.data.get("parallelTrialCount")
     if study.get("algorithm") in {"GRID_SEARCH", "RANDOM_SEARCH"} or not most or not parallel or parallel < 2:
@@ -146,19 +138,21 @@ def parallel_blind(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def failed_count(document: Document, context: Context) -> Iterator[Problem]:
-    """maxFailedTrialCount is between 0 and maxTrialCount."""
     most, failed = document.data.get("maxTrialCount"), document.data.get("maxFailedTrialCount", 0)
-    if failed < 0:
-        yield Problem(
-            "maxFailedTrialCount", f"maxFailedTrialCount is {failed}: it cannot be below 0", "write 0 or more"
-        )
-    elif most is not None and failed > most > 0:
+    yield from _negative(document.data, "", "maxFailedTrialCount")
+    if most is not None and failed > most > 0:
         message = f"maxFailedTrialCount is {failed:,}, above maxTrialCount {most:,}"
         yield Problem("maxFailedTrialCount", message, f"write {most} or less")
 
 
+def _negative(data: Mapping[str, Any], path: str, *names: str) -> Iterator[Problem]:
+    """The counts of these names that are below 0; `path` ends in a dot where it is not empty."""
+    for name in names:
+        if data.get(name, 0) < 0:
+            yield Problem(f"{path}{name}", f"{name} is {data[name]}: it cannot be below 0", "write 0 or more")
+
+
 def first_failure(document: Document, context: Context) -> Iterator[Problem]:
-    """The study has a maxFailedTrialCount."""
     unset = document.data.get("maxFailedTrialCount", 0) == 0 and not refused(document, "maxFailedTrialCount")
     if document.study is not None and unset and document.data.get("maxTrialCount", 0) > 1:
         message = (
@@ -168,20 +162,17 @@ def first_failure(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def trial_timeout(document: Document, context: Context) -> Iterator[Problem]:
-    """Each trial has a time limit."""
     path = "trialJobSpec.scheduling"
     if document.study is None or document.job.get("scheduling", {}).get("timeout") or refused(document, path):
         return
     most = document.data.get("maxTrialCount")
     times = f", {most:,} times" if most and most > 1 else ""
     message = f"no timeout per trial: a trial that hangs is paid for 7 days{times}"
-    yield Problem(
-        f"{path}.timeout", message, 'write scheduling: {timeout: "3600s"} in trialJobSpec; it holds for each trial'
-    )
+    fix = 'write scheduling: {timeout: "3600s"} in trialJobSpec; it holds for each trial'
+    yield Problem(f"{path}.timeout", message, fix)
 
 
 def early_stopping(document: Document, context: Context) -> Iterator[Problem]:
-    """Early stopping has measurements to work with during each trial."""
     found = next((name for name in _STOPPING_SPECS if name in (document.study or {})), None)
     if found is not None and context.trainer is None:  # with a trainer at hand its source is read instead
         message = (
@@ -191,18 +182,14 @@ def early_stopping(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def convex_stopping(document: Document, context: Context) -> Iterator[Problem]:
-    """convexAutomatedStoppingSpec has counts that fit each other and names a parameter of the study."""
     path = "studySpec.convexAutomatedStoppingSpec"
     spec = (document.study or {}).get("convexAutomatedStoppingSpec", {})
-    for name in ("maxStepCount", "minStepCount", "minMeasurementCount"):
-        if spec.get(name, 0) < 0:
-            yield Problem(f"{path}.{name}", f"{name} is {spec[name]}: it cannot be below 0", "write 0 or more")
+    yield from _negative(spec, f"{path}.", "maxStepCount", "minStepCount", "minMeasurementCount")
     most, least = spec.get("maxStepCount", 0), spec.get("minStepCount", 0)
     if 0 < most < least:
         message = f"minStepCount {least} is above maxStepCount {most}: no trial would ever be stopped early"
-        yield Problem(
-            f"{path}.minStepCount", message, f"write {most // 10}, a tenth of maxStepCount, as is the default"
-        )
+        fix = f"write {most // 10}, a tenth of maxStepCount, as is the default"
+        yield Problem(f"{path}.minStepCount", message, fix)
     name, ids = spec.get("learningRateParameterName", ""), {parameter.id for parameter in document.parameters}
     if name and name not in ids:
         message = f"{name!r} is not a parameter of this study. {did_you_mean(name, ids)}"
@@ -210,14 +197,11 @@ def convex_stopping(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def study_stopping(document: Document, context: Context) -> Iterator[Problem]:
-    """studyStoppingConfig has bounds that fit each other and can end the study."""
     path = "studySpec.studyStoppingConfig"
     config = (document.study or {}).get("studyStoppingConfig")
     if config is None or refused(document, path):
         return
-    for name in ("minNumTrials", "maxNumTrials", "maxNumTrialsNoProgress"):
-        if config.get(name, 0) < 0:
-            yield Problem(f"{path}.{name}", f"{name} is {config[name]}: it cannot be below 0", "write 0 or more")
+    yield from _negative(config, f"{path}.", "minNumTrials", "maxNumTrials", "maxNumTrialsNoProgress")
     least, most = config.get("minNumTrials", 0), config.get("maxNumTrials")
     if most is not None and least > most >= 0:
         message = f"minNumTrials {least} is above maxNumTrials {most}: the minimum wins, and the maximum never acts"
@@ -226,19 +210,13 @@ def study_stopping(document: Document, context: Context) -> Iterator[Problem]:
     if shortest is not None and longest is not None and shortest > longest:
         message = f"the minimum runtime {shortest:g}s is above the maximum {longest:g}s"
         yield Problem(f"{path}.minimumRuntimeConstraint.maxDuration", message, f"write {longest:g}s or less")
-    if not set(config) & {
-        "maximumRuntimeConstraint",
-        "maxNumTrials",
-        "maxNumTrialsNoProgress",
-        "maxDurationNoProgress",
-    }:
+    if not set(config) & _CAN_STOP:
         message = "nothing in studyStoppingConfig can stop the study: at least one condition turns it on"
         fix = "add maxNumTrials, maximumRuntimeConstraint, maxNumTrialsNoProgress or maxDurationNoProgress"
         yield Problem(path, message, fix, Severity.WARNING)
 
 
 def stopping_reached(document: Document, context: Context) -> Iterator[Problem]:
-    """The limits of studyStoppingConfig can be reached, and are not past already."""
     path = "studySpec.studyStoppingConfig"
     config = (document.study or {}).get("studyStoppingConfig") or {}
     most = document.data.get("maxTrialCount") or 0
@@ -253,7 +231,6 @@ def stopping_reached(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def stopping_single(document: Document, context: Context) -> Iterator[Problem]:
-    """Stopping without progress is used with one objective only."""
     config = (document.study or {}).get("studyStoppingConfig") or {}
     count = len(_objectives(document))
     for name in ("maxNumTrialsNoProgress", "maxDurationNoProgress"):
@@ -263,18 +240,14 @@ def stopping_single(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def measurement_selection(document: Document, context: Context) -> Iterator[Problem]:
-    """A study with early stopping has a measurementSelectionType."""
     study = document.study or {}
+    path = "studySpec.measurementSelectionType"
     unset = study.get("measurementSelectionType", "MEASUREMENT_SELECTION_TYPE_UNSPECIFIED").endswith("UNSPECIFIED")
-    if (
-        unset
-        and any(name in study for name in _STOPPING_SPECS)
-        and not refused(document, "studySpec.measurementSelectionType")
-    ):
+    if unset and any(name in study for name in _STOPPING_SPECS) and not refused(document, path):
         # The API's default is LAST_MEASUREMENT.
         message = "measurementSelectionType is not set: the last measurement counts, even if an earlier one was better"
         fix = "write BEST_MEASUREMENT if the trainer keeps its best epoch, else LAST_MEASUREMENT"
-        yield Problem("studySpec.measurementSelectionType", message, fix)
+        yield Problem(path, message, fix)
 
 
 def _seconds(config: Mapping[str, Any], name: str) -> float | None:
@@ -294,69 +267,29 @@ RULES: tuple[Rule, ...] = (
     Rule("metric-missing", _E, "A study has at least one metric.", REST_STUDY, metrics_present),
     Rule("metric-id", _E, "Every metric has an id without white space, used once.", REST_STUDY, metric_ids),
     Rule("metric-goal", _E, "Every metric has the goal MAXIMIZE or MINIMIZE.", REST_STUDY, metric_goal),
-    Rule(
-        "several-objectives",
-        _I,
-        "A study has one objective, so that one trial is the best.",
-        REST_STUDY,
-        several_objectives,
-    ),
-    Rule(
-        "safety-metric",
-        _E,
-        "A study with a safety metric has an objective too; its fraction is from 0 to 1.",
-        REST_STUDY,
-        safety,
-    ),
-    Rule(
-        "observation-noise",
-        _E,
-        "observationNoise is left out: tuning jobs do not support it.",
-        REST_STUDY,
-        observation_noise,
-    ),
+    Rule("several-objectives", _I, "A study has one objective, so that one trial is the best.",
+         REST_STUDY, several_objectives),
+    Rule("safety-metric", _E, "A study with a safety metric has an objective too; its fraction is from 0 to 1.",
+         REST_STUDY, safety),
+    Rule("observation-noise", _E, "observationNoise is left out: tuning jobs do not support it.",
+         REST_STUDY, observation_noise),
     Rule("max-trial-count", _E, "maxTrialCount is set and above 0.", join(REST_JOB, GCLOUD), trial_count),
-    Rule(
-        "parallel-trial-count",
-        _E,
-        "parallelTrialCount is set, above 0, and not above maxTrialCount.",
-        join(REST_JOB, GCLOUD),
-        parallel_count,
-    ),
+    Rule("parallel-trial-count", _E, "parallelTrialCount is set, above 0, and not above maxTrialCount.",
+         join(REST_JOB, GCLOUD), parallel_count),
     Rule("trials-per-parameter", _W, "There are at least ten trials for each parameter.", TUNING_DOC, trials_enough),
-    Rule(
-        "parallel-trials-blind",
-        _W,
-        "A Bayesian search runs at most a quarter of its trials at a time.",
-        join(OVERVIEW_DOC, "the quarter is vertexrig's own rule of thumb"),
-        parallel_blind,
-    ),
+    Rule("parallel-trials-blind", _W, "A Bayesian search runs at most a quarter of its trials at a time.",
+         join(OVERVIEW_DOC, "the quarter is vertexrig's own rule of thumb"), parallel_blind),
     Rule("max-failed-trial-count", _E, "maxFailedTrialCount is between 0 and maxTrialCount.", TUNING_DOC, failed_count),
     Rule("first-failure", _I, "The study has a maxFailedTrialCount.", TUNING_DOC, first_failure),
     Rule("trial-timeout", _W, "Each trial has a time limit.", join(TUNING_DOC, REST), trial_timeout),
     Rule("early-stopping", _I, "Early stopping has measurements made during each trial.", REST_STUDY, early_stopping),
     Rule("convex-stopping", _E, "convexAutomatedStoppingSpec fits itself and the study.", REST_STUDY, convex_stopping),
     Rule("study-stopping", _E, "studyStoppingConfig fits itself and can end the study.", REST_STUDY, study_stopping),
-    Rule(
-        "study-stopping-reached",
-        _W,
-        "The limits of studyStoppingConfig can be reached and are not past.",
-        REST_STUDY,
-        stopping_reached,
-    ),
-    Rule(
-        "study-stopping-objectives",
-        _W,
-        "Stopping without progress is used with one objective only.",
-        REST_STUDY,
-        stopping_single,
-    ),
-    Rule(
-        "measurement-selection",
-        _I,
-        "A study with early stopping has a measurementSelectionType.",
-        SDK,
-        measurement_selection,
-    ),
+    Rule("study-stopping-reached", _W, "The limits of studyStoppingConfig can be reached and are not past.",
+         REST_STUDY, stopping_reached),
+    Rule("study-stopping-objectives", _W, "Stopping without progress is used with one objective only.",
+         REST_STUDY, stopping_single),
+    Rule("measurement-selection", _I, "A study with early stopping has a measurementSelectionType.",
+         SDK, measurement_selection),
     *parameters.RULES,
-)
+)  # fmt: skip

@@ -6,7 +6,8 @@ Where the source does not say something plainly, nothing is found: a wrong alarm
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
+from functools import wraps
 
 from vertexrig.checks._arguments import (
     Passed,
@@ -23,52 +24,65 @@ from vertexrig.checks.sources import DISTRIBUTED, PACKAGE_DOC, REST, TUNING_DOC,
 from vertexrig.errors import did_you_mean, nearest
 from vertexrig.finding import Severity
 from vertexrig.package.source.model import DEFAULT_METRIC, Flag, TrainerSource
-from vertexrig.spec.document import Document
+from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.parameters import Parameter
 
 _ARGPARSE = join("Python's argparse, run 2026-11-20", TUNING_DOC)
 _FLOATS = "kuds/mesozoic-labs pulls 127 and 197, python-aiplatform issue 866 (read 2026-11-20)"
 _HYPERTUNE = "cloudml-hypertune 0.1.0.dev6, hypertune.py, read 2026-11-20"
-_OUTPUT = REST
 
 _FALSE = {"false", "0", "no", "n", "off", ""}
 _HELP = frozenset({"--help", "-h"})
-_MANY = 10_000
+_MANY = 10_000  # values of an INTEGER parameter that are looked at
+
+Look = Callable[[Document, TrainerSource, list[Pool]], Iterable[Problem]]
+"""What a rule on the trainer does: it gets the document, the trainer, and the pools that run it, one at least."""
 
 
-def _once(problems: Iterable[Problem]) -> Iterator[Problem]:
+def of_trainer(look: Look) -> Callable[[Document, Context], Iterator[Problem]]:
+    """A rule on the trainer; where none was read, or no pool runs it, nothing is found."""
+
+    @wraps(look)
+    def rule(document: Document, context: Context) -> Iterator[Problem]:
+        pools = trainer_pools(document, context.trainer) if context.trainer is not None else []
+        if context.trainer is not None and pools:
+            yield from look(document, context.trainer, pools)
+
+    return rule
+
+
+def _once(look: Look) -> Look:
     """Each message once: pools of one job mostly share their args."""
-    seen: set[str] = set()
-    for problem in problems:
-        if problem.message not in seen:
-            seen.add(problem.message)
-            yield problem
+
+    @wraps(look)
+    def each_once(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+        seen: set[str] = set()
+        for problem in look(document, trainer, pools):
+            if problem.message not in seen:
+                seen.add(problem.message)
+                yield problem
+
+    return each_once
 
 
-def _all_passed(document: Document, trainer: TrainerSource) -> Iterator[Passed]:
-    for pool in trainer_pools(document, trainer):
+def _all_passed(trainer: TrainerSource, pools: list[Pool]) -> Iterator[Passed]:
+    for pool in pools:
         yield from passed(pool, trainer)
 
 
 def _tuned(document: Document, trainer: TrainerSource) -> Iterator[tuple[Parameter, Flag]]:
     """The study's parameters with the flag of the trainer that takes each one."""
-    if trainer_pools(document, trainer):
-        for parameter in document.parameters:
-            flag = trainer.flag(f"--{parameter.id}") if parameter.id else None
-            if flag is not None:
-                yield parameter, flag
+    for parameter in document.parameters:
+        flag = trainer.flag(f"--{parameter.id}") if parameter.id else None
+        if flag is not None:
+            yield parameter, flag
 
 
 def _place(flag: Flag) -> str:
     return f"{flag.file}:{flag.line}"
 
 
-def _options(trainer: TrainerSource) -> list[str]:
-    return sorted({name for flag in trainer.flags for name in flag.names if name.startswith("--")})
-
-
 def unreadable(document: Document, context: Context) -> Iterator[Problem]:
-    """Every file of the trainer parses."""
     trainer = context.trainer
     for problem in trainer.problems if trainer is not None else ():
         if problem.code not in {"module", "unnamed"}:
@@ -78,7 +92,6 @@ def unreadable(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def module_found(document: Document, context: Context) -> Iterator[Problem]:
-    """The module that is run, and the trainer's own modules it imports, are in the trainer."""
     trainer = context.trainer
     if trainer is None:
         return
@@ -86,11 +99,8 @@ def module_found(document: Document, context: Context) -> Iterator[Problem]:
         if problem.code == "module":
             path, best = _program(document), problem.nearest
             field = ".pythonModule" if path.endswith("pythonPackageSpec") else ""
-            yield Problem(
-                path + field,
-                problem.message,
-                f"write {best}" if best else "name the module to run, such as trainer.task",
-            )
+            fix = f"write {best}" if best else "name the module to run, such as trainer.task"
+            yield Problem(path + field, problem.message, fix)
     for item in trainer.imports:
         if item.kind == "missing" and not item.caught:
             message = f"{item.file}:{item.line} imports {item.module}, which is not in the trainer"
@@ -102,18 +112,15 @@ def _program(document: Document) -> str:
     return pool.program_path if pool is not None else f"{document.job_path}workerPoolSpecs"
 
 
-def argument_known(document: Document, context: Context) -> Iterator[Problem]:
-    """Every argument of the job is one the trainer takes."""
-    trainer = context.trainer
-    if trainer is None or not trainer.flags_complete:
+@of_trainer
+@_once
+def argument_known(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    if not trainer.flags_complete:
         return
-    yield from _once(_unknown_arguments(document, trainer))
-
-
-def _unknown_arguments(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
+    # Only argparse without positionals and sub-commands is known to refuse a word that belongs to no flag.
     strict = trainer.parsers == {"argparse"} and not trainer.tolerates_unknown
     strict = strict and not trainer.commands and not any(flag.positional for flag in trainer.flags)
-    for item in _all_passed(document, trainer):
+    for item in _all_passed(trainer, pools):
         if item.name in _HELP and trainer.parsers:
             continue  # every parser has it
         if item.name and item.flag is None:
@@ -123,24 +130,18 @@ def _unknown_arguments(document: Document, trainer: TrainerSource) -> Iterator[P
             yield Problem(item.path, message, "give it to a flag: --flag=value")
 
 
-def parameter_known(document: Document, context: Context) -> Iterator[Problem]:
-    """Every parameter of the study is a flag of the trainer."""
-    trainer = context.trainer
-    if trainer is None or not trainer.flags_complete or not trainer_pools(document, trainer):
-        return
-    for parameter in document.parameters:
+@of_trainer
+def parameter_known(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    for parameter in document.parameters if trainer.flags_complete else ():
         if parameter.id and trainer.flag(f"--{parameter.id}") is None:
             yield _unknown(trainer, f"{parameter.path}.parameterId", f"--{parameter.id}", "the tuned parameter")
 
 
 def _unknown(trainer: TrainerSource, path: str, name: str, what: str) -> Problem:
-    options = _options(trainer)
-    best = nearest_option(name, options)
+    best = nearest_option(name, sorted({one for flag in trainer.flags for one in flag.names if one.startswith("--")}))
     shown = best.removeprefix("--") if best and path.endswith("parameterId") else best
     fix = f"write {shown}, or declare {name} in the trainer" if best else f"declare {name} in the trainer, or remove it"
-    firsts = sorted(
-        {next(iter(name for name in flag.names if name.startswith("--")), "") for flag in trainer.flags} - {""}
-    )
+    firsts = sorted({long for flag in trainer.flags if (long := _long(flag)).startswith("--")})
     shown_options = ", ".join(firsts[:12]) + (f", … ({len(firsts)} in all)" if len(firsts) > 12 else "")
     hint = f"Did you mean {best!r}?" if best else f"It has {shown_options or 'none'}."
     if not trainer.parsers:
@@ -151,37 +152,30 @@ def _unknown(trainer: TrainerSource, path: str, name: str, what: str) -> Problem
     return Problem(path, f"the trainer has no flag {name} and would stop. {hint}", fix)
 
 
-def required_passed(document: Document, context: Context) -> Iterator[Problem]:
-    """Every argument the trainer requires is passed, by args or by the study."""
-    trainer = context.trainer
-    if trainer is None:
-        return
-    always = {parameter.id for parameter in document.parameters if parameter.parent is None}
-    sometimes = {parameter.id for parameter in document.parameters} - always
-    yield from _once(_missing(document, trainer, always, sometimes))
-
-
-def _missing(document: Document, trainer: TrainerSource, always: set[str], sometimes: set[str]) -> Iterator[Problem]:
-    for pool in trainer_pools(document, trainer):
+@of_trainer
+@_once
+def required_passed(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    tuned = list(_tuned(document, trainer))
+    always = {id(flag) for parameter, flag in tuned if parameter.parent is None}
+    sometimes = {id(flag) for _, flag in tuned}
+    for pool in pools:
         items = [*leading(trainer), *passed(pool, trainer)]
-        given = {id(item.flag) for item in items if item.flag is not None}
-        tuned = {id(trainer.flag(f"--{name}")) for name in always if name}
-        values = [item for item in items if not item.name]
+        given = always | {id(item.flag) for item in items if item.flag is not None}
+        has_values = any(not item.name for item in items)
         for flag in trainer.flags:
-            if (
-                not flag.required
-                or id(flag) in given | tuned
-                or ((flag.positional or flag.parser == "fire") and values)
-            ):
+            by_place = has_values and (
+                flag.positional or flag.parser == "fire"
+            )  # fire takes every flag by its place, too
+            if not flag.required or id(flag) in given or by_place:
                 continue
             name, path = flag.names[0] if flag.positional else _long(flag), f"{pool.program_path}.args"
-            if any(trainer.flag(f"--{other}") is flag for other in sometimes if other):
+            if id(flag) in sometimes:
                 message = f"the trainer requires {name} ({_place(flag)}), and only a conditional parameter passes it"
                 yield Problem(path, message, f"give {name} a default in the trainer", Severity.WARNING)
             else:
                 message = f"the trainer requires {name} ({_place(flag)}), and nothing passes it"
                 yield Problem(
-                    path, message, f"add {name}=... to args" if not flag.positional else f"add a value for {name}"
+                    path, message, f"add a value for {name}" if flag.positional else f"add {name}=... to args"
                 )
 
 
@@ -189,10 +183,9 @@ def _long(flag: Flag) -> str:
     return next((name for name in flag.names if name.startswith("--")), flag.names[0])
 
 
-def metric_reported(document: Document, context: Context) -> Iterator[Problem]:
-    """Every metric of the study is one the trainer reports."""
-    trainer = context.trainer
-    if trainer is None or not trainer.metrics_complete or not trainer_pools(document, trainer):
+@of_trainer
+def metric_reported(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    if not trainer.metrics_complete:
         return
     for index, metric in enumerate((document.study or {}).get("metrics", ())):
         name = str(metric.get("metricId", ""))
@@ -212,10 +205,9 @@ def metric_reported(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(path, message, fix)
 
 
-def float_text(document: Document, context: Context) -> Iterator[Problem]:
-    """A DISCRETE parameter, which may arrive as "128.0", goes to a flag that takes such text."""
-    trainer = context.trainer
-    for parameter, flag in _tuned(document, trainer) if trainer is not None else ():
+@of_trainer
+def float_text(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    for parameter, flag in _tuned(document, trainer):
         if parameter.kind != "DISCRETE" or flag.takes_float_text is not False or not parameter.values:
             continue
         if all(float(value).is_integer() for value in parameter.values):
@@ -225,10 +217,9 @@ def float_text(document: Document, context: Context) -> Iterator[Problem]:
             yield Problem(parameter.spec_path, message, fix)
 
 
-def parameter_parses(document: Document, context: Context) -> Iterator[Problem]:
-    """Every value of a parameter is one its flag's type can read."""
-    trainer = context.trainer
-    for parameter, flag in _tuned(document, trainer) if trainer is not None else ():
+@of_trainer
+def parameter_parses(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    for parameter, flag in _tuned(document, trainer):
         if flag.takes_value is False or flag.bool_trap:
             continue  # found by flag-takes-no-value and boolean-flag
         if parameter.kind == "DOUBLE" and flag.takes_float_text is False:
@@ -236,7 +227,7 @@ def parameter_parses(document: Document, context: Context) -> Iterator[Problem]:
             yield Problem(parameter.spec_path, message, "declare it type=float, or use an integerValueSpec")
             continue
         wrong = [value for value in parameter.values if not parses(str(value), flag)]
-        if parameter.kind == "DISCRETE":
+        if parameter.kind == "DISCRETE":  # whole numbers are float_text's
             wrong = [value for value in wrong if not float(value).is_integer()]
         if wrong:
             message = f"{parameter.name} can be {wrong[0]!r}, which {_typed(flag)} ({_place(flag)}) refuses"
@@ -247,10 +238,9 @@ def _typed(flag: Flag) -> str:
     return f"{_long(flag)} type={flag.type}"
 
 
-def parameter_choices(document: Document, context: Context) -> Iterator[Problem]:
-    """Every value of a parameter is among its flag's choices."""
-    trainer = context.trainer
-    for parameter, flag in _tuned(document, trainer) if trainer is not None else ():
+@of_trainer
+def parameter_choices(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    for parameter, flag in _tuned(document, trainer):
         if flag.choices is None:
             continue
         shown, path = ", ".join(flag.choices[:12]), parameter.spec_path
@@ -272,57 +262,48 @@ def _listed(parameter: Parameter) -> Iterable[object]:
     return range(low, min(high, low + _MANY) + 1)
 
 
-def boolean_flag(document: Document, context: Context) -> Iterator[Problem]:
-    """No value is passed to a `type=bool` flag, which takes every text but the empty one for true."""
-    trainer = context.trainer
-    if trainer is None:
-        return
+@of_trainer
+def boolean_flag(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
     for parameter, flag in _tuned(document, trainer):
         if flag.bool_trap:
             message = (
                 f"{_long(flag)} type=bool ({_place(flag)}) reads every value as True, so {parameter.name} has no effect"
             )
-            yield Problem(
-                parameter.path, message, 'parse it with type=lambda text: text.lower() in ("1", "true", "yes")'
-            )
-    yield from _once(_false_arguments(document, trainer))
+            fix = 'parse it with type=lambda text: text.lower() in ("1", "true", "yes")'
+            yield Problem(parameter.path, message, fix)
+    yield from _false_arguments(document, trainer, pools)
 
 
-def _false_arguments(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
-    for item in _all_passed(document, trainer):
+@_once
+def _false_arguments(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    for item in _all_passed(trainer, pools):
         if item.flag and item.flag.bool_trap and item.value and item.value.casefold() in _FALSE:
             message = f"{item.name} type=bool ({_place(item.flag)}) reads {item.value!r} as True"
             yield Problem(item.path, message, f'leave it out, write "{item.name}=", or parse the text in the trainer')
 
 
-def flag_without_value(document: Document, context: Context) -> Iterator[Problem]:
-    """A flag that takes no value (`store_true`) is given none."""
-    trainer = context.trainer
-    if trainer is None:
-        return
+@of_trainer
+def flag_without_value(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
     for parameter, flag in _tuned(document, trainer):
         if flag.takes_value is False:
             message = f"{_long(flag)} is {flag.action} ({_place(flag)}) and refuses the value a study passes"
             yield Problem(parameter.path, message, 'declare it with a value: choices=["false", "true"]')
-    yield from _once(_given_anyway(document, trainer))
+    yield from _given_anyway(document, trainer, pools)
 
 
-def _given_anyway(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
-    for item in _all_passed(document, trainer):
+@_once
+def _given_anyway(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    for item in _all_passed(trainer, pools):
         if item.flag and item.joined and item.flag.takes_value is False:
             message = f"{item.name} is {item.flag.action} ({_place(item.flag)}) and takes no value"
             off = (item.value or "").casefold() in _FALSE
             yield Problem(item.path, message, f"remove {item.name}" if off else f"write {item.name} alone")
 
 
-def argument_parses(document: Document, context: Context) -> Iterator[Problem]:
-    """Every value in args is one its flag can read."""
-    if context.trainer is not None:
-        yield from _once(_unparsed(document, context.trainer))
-
-
-def _unparsed(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
-    for item in _all_passed(document, trainer):
+@of_trainer
+@_once
+def argument_parses(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    for item in _all_passed(trainer, pools):
         flag = item.flag
         if flag is None or flag.takes_value is False:
             continue
@@ -339,9 +320,8 @@ def _unparsed(document: Document, trainer: TrainerSource) -> Iterator[Problem]:
             best = nearest(item.value, flag.choices)
             yield Problem(item.path, message, f"write {item.name}={best}" if best else "use one of those")
         elif not parses(item.value, flag):
-            yield Problem(
-                item.path, f"{item.name} is {item.value!r}, which type={flag.type} {where} refuses", _number(item.value)
-            )
+            message = f"{item.name} is {item.value!r}, which type={flag.type} {where} refuses"
+            yield Problem(item.path, message, _number(item.value))
 
 
 def _number(text: str) -> str:
@@ -351,7 +331,6 @@ def _number(text: str) -> str:
 
 
 def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
-    """No parameter of the study is also in args."""
     trainer = context.trainer
     ids = {parameter.id: parameter for parameter in document.parameters if parameter.id}
     if not ids:
@@ -368,12 +347,11 @@ def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
                 yield Problem(item.path, message, f"remove {item.name} from args")
 
 
-def model_dir_used(document: Document, context: Context) -> Iterator[Problem]:
-    """The trainer saves its model where AIP_MODEL_DIR says."""
-    trainer = context.trainer
-    if trainer is None or trainer.problems or not trainer.environment_complete or not trainer_pools(document, trainer):
+@of_trainer
+def model_dir_used(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    if trainer.problems or not trainer.environment_complete:
         return
-    if trainer.names_bucket or any(_is_output(item) for item in _all_passed(document, trainer)):
+    if trainer.names_bucket or any(_is_output(item) for item in _all_passed(trainer, pools)):
         return  # it saves elsewhere in Cloud Storage
     if "AIP_MODEL_DIR" not in trainer.environment:
         message = "the trainer never reads AIP_MODEL_DIR: a model saved to a local folder is lost when the job ends"
@@ -392,13 +370,10 @@ def _is_output(item: Passed) -> bool:
     return bool(item.value) and str(item.value).startswith(("gs://", "/gcs/")) and _OUTPUT_FLAG.match(name) is not None
 
 
-def model_dir_set(document: Document, context: Context) -> Iterator[Problem]:
-    """A trainer that reads AIP_MODEL_DIR gets it: the job has a baseOutputDirectory."""
-    trainer = context.trainer
-    if trainer is None or not trainer_pools(document, trainer) or "AIP_MODEL_DIR" not in trainer.environment:
-        return
-    if not document.job.get("baseOutputDirectory", {}).get("outputUriPrefix"):
-        place = trainer.environment["AIP_MODEL_DIR"]
+@of_trainer
+def model_dir_set(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    place = trainer.environment.get("AIP_MODEL_DIR")
+    if place is not None and not document.job.get("baseOutputDirectory", {}).get("outputUriPrefix"):
         message = (
             f"the trainer reads AIP_MODEL_DIR ({place.file}:{place.line}), which is set only with a baseOutputDirectory"
         )
@@ -406,30 +381,26 @@ def model_dir_set(document: Document, context: Context) -> Iterator[Problem]:
         yield Problem(f"{document.job_path}baseOutputDirectory", message, fix)
 
 
-def early_stopping_reports(document: Document, context: Context) -> Iterator[Problem]:
-    """A study that stops trials early gets a measurement after each epoch."""
-    trainer, study = context.trainer, document.study or {}
+@of_trainer
+def early_stopping_reports(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    study = document.study or {}
     found = next((name for name in study if name.endswith("StoppingSpec")), None)
-    if trainer is None or found is None or not trainer.metrics_complete or not trainer_pools(document, trainer):
+    if found is None or not trainer.metrics_complete:
         return
     for metric in study.get("metrics", ()):
         reports = [report for report in trainer.metrics if report.tag == metric.get("metricId")]
         if reports and all(report.repeated is False for report in reports):
             message = (
-                f"{found} compares measurements made during a trial, and the trainer reports {reports[0].tag!r} once"
+                f"{found} compares measurements made during a trial, and the trainer reports {reports[0].tag!r} once "
             )
-            place = f"{reports[0].file}:{reports[0].line}"
-            yield Problem(
-                f"studySpec.{found}", f"{message} ({place})", "report it after each epoch, in a Keras callback"
-            )
+            message += f"({reports[0].file}:{reports[0].line})"
+            yield Problem(f"studySpec.{found}", message, "report it after each epoch, in a Keras callback")
 
 
-def tf_config_needed(document: Document, context: Context) -> Iterator[Problem]:
-    """A job of one replica, which has no TF_CONFIG, has a trainer that does without it."""
-    trainer = context.trainer
-    place = trainer.environment_needed.get("TF_CONFIG") if trainer is not None else None
-    pools = trainer_pools(document, trainer) if trainer is not None else []
-    if place is None or not pools or sum(pool.replica_count for pool in document.pools) != 1:
+@of_trainer
+def tf_config_needed(document: Document, trainer: TrainerSource, pools: list[Pool]) -> Iterator[Problem]:
+    place = trainer.environment_needed.get("TF_CONFIG")
+    if place is None or sum(pool.replica_count for pool in document.pools) != 1:
         return
     if any(item.get("name") == "TF_CONFIG" for item in pools[0].env):
         return
@@ -440,16 +411,9 @@ def tf_config_needed(document: Document, context: Context) -> Iterator[Problem]:
 _E, _W, _I = Severity.ERROR, Severity.WARNING, Severity.INFO
 
 RULES: tuple[Rule, ...] = (
-    Rule(
-        "trainer-unreadable", _E, "Every file of the trainer parses.", "Python's own parser, run 2026-11-20", unreadable
-    ),
-    Rule(
-        "trainer-module",
-        _E,
-        "The module that is run and the trainer's own modules it imports are there.",
-        PACKAGE_DOC,
-        module_found,
-    ),
+    Rule("trainer-unreadable", _E, "Every file of the trainer parses.", "Python's own parser, run 2026-11-20", unreadable),
+    Rule("trainer-module", _E, "The module that is run and the trainer's own modules it imports are there.",
+         PACKAGE_DOC, module_found),
     Rule("argument-unknown", _E, "Every argument is one the trainer takes.", _ARGPARSE, argument_known),
     Rule("parameter-unknown", _E, "Every tuned parameter is a flag of the trainer.", _ARGPARSE, parameter_known),
     Rule("argument-required", _E, "Every argument the trainer requires is passed.", _ARGPARSE, required_passed),
@@ -457,32 +421,14 @@ RULES: tuple[Rule, ...] = (
     Rule("discrete-float-text", _W, 'A DISCRETE parameter\'s flag takes text such as "128.0".', _FLOATS, float_text),
     Rule("parameter-parse", _E, "A parameter's values are ones its flag's type can read.", _ARGPARSE, parameter_parses),
     Rule("parameter-choices", _E, "A parameter's values are among its flag's choices.", _ARGPARSE, parameter_choices),
-    Rule(
-        "boolean-flag",
-        _E,
-        "No false value is passed to a type=bool flag, which reads it as true.",
-        "Python's argparse, run 2026-11-20: bool('False') is True",
-        boolean_flag,
-    ),
-    Rule(
-        "flag-takes-no-value",
-        _E,
-        "A flag that takes no value (store_true) is given none.",
-        _ARGPARSE,
-        flag_without_value,
-    ),
+    Rule("boolean-flag", _E, "No false value is passed to a type=bool flag, which reads it as true.",
+         "Python's argparse, run 2026-11-20: bool('False') is True", boolean_flag),
+    Rule("flag-takes-no-value", _E, "A flag that takes no value (store_true) is given none.", _ARGPARSE, flag_without_value),
     Rule("argument-parse", _E, "A flag in args has a value that it can read.", _ARGPARSE, argument_parses),
     Rule("argument-and-parameter", _W, "No tuned parameter is also in args.", TUNING_DOC, passed_twice),
-    Rule("model-dir-unread", _W, "The trainer saves where AIP_MODEL_DIR says.", _OUTPUT, model_dir_used),
-    Rule(
-        "model-dir-unset", _W, "A trainer that reads AIP_MODEL_DIR has a baseOutputDirectory.", _OUTPUT, model_dir_set
-    ),
-    Rule(
-        "early-stopping-reports",
-        _W,
-        "A study that stops trials early has a trainer that reports during each trial.",
-        "hypertune issue 5; REST reference v1 of StudySpec and its types (copy of 2026-08-22)",
-        early_stopping_reports,
-    ),
+    Rule("model-dir-unread", _W, "The trainer saves where AIP_MODEL_DIR says.", REST, model_dir_used),
+    Rule("model-dir-unset", _W, "A trainer that reads AIP_MODEL_DIR has a baseOutputDirectory.", REST, model_dir_set),
+    Rule("early-stopping-reports", _W, "A study that stops trials early has a trainer that reports during each trial.",
+         "hypertune issue 5; REST reference v1 of StudySpec and its types (copy of 2026-08-22)", early_stopping_reports),
     Rule("tf-config-needed", _E, "A trainer on one replica does without TF_CONFIG.", DISTRIBUTED, tf_config_needed),
-)
+)  # fmt: skip

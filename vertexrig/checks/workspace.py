@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING
 
 from vertexrig import checks, spec
 from vertexrig.catalog import Catalog, Image, load
-from vertexrig.checks import built, naming
+from vertexrig.checks import built, identity, naming
 from vertexrig.checks.model import BuiltImage
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
@@ -129,39 +129,36 @@ class Workspace:
         return self._trainers[module]
 
     def context(self, document: spec.Document) -> checks.Context:
-        """What the checks may know: the project's region, and its trainer if the document runs it."""
-        project = self.loaded.project
+        """What the checks may know: the project's region, and the trainer if the document runs it.
+
+        A trainer that was named is held against every document, whatever the project says; of the project's own, only a
+        document that runs it. A document names it by a module, by an image that the project makes, by one whose
+        Dockerfile is here (`container`), or by `custom_image`.
+        """
+        project, named = self.loaded.project, self._trainer is not None
         context = checks.Context(
             self.catalog, region=self._region or project.region, built=_built_images(self.loaded, document)
         )
         modules = {pool.module for pool in document.pools if pool.module}
         pool = next((pool for pool in document.pools if pool.container is not None and pool.image), None)
-        if self._trainer is not None:
-            return self._with_given(context, modules, pool)
+        if named and len(modules) > 1:
+            return replace(context, trainer_unused=f"its pools run several modules: {', '.join(sorted(modules))}")
         ours = {project.trainer.module, *(job.module for job in project.jobs.values() if job.module)}
-        if len(modules) == 1 and modules <= ours:
+        if len(modules) == 1 and (named or modules <= ours):
             return replace(context, trainer=self.trainer(modules.pop()))
-        if pool is not None and not modules and pool.image in context.built:
+        if modules:
+            return context
+        if pool is not None and pool.image in context.built:
             return replace(context, trainer=self.trainer(built.module(pool, project.trainer.module)))
-        found = self.container(pool) if pool is not None and not modules else None
+        found = self.container(pool) if pool is not None else None
+        if named:
+            unused = "no pool has a pythonModule or an image" if found is None else found.reason
+            return replace(context, trainer=found.source if found is not None else None, trainer_unused=unused)
         if found is not None and found.source is not None:
             return replace(context, trainer=found.source)
-        if pool is not None and not modules and pool.image == project.trainer.custom_image:
-            return replace(context, trainer=self.trainer(project.trainer.module))  # the trainer's own image runs it
+        if pool is not None and pool.image == project.trainer.custom_image:
+            return replace(context, trainer=self.trainer(project.trainer.module))
         return context
-
-    def _with_given(self, context: checks.Context, modules: set[str], pool: spec.Pool | None) -> checks.Context:
-        """The trainer that was named, whatever the project says; or why it is not what the document runs."""
-        if len(modules) > 1:
-            return replace(context, trainer_unused=f"its pools run several modules: {', '.join(sorted(modules))}")
-        if modules:
-            return replace(context, trainer=self.trainer(modules.pop()))
-        if pool is not None and pool.image in context.built:
-            return replace(context, trainer=self.trainer(built.module(pool, self.loaded.project.trainer.module)))
-        found = self.container(pool) if pool is not None else None
-        if found is None:
-            return replace(context, trainer_unused="no pool has a pythonModule or an image")
-        return replace(context, trainer=found.source, trainer_unused=found.reason)
 
     def container(self, pool: spec.Pool) -> ImageProgram | None:
         """The program of a pool's image: of the trainer that was named, of local.images, or of the project's own image."""
@@ -211,9 +208,11 @@ class Workspace:
             return Prepared(rendered, document, [], self)
         ignored = self.silences(name)
         found = checks.check(document, self.context(document), ignored)
-        outside = {
+        region = self._region or self.loaded.project.region
+        outside = {  # what the API takes beside the spec, so that the document does not have it
             "display-name": naming.check_display_name(rendered.view.display_name, self.catalog),
             "labels": naming.check_labels(rendered.view.labels, self.catalog),
+            "kms-key": identity.check_kms_key(rendered.view.kms_key_name, region) if rendered.view.kms_key_name else [],
         }
         for rule, problems in outside.items():
             if rule not in ignored:

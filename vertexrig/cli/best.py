@@ -8,14 +8,13 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, remote, studied
+from vertexrig.cli import options, studied
 from vertexrig.cli.output import result, say
 from vertexrig.cli.tables import table
 from vertexrig.errors import UsageError
 
 if TYPE_CHECKING:
     from vertexrig.studies.study import StudyRecord
-    from vertexrig.studies.trials import TrialResult
 
 
 @click.command("best")
@@ -25,30 +24,28 @@ if TYPE_CHECKING:
 @studied.chain_option
 @options.format_option("text", "json", "yaml", "flags", "args")
 def command(sweep: str, file: Path | None, local: bool, chain: bool, format_: str) -> None:
-    """Show the best trial of SWEEP, and how sure it is that it is the best: its lead over the next trial, and the noise
-    where parameters were tried more than once. With several goals, show all trials that no other beats.
+    """Show the best trial of SWEEP (name, number, resource name, or a rehearsal's run), and how sure it is that it is the
+    best: its lead over the next trial, and the noise where parameters were tried more than once. With several goals,
+    show all trials that no other beats.
 
     `--format flags` (or args) prints the parameters as arguments of the trainer, `--format yaml` as a mapping; with several
     goals, those of the first trial shown.
     """
-    from vertexrig.cloud.vertex import RemoteJob
     from vertexrig.studies import study as studies
     from vertexrig.studies import trials
     from vertexrig.studies.certainty import certainty
     from vertexrig.studies.reproduce import flags
 
-    if chain:
-        job = RemoteJob(studied.joined(studied.chain(remote.find, file, sweep, local=local)))
-    else:
-        job = remote.sweep(file, sweep, local=local)
-    study = studies.read(job)
+    study = studies.read(studied.tuning_job(file, sweep, local=local, whole_chain=chain))
     if not study.best:
         raise UsageError(_why_none(sweep, study))
     if format_ in ("flags", "args"):
         say(flags(study.best[0]))
         return
     if format_ == "yaml":
-        say(_yaml(study.best[0]))
+        import yaml
+
+        say(yaml.safe_dump(study.best[0].parameters, sort_keys=False, allow_unicode=True).rstrip("\n"))
         return
     sure = certainty(study)
     names = [name for name in study.parameters if any(name in trial.parameters for trial in study.best)]
@@ -76,9 +73,3 @@ def _why_none(sweep: str, study: StudyRecord) -> str:
         f"no trial of {sweep} succeeded with a finite value of {names} within its safety thresholds: of "
         f"{len(ended)} that ended {infeasible} are infeasible; `vertexrig trials` shows their reasons"
     )
-
-
-def _yaml(trial: TrialResult) -> str:
-    import yaml
-
-    return yaml.safe_dump(trial.parameters, sort_keys=False, allow_unicode=True).rstrip("\n")

@@ -7,11 +7,11 @@ from pathlib import Path
 
 import click
 
-from vertexrig.catalog import Catalog, load
-from vertexrig.cli import options, tables
+from vertexrig.catalog import load
+from vertexrig.checks.workspace import Workspace
+from vertexrig.cli import local_place, options, tables
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
-from vertexrig.project.config import DEFAULT_NAME
 
 # table -> the columns its text form shows; JSON has them all
 COLUMNS = {
@@ -38,7 +38,8 @@ def command(table: str, pattern: str | None, file: Path | None, format_: str) ->
 
     Rows of the project's own overlay file are included.
     """
-    catalog = load() if file is None and not Path(DEFAULT_NAME).is_file() else _project(file)
+    loaded, _ = local_place.project(file, None)
+    catalog = Workspace(loaded).catalog if loaded is not None else load()
     rows = catalog.rows(table)
     if pattern:
         rows = [row for row in rows if pattern.casefold() in json.dumps(row).casefold()]
@@ -47,10 +48,6 @@ def command(table: str, pattern: str | None, file: Path | None, format_: str) ->
     columns = COLUMNS[table]
     cells = ([_cell(row.get(column)) for column in columns] for row in rows)
     result(format_, {table: rows}, lambda: tables.table(columns, cells))
-
-
-def _project(file: Path | None) -> Catalog:
-    return options.workspace(file).catalog
 
 
 def _cell(value: object) -> str:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from pathlib import Path
 
 import click
@@ -22,7 +23,7 @@ from vertexrig.spec.reading import unreadable
 @options.templates_option
 @options.info_option
 @click.option("--kind", type=click.Choice(list(targets.KINDS)), help="Kind of the files; by default their keys decide.")
-@click.option("--region", help="Region the files are for; the project's by default.")
+@click.option("--region", metavar="REGION", help="Region the files are for; the project's by default.")
 @click.option("--trainer", type=click.Path(path_type=Path), help="Trainer folder that the files must fit.")
 @options.format_option("text", "json", "sarif")
 @click.option("--strict", is_flag=True, help="Exit with 1 for warnings, too.")
@@ -51,20 +52,11 @@ def command(
             raise UsageError("--list-rules checks nothing: leave out NAME and FILE, and print it as text or json")
         _list_rules(format_)
         return
-    paths = [target for target in wanted if targets.is_file(target)]
+    paths = [target for target in wanted if options.is_file(target)]
     names = [target for target in wanted if target not in paths]
-    workspace = targets.workspace(
-        file,
-        overrides,
-        names[0] if len(names) == 1 else None,
-        templates,
-        needed=bool(names) or not wanted,
-        region=region,
-        trainer=trainer,
-    )
-    if not wanted:
-        names = [*workspace.loaded.project.jobs, *workspace.loaded.project.sweeps]
-    found = [finding for name in names for finding in workspace.prepare(name).findings]
+    one, needed = names[0] if len(names) == 1 else None, bool(names) or not wanted
+    workspace = targets.workspace(file, overrides, one, templates, needed=needed, region=region, trainer=trainer)
+    found = _found(workspace, names if wanted else _all_names(workspace))
     sources = show.project_sources(workspace.loaded.file)
     for path in paths:
         try:
@@ -78,22 +70,33 @@ def command(
         if own is None:
             found += _file(workspace, path, sources[path], kind, propose=trainer is not None)
         else:
-            found += _project(
-                Workspace(own, templates=templates, region=region, trainer=trainer, program=steps.program())
-            )
-    _print(found, format_, sources, info=info)
-    severities = {finding.severity for finding in found}
-    if Severity.ERROR in severities or (strict and Severity.WARNING in severities):
-        raise FindingsError("" if format_ == "text" else show.summary(found))  # as text it ends with the count
+            other = Workspace(own, templates=templates, region=region, trainer=trainer, program=steps.program())
+            names = _all_names(other)
+            options.note(f"{path}: a project file: checked {', '.join(names) or 'nothing, since it has no jobs'}")
+            found += _found(other, names)
+    _report(found, format_, sources, info=info, strict=strict)
 
 
-def _print(found: list[Finding], format_: str, sources: dict[str, str], *, info: bool) -> None:
+def _all_names(workspace: Workspace) -> list[str]:
+    return [*workspace.loaded.project.jobs, *workspace.loaded.project.sweeps]
+
+
+def _found(workspace: Workspace, names: Sequence[str]) -> list[Finding]:
+    """The findings of jobs and sweeps of a project."""
+    return [finding for name in names for finding in workspace.prepare(name).findings]
+
+
+def _report(found: list[Finding], format_: str, sources: dict[str, str], *, info: bool, strict: bool) -> None:
+    """Print findings; FindingsError if one is of severity error, or with `strict` a warning."""
     if format_ == "sarif":
         output.say(show.sarif(found), nl=False)
     elif format_ == "json":
         output.document().data["findings"] = show.rows(found)
     else:
         show.findings(found, sources=sources, info=info, err=False)
+    severities = {finding.severity for finding in found}
+    if Severity.ERROR in severities or (strict and Severity.WARNING in severities):
+        raise FindingsError("" if format_ == "text" else show.summary(found))  # as text it ends with the count
 
 
 def _file(workspace: Workspace, path: str, text: str, kind: str | None, *, propose: bool) -> list[Finding]:
@@ -119,13 +122,3 @@ def renamed_checks(format_: str) -> None:
     """List every rule, as `vertexrig check --list-rules` does."""
     options.note(f"`checks` is now called `{steps.line('check', '--list-rules')}`")
     _list_rules(format_)
-
-
-def _project(workspace: Workspace) -> list[Finding]:
-    """The findings of every job and sweep of a project file."""
-    project = workspace.loaded.project
-    names = [*project.jobs, *project.sweeps]
-    options.note(
-        f"{workspace.loaded.file}: a project file: checked {', '.join(names) or 'nothing, since it has no jobs'}"
-    )
-    return [finding for name in names for finding in workspace.prepare(name).findings]

@@ -32,7 +32,7 @@ _MEMORY = 400 * 1024 * 1024
 """Bytes that a replica may take on the server that is started here: one row has a replica that takes more."""
 
 
-@click.command("conform", short_help="Hold it against what the real service does.")
+@click.command("conform", short_help="Compare it with what the real service does.")
 @click.option("--area", "areas", multiple=True, metavar="AREA", help="Only the rows of an area, such as `study`.")
 @click.option(
     "--row", "ids", multiple=True, metavar="ROW", help="Only this row, or those that a pattern such as `state-*` fits."
@@ -43,14 +43,19 @@ _MEMORY = 400 * 1024 * 1024
 @click.option(
     "--against", type=click.Choice(["local", "cloud"]), default="local", show_default=True, help="What to try."
 )
-@click.option("--project", help="Google Cloud project, with --against cloud.")
-@click.option("--region", default="us-central1", show_default=True, help="Region, with --against cloud.")
+@click.option("--project", metavar="ID", help="Google Cloud project, with --against cloud.")
 @click.option(
-    "--bucket", help="Bucket for packages and outputs, with --against cloud; gs://PROJECT-vertexrig by default."
+    "--region", metavar="REGION", default="us-central1", show_default=True, help="Region, with --against cloud."
+)
+@click.option(
+    "--bucket",
+    metavar="BUCKET",
+    help="Bucket for packages and outputs, with --against cloud; by default gs://PROJECT-vertexrig.",
 )
 @click.option(
     "--budget",
     type=click.FloatRange(min=0),
+    metavar="NUMBER",
     default=_BUDGET,
     show_default=True,
     help="US dollars that it may cost at most, with --against cloud.",

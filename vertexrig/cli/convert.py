@@ -6,6 +6,7 @@ from pathlib import Path
 
 import click
 
+from vertexrig import files
 from vertexrig.cli import entries, options
 
 
@@ -14,7 +15,9 @@ from vertexrig.cli import entries, options
 @entries.into_option
 @entries.as_option
 @click.option(
-    "--machine-type", help="In place of AI Platform's own machine types, such as standard_gpu, and scale tiers."
+    "--machine-type",
+    metavar="TYPE",
+    help="In place of AI Platform's own machine types, such as standard_gpu, and scale tiers.",
 )
 @options.format_option("text", "json")
 def command(source: str, into: Path | None, name: str | None, machine_type: str | None, format_: str) -> None:
@@ -26,7 +29,7 @@ def command(source: str, into: Path | None, name: str | None, machine_type: str 
     from vertexrig import catalog
     from vertexrig.studies import convert, pull
 
-    made = convert.convert(options.text(source), source, catalog.load(), machine_type=machine_type)
+    made = convert.convert(files.read_text(source), source, catalog.load(), machine_type=machine_type)
     stem = "" if source == "-" else Path(source).stem
     name = options.entry_name(name) or pull.entry_name(made.job.display_name or stem)
     entries.show(

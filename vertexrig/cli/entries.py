@@ -20,7 +20,9 @@ into_option = click.option(
     type=click.Path(path_type=Path),
     help="Project file to add it to, or to make; by default a new one is printed.",
 )
-as_option = click.option("--as", "name", help="Name in the project file; by default the display name's.")
+as_option = click.option(
+    "--as", "name", metavar="NAME", help="Name in the project file; by default the display name's."
+)
 
 
 def project_text(into: Path | None) -> str:

@@ -6,7 +6,6 @@ import shutil
 import sys
 from datetime import date
 from pathlib import Path
-from typing import TYPE_CHECKING
 
 import click
 
@@ -15,13 +14,11 @@ from vertexrig.checks.workspace import Workspace
 from vertexrig.cli import forecast, options, output, steps, targets
 from vertexrig.explain import model as explain
 from vertexrig.explain import picture as explain_text
+from vertexrig.explain import simulate
 from vertexrig.explain.estimate import elsewhere
-from vertexrig.explain.simulate import Forecast
 from vertexrig.finding import Severity
 
-if TYPE_CHECKING:
-    from vertexrig.cloud.vertex import RemoteJob
-
+# one character for one, so that boxes keep their edges; streams.prepare would write `...` for an ellipsis
 _PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "─": "-", "│": "|", "×": "x", "…": "."})
 
 
@@ -30,9 +27,11 @@ _PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "�
 @options.file_option
 @options.set_option
 @options.templates_option
-@click.option("--replica", help="Show everything this replica finds in its environment, such as workerpool1-0.")
+@click.option(
+    "--replica", metavar="NAME", help="Show everything this replica finds in its environment, such as workerpool1-0."
+)
 @click.option("--kind", type=click.Choice(list(targets.KINDS)), help="Kind of a file; by default its keys decide.")
-@click.option("--region", help="Region the job runs in; the project's by default.")
+@click.option("--region", metavar="REGION", help="Region the job runs in; the project's by default.")
 @forecast.forecast_options
 @options.format_option("text", "json")
 def command(
@@ -48,11 +47,11 @@ def command(
 ) -> None:
     """Show what job or sweep NAME, or any YAML FILE that gcloud would take, makes on Vertex AI.
 
-    A picture of the worker pools, then what runs in them, the environment of the replicas, its quota and
-    an estimate of the price. With `--trial-time` or `--learn-from` also of its time and money, at several parallelisms.
-    Nothing is checked: `vertexrig check` does that. `-` reads stdin.
+    A picture of the worker pools, then what runs in them, the environment of the replicas, the quota, and an estimate
+    of the price. With `--trial-time` or `--learn-from` also an estimate of time and money, for several numbers of trials
+    at a time. Nothing is checked: `vertexrig check` does that. `-` reads stdin.
     """
-    is_file = targets.is_file(target)
+    is_file = options.is_file(target)
     workspace = targets.workspace(file, overrides, None if is_file else target, templates, needed=not is_file)
     topology = ""
     if is_file:
@@ -73,9 +72,9 @@ def command(
         options.note(f"{target}: {errors} {what} in reading; what was refused is left out. `{shown_by}` shows it")
     one = found.replica(replica) if replica else None
     ahead = _ahead(file, workspace, document, found, place, asked)
-    forecast.add(ahead)
     if format_ == "json":
-        output.document().data.update(explain.data(found) if one is None else explain.replica_data(found, one))
+        data = explain.data(found) if one is None else explain.replica_data(found, one)
+        output.document().data.update(data | ({} if ahead is None else {"forecast": simulate.data(ahead)}))
     elif one is not None:
         output.say(_printable(explain_text.replica_text(found, one)), nl=False)
     else:
@@ -93,17 +92,11 @@ def _ahead(
     found: explain.Explanation,
     region: str,
     asked: forecast.ForecastOptions,
-) -> Forecast | None:
+) -> simulate.Forecast | None:
     """The estimate of time and money that the options ask for."""
     factor = workspace.loaded.project.trigger.budget.price_factor
     price = elsewhere(found.price, region or found.price.region, factor)
-
-    def find(job: str) -> RemoteJob:
-        from vertexrig.cli import remote  # it needs requests, which the base install leaves out
-
-        return remote.find(file, job, local=False).job
-
-    return forecast.forecast(price, document, workspace.catalog, asked, find)
+    return forecast.forecast(price, document, workspace.catalog, asked, file)
 
 
 def _printable(text: str) -> str:

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, remote, steps, studied
+from vertexrig.cli import options, steps, studied
 from vertexrig.cli.options import Integer
 from vertexrig.cli.output import result
 
@@ -19,7 +19,9 @@ if TYPE_CHECKING:
 @studied.study_options
 @click.option("--grid", type=Integer(2), help="Make it a grid of at most so many combinations.")
 @click.option("--trials", type=Integer(1), help="Trials of the new sweep; by default as many as the former had.")
-@click.option("--as", "name", help="Name of the new sweep; by default NAME-2, NAME-3 and so on.")
+@click.option(
+    "--as", "name", metavar="NAME", help="Name of the new sweep; by default the former's with -2, -3 and so on."
+)
 @studied.dry_run_option
 @options.format_option("text", "json")
 def command(
@@ -45,7 +47,7 @@ def command(
 
     if grid is not None and trials is not None:
         raise click.UsageError("--grid tries every combination; --trials is for a study that is not a grid")
-    found = studied.study(remote.find, file, sweep, local=local, sweep=ran)
+    found = studied.study(file, sweep, local=local, sweep=ran)
     loaded = found.loaded
     text = edit.read(loaded.file)
     name = options.entry_name(name) or follow_up.free_name(loaded, found.sweep)

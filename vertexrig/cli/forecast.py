@@ -6,11 +6,11 @@ import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import wraps
+from pathlib import Path
 from typing import TYPE_CHECKING, Any, TypeVar, cast
 
 import click
 
-from vertexrig.cli.output import document
 from vertexrig.cli.tables import table
 from vertexrig.errors import UsageError
 
@@ -92,7 +92,7 @@ def forecast_options(command: F) -> F:
 
 
 def forecast(
-    price: Estimate, spec: Document, catalog: Catalog, asked: ForecastOptions, find: Callable[[str], RemoteJob]
+    price: Estimate, spec: Document, catalog: Catalog, asked: ForecastOptions, file: Path | None
 ) -> Forecast | None:
     """The estimate that the options ask for; None if they ask for none.
 
@@ -101,7 +101,7 @@ def forecast(
         spec: The run.
         catalog: Recorded durations.
         asked: The options.
-        find: Finds a job by name.
+        file: The project file, where `--learn-from` names a job.
     """
     if not asked:
         return None
@@ -111,17 +111,9 @@ def forecast(
     if asked.learn_from is not None:
         from vertexrig.studies import learning
 
-        own = learning.learned(_jobs(asked.learn_from, find), asked.learn_from, sweep=price.trials is not None)
+        own = learning.learned(_jobs(asked.learn_from, file), asked.learn_from, sweep=price.trials is not None)
     drawn = simulate.durations(spec, catalog, asked.lengths, own, preempted_s=asked.preempted)
     return simulate.forecast(price, drawn)
-
-
-def add(found: Forecast | None) -> None:
-    """Put an estimate into the command's JSON document."""
-    from vertexrig.explain import simulate
-
-    if found is not None:
-        document().data["forecast"] = simulate.data(found)
 
 
 def text(found: Forecast) -> str:
@@ -143,9 +135,7 @@ def text(found: Forecast) -> str:
     return f"Time and money of {what}: an estimate\n{drawn}\n{notes}"
 
 
-def _jobs(learn_from: str, find: Callable[[str], RemoteJob]) -> list[RemoteJob]:
-    from pathlib import Path
-
+def _jobs(learn_from: str, file: Path | None) -> list[RemoteJob]:
     from vertexrig import files
     from vertexrig.studies import learning
 
@@ -153,7 +143,9 @@ def _jobs(learn_from: str, find: Callable[[str], RemoteJob]) -> list[RemoteJob]:
         return learning.parse(files.read_text(learn_from), learn_from)
     if "/" in learn_from and not learn_from.startswith("projects/"):
         raise UsageError(f"--learn-from: there is no file {learn_from}")
-    return [find(learn_from)]
+    from vertexrig.cli import remote  # it needs an extra, which files and --trial-time do without
+
+    return [remote.find(file, learn_from, local=False).job]
 
 
 def _span(seconds: float) -> str:

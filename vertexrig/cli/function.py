@@ -22,7 +22,7 @@ def command() -> None:
 
 @command.command("build")
 @options.file_option
-@click.option("--output", "-o", type=click.Path(path_type=Path), help="Folder; build/function by default.")
+@click.option("--output", "-o", type=click.Path(path_type=Path), help="Folder to write; by default build/function.")
 @options.format_option("text", "json")
 def build(file: Path | None, output: Path | None, format_: str) -> None:
     """Stage the function's folder and print its path."""
@@ -84,17 +84,13 @@ def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
 
     Jobs with `image: build` run the image that is in the registry now, which `vertexrig image NAME --push` makes.
     """
-    from vertexrig.cloud.storage import Storage
-    from vertexrig.errors import UsageError
-    from vertexrig.submit import submission as submit
+    from vertexrig.cli import remote
+    from vertexrig.submit import submission
 
     workspace = options.workspace(file)
-    project = workspace.loaded.project
-    if not project.bucket:
-        raise UsageError("the project file needs a `bucket`: packages are kept there")
-    storage = Storage(project.bucket, location=project.region)
-    uris = submit.publish(workspace, names or project.jobs, storage)
-    result(format_, {"packages": list(uris)}, "\n".join(uris))
+    storage = remote.bucket(workspace.loaded, "packages")
+    uris = submission.publish(workspace, names or workspace.loaded.project.jobs, storage)
+    result(format_, {"packages": uris}, "\n".join(uris))
 
 
 @command.command("deploy", short_help="Print, or run, the gcloud commands that deploy it.")
@@ -107,13 +103,13 @@ def deploy(file: Path | None, run: bool, format_: str) -> None:
 
     loaded = config.load(file)
     staged = stage.stage(loaded, loaded.path(stage.FOLDER))
-    steps = deploy.commands(loaded, staged.folder, staged.variables)
-    rows = [{"why": step.why, "command": step.line, "outcome": None} for step in steps]
+    plan = deploy.commands(loaded, staged.folder, staged.variables)
+    rows = [{"why": step.why, "command": step.line, "outcome": None} for step in plan]
     if not run:
         result(format_, {"steps": rows}, "\n".join(f"# {row['why']}\n{row['command']}" for row in rows))
         return
     outcomes: dict[str, str] = {}
-    for step, outcome in deploy.run(steps):
+    for step, outcome in deploy.run(plan):
         options.note(f"{outcome}: {step.why}")
         outcomes[step.line] = outcome
     result(format_, {"steps": [{**row, "outcome": outcomes.get(str(row["command"]))} for row in rows]}, "")

@@ -2,6 +2,7 @@
 
 Run as a file with the folder, the target and the port. It imports nothing of the installed vertexrig, so that the
 function imports the copy in its staged folder, as it will in the cloud; the application is functions-framework's own.
+It is a WSGI one, for which `asgi` is the bridge: those of Starlette 1.10.0 and uvicorn 0.54.0 are deprecated (read 2026-11-22).
 """
 
 from __future__ import annotations

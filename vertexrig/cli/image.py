@@ -42,7 +42,9 @@ class _Made:
 @options.file_option
 @options.set_option
 @options.templates_option
-@click.option("--plan", "mode", flag_value=PLAN, default=True, help="Write the files and print the commands (default).")
+@click.option(
+    "--plan", "mode", flag_value=PLAN, default=True, help="Write the files and print the commands: the default."
+)
 @click.option(
     "--build", "mode", flag_value=BUILD, help="Build it: with Docker, or with Cloud Build, which pushes it too."
 )

@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 @options.local_option
 @click.option("--all", "all_", is_flag=True, help="Also jobs that vertexrig did not start.")
 @click.option("--live", is_flag=True, help="Only jobs that wait or run.")
-@click.option("--limit", type=options.Integer(1), default=20, show_default=True, help="Of each kind, at most.")
+@click.option("--limit", type=options.Integer(1), default=20, show_default=True, help="Jobs of each kind, at most.")
 @options.format_option("text", "json")
 def command(file: Path | None, local: bool, all_: bool, live: bool, limit: int, format_: str) -> None:
     """List jobs and sweeps on Vertex AI, or with --local the rehearsals of this machine, the newest first; not the jobs of
@@ -42,15 +42,12 @@ def command(file: Path | None, local: bool, all_: bool, live: bool, limit: int, 
     vertex = remote.vertex(file)
     filters = [] if all_ else [f"labels.{LABEL}:*"]
     filters += ["(" + " OR ".join(f'state="{state}"' for state in LIVE) + ")"] if live else []
-    found = []
     sweeps = list(vertex.list(TUNING, filter=" AND ".join(filters), limit=limit))
-    runs = {job.labels.get(LABEL) for job in sweeps}
-    customs = (
-        one for one in vertex.list(CUSTOM, filter=" AND ".join(filters)) if all_ or one.labels.get(LABEL) not in runs
-    )
-    found = sorted(
-        [*sweeps, *itertools.islice(customs, limit)], key=lambda job: str(job.data.get("createTime")), reverse=True
-    )
+    runs = {job.labels[LABEL] for job in sweeps if LABEL in job.labels}
+    listed = vertex.list(CUSTOM, filter=" AND ".join(filters))
+    # a sweep's trials are custom jobs, which have its label
+    customs = itertools.islice((one for one in listed if one.labels.get(LABEL) not in runs), limit)
+    found = sorted([*sweeps, *customs], key=lambda job: str(job.data.get("createTime")), reverse=True)
     twice = seen_twice(found)
     if twice:
         _reconcile(file, vertex, twice)

@@ -25,30 +25,32 @@ def command() -> None:
     """A server on this machine that speaks the APIs of Vertex AI and its neighbours, and really trains."""
 
 
-command.add_command(conform.command)
-command.add_command(local_python.command)
-
-
 @command.command("up", short_help="Start the server on 127.0.0.1.")
 @options.file_option
 @local_place.root_option
 @click.option(
     "--port",
     type=options.Integer(0, 65535),
-    help=f"{_DEFAULT_PORT} by default, or a free one if that is taken; 0: a free one.",
+    help=f"Port on 127.0.0.1; 0 is a free one. By default {_DEFAULT_PORT}, or a free one if that is taken.",
 )
 @click.option("--detach", "-d", is_flag=True, help="Return once it answers; it goes on in the background.")
-@click.option("--slots", type=options.Integer(1), help="Replicas that run at a time; one per core by default.")
 @click.option(
-    "--slow-start", type=options.Seconds(0, 86400), default=0.0, help="Seconds each replica takes to be available."
+    "--slots",
+    type=options.Integer(1),
+    help="Replicas that run at a time; by default what the project file says, or one per core, 4 at least.",
 )
+@click.option(
+    "--slow-start", type=options.Seconds(0, 86400), default=0.0, show_default=True,
+    help="Seconds each replica takes to be available.",
+)  # fmt: skip
 @options.pace_options
 @click.option(
     "--fault",
     "faults",
     multiple=True,
     metavar="KIND[:PATTERN[:TIMES]]",
-    help="Fail jobs whose machine, accelerator or region fits PATTERN, TIMES times; KIND is stockout or quota.",
+    help="Fail jobs whose machine, accelerator or region fits PATTERN, TIMES times; KIND is stockout or quota. By default "
+    "every job, every time.",
 )
 @click.option("--at-least-twice", is_flag=True, help="Let schedules deliver each call twice, as Cloud Scheduler may.")
 @click.option("--no-checks", is_flag=True, help="Accept jobs that the service would refuse.")
@@ -57,7 +59,8 @@ command.add_command(local_python.command)
 @click.option(
     "--gs-paths",
     type=click.Choice(["mapped", "kept"]),
-    help="Keep gs:// in jobs' variables and arguments (the default on Linux), or map it to folders.",
+    help="Keep gs:// in jobs' variables and arguments, or map it to folders; by default what the project file says, or kept "
+    "on Linux.",
 )
 @local_place.cold_option
 @local_place.discrete_option
@@ -159,7 +162,7 @@ def down(file: Path | None, root: Path | None, forget: bool, format_: str) -> No
         options.note(f"removed the state in {folder}" if forgotten else f"there is no state in {folder}")
 
 
-@command.command("status")
+@command.command("status", short_help="Show whether the server runs, and what it does.")
 @options.file_option
 @local_place.root_option
 @options.format_option("text", "json")
@@ -169,20 +172,17 @@ def status(file: Path | None, root: Path | None, format_: str) -> None:
 
     folder = local_place.folder(file, root)
     found = control.status(folder)
-    if format_ == "json":
-        output.document().data.update(found or {"running": False})
-    elif found is None:
-        output.say(f"no local Vertex runs on {folder}")
-    else:
-        queue = found["queue"]
-        grpc = f"  gRPC 127.0.0.1:{found['grpc_port']}" if found.get("grpc_port") else ""
-        output.say(f"{found['url']}{grpc}  process {found['pid']}  state in {found['root']}")
-        output.say(
-            f"{queue['running']} jobs running, {queue['waiting']} waiting, {queue['used']} of {queue['slots']} slots"
-        )
-        output.say(f"its console: {found['url']}/")
     if found is None:
+        result(format_, {"running": False}, f"no local Vertex runs on {folder}")
         raise click.exceptions.Exit(1)
+    queue = found["queue"]
+    grpc = f"  gRPC 127.0.0.1:{found['grpc_port']}" if found.get("grpc_port") else ""
+    lines = [
+        f"{found['url']}{grpc}  process {found['pid']}  state in {found['root']}",
+        f"{queue['running']} jobs running, {queue['waiting']} waiting, {queue['used']} of {queue['slots']} slots",
+        f"its console: {found['url']}/",
+    ]
+    result(format_, found, "\n".join(lines))
 
 
 @command.command("env", short_help="Print the shell exports that point programs at it.")
@@ -233,7 +233,8 @@ def kill(job: str, replica: str, file: Path | None, root: Path | None, format_: 
     "--grace",
     type=options.Seconds(0, 3600),
     default=0.0,
-    help="Send SIGTERM, and SIGKILL this many seconds later (such as 30s); by default SIGKILL at once.",
+    show_default=True,
+    help="Send SIGTERM, and SIGKILL this many seconds later, such as 30s; 0 sends SIGKILL at once.",
 )
 @options.file_option
 @local_place.root_option
@@ -247,3 +248,5 @@ def preempt(job: str, grace: float, file: Path | None, root: Path | None, format
 
 
 command.add_command(local_run.command)
+command.add_command(local_python.command)
+command.add_command(conform.command)

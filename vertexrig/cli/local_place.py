@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
+from vertexrig.cli import streams
 from vertexrig.errors import ServiceError, UsageError
 from vertexrig.project import config
 
@@ -19,7 +20,7 @@ if TYPE_CHECKING:
 root_option = click.option(
     "--root",
     type=click.Path(path_type=Path),
-    help="Folder of its state; .vertexrig beside the project file by default.",
+    help="Folder of its state; by default .vertexrig beside the project file.",
 )
 
 
@@ -31,7 +32,8 @@ cold_option = click.option(
 discrete_option = click.option(
     "--discrete",
     type=click.Choice(["retry", "decimal", "whole"]),
-    help="Send a discrete 128 to trainers as 128.0 (decimal), as 128 (whole), or first the one and then the other (the default).",
+    help="Send a discrete 128 to trainers as 128.0 (decimal), as 128 (whole), or as the one and, if the trainer refuses it, "
+    "the other (retry); by default what the project file says, or retry.",
 )
 
 
@@ -45,7 +47,7 @@ def make_bucket(here: RunningServer, loaded: Loaded | None) -> None:
     try:
         control.make_bucket(here, name)
     except ServiceError as error:
-        click.echo(f"warning: the bucket {name} of the project file is not here: {error}", err=True)
+        streams.note(f"warning: the bucket {name} of the project file is not here: {error}")
 
 
 def project(file: Path | None, root: Path | None) -> tuple[Loaded | None, Path]:
@@ -72,7 +74,7 @@ def _has_project(*, note: bool = False) -> bool:
         config.find(Path.cwd())
     except UsageError as error:
         if note and isinstance(error, config.ForeignProjectError):
-            click.echo(error, err=True)
+            streams.note(error)
         return False
     return True
 
@@ -117,17 +119,15 @@ def settings(
     from vertexrig.local.runner.children import shows_buckets
     from vertexrig.local.runner.configured import of_project
     from vertexrig.local.runner.options import RunOptions
+    from vertexrig.project.model import LocalSettings
 
-    local = loaded.project.local if loaded else None
-    run = of_project(loaded) if loaded else RunOptions()
-    if loaded:
-        run = replace(run, project=loaded.project.project)
-    wanted = gs_paths or (local.gs_paths if local else None)
+    local = loaded.project.local if loaded else LocalSettings()
+    run = replace(of_project(loaded), project=loaded.project.project) if loaded else RunOptions()
+    wanted = gs_paths or local.gs_paths
     if wanted == "kept" and credentials:
         raise UsageError("--pass-credentials is for trainers that go to Google; with gs_paths: kept they never do")
     keep = wanted == "kept" or (wanted is None and not credentials and (transparent or shows_buckets()))
     run = replace(run, warm=run.warm and not cold, keep_gs=keep, credentials=credentials)
-    made = Settings(folder, run=run, allow_hosts=local.allow_hosts if local else ())
-    made = replace(made, discrete=discrete or (local.discrete if local else made.discrete))
-    slots = slots or (local.slots if local else None)
+    made = Settings(folder, run=run, allow_hosts=local.allow_hosts, discrete=discrete or local.discrete)
+    slots = slots or local.slots
     return replace(made, slots=slots) if slots else made

@@ -48,12 +48,7 @@ _SHOWN = {
 @local_place.discrete_option
 @click.argument("words", metavar="[--] COMMAND...", nargs=-1, required=True, type=click.UNPROCESSED)
 def command(
-    words: tuple[str, ...],
-    file: Path | None,
-    root: Path | None,
-    record: Path | None,
-    cold: bool,
-    discrete: str | None,
+    words: tuple[str, ...], file: Path | None, root: Path | None, record: Path | None, cold: bool, discrete: str | None
 ) -> None:
     """Run COMMAND, unchanged, with Google's APIs answered by the local Vertex.
 
@@ -153,7 +148,9 @@ def _run(argv: list[str], name: str, environment: Mapping[str, str]) -> int:
             with suppress(ProcessLookupError):
                 child.send_signal(number)
 
-    before = {number: signal.signal(number, pass_on) for number in _PASSED_ON}
+    # What is ignored stays so, as nohup wants it: with a handler here the command would get the default action.
+    caught = [number for number in _PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
+    before = {number: signal.signal(number, pass_on) for number in caught}
     try:
         children.append(subprocess.Popen([name, *argv[1:]], executable=argv[0], env=dict(environment)))
         code = children[0].wait()

@@ -18,7 +18,7 @@ from vertexrig.errors import ServiceError, UsageError
 @click.command("logs")
 @click.argument("job")
 @options.file_option
-@click.option("--trial", help="For a sweep: the trial whose job to show.")
+@click.option("--trial", metavar="ID", help="For a sweep: the trial whose job to show.")
 @options.poll_option
 @click.option("--print-command", is_flag=True, help="Only print the gcloud command.")
 @options.format_option("text", "json")

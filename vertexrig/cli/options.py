@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import math
 import re
-import sys
 from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any, TypeVar
@@ -13,13 +12,14 @@ import click
 
 from vertexrig import files
 from vertexrig.checks.workspace import Workspace
-from vertexrig.cli import steps
+from vertexrig.cli import steps, streams
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.project.model import NAME
 from vertexrig.text import quoted
 
 F = TypeVar("F", bound=Callable[..., Any])
+note = streams.note
 
 
 class Integer(click.IntRange):
@@ -57,7 +57,8 @@ def file_option(command: F) -> F:
         expose_value=False,
         is_eager=True,
         callback=_raise_limit,
-        help="Largest file to read, in MiB; 2 by default.",
+        show_default="2",
+        help="Largest file to read, in MiB.",
     )
     named = click.option(
         "--file",
@@ -91,7 +92,7 @@ resume_option = click.option(
     help="Go on with an earlier run of NAME, such as 20261121-171500-ab12: write into its output folder.",
 )
 local_option = click.option(
-    "--local", is_flag=True, help="Show the rehearsals of this machine only, without asking Vertex AI."
+    "--local", is_flag=True, help="Look at the rehearsals of this machine only, without asking Vertex AI."
 )
 info_option = click.option("--info", is_flag=True, help="Show findings of severity info, too.")
 
@@ -103,10 +104,7 @@ def format_option(*names: str) -> Callable[[F], F]:
 
 
 def workspace(
-    file: Path | None,
-    overrides: Sequence[str] = (),
-    target: str | None = None,
-    templates: Path | None = None,
+    file: Path | None, overrides: Sequence[str] = (), target: str | None = None, templates: Path | None = None
 ) -> Workspace:
     """The project that a command's options name."""
     loaded = config.load(file, overrides=overrides, target=target)
@@ -118,21 +116,11 @@ def is_file(target: str) -> bool:
     return target == "-" or any(char in target for char in "/\\.") or Path(target).is_file()
 
 
-def text(path: str) -> str:
-    """The text of a file that a command's argument names; `-` is stdin."""
-    return files.read_text(path)
-
-
 def entry_name(name: str | None) -> str | None:
     """The name of a new job or sweep, as it was given; UsageError if it is not one."""
     if name is not None and not re.fullmatch(NAME[0], name):
         raise UsageError(f"--as {name}: {quoted(name)} is not {NAME[1]}")
     return name
-
-
-def note(*words: object) -> None:
-    """A message to the person, on stderr."""
-    print(*words, file=sys.stderr)
 
 
 def pace_options(command: F) -> F:
@@ -141,6 +129,7 @@ def pace_options(command: F) -> F:
         "--speed",
         type=click.FloatRange(min=0, min_open=True, max=100_000),
         metavar="N",
+        show_default="1",
         help="Divide the times of --pace recorded by N.",
     )
     pace = click.option(

@@ -20,8 +20,8 @@ from vertexrig.project.model import Job
 @options.set_option
 @options.templates_option
 @click.option("--trainer", type=click.Path(path_type=Path), help="Trainer folder; the project's by default.")
-@click.option("--tf-version", help="TensorFlow of the image, such as 2.17, in place of the job's.")
-@click.option("--output-dir", type=click.Path(path_type=Path), help="Where to; build/packages by default.")
+@click.option("--tf-version", metavar="VERSION", help="TensorFlow of the image, such as 2.17, in place of the job's.")
+@click.option("--output-dir", type=click.Path(path_type=Path), help="Folder to write to; by default build/packages.")
 @click.option("--wheel", is_flag=True, help="Build a wheel too, for containers that reach no package index.")
 @click.option(
     "--verify/--no-verify", default=True, show_default=True, help="Install it in a clean place and import it."
@@ -80,17 +80,14 @@ def command(
 
 def _upload(workspace: Workspace, name: str | None) -> list[str]:
     """Upload the packages of a job or sweep, or the one for trainer.image; their URIs."""
-    from vertexrig.cloud.storage import Storage
-    from vertexrig.submit import submission as submit
+    from vertexrig.cli import remote
+    from vertexrig.submit import submission
 
-    project = workspace.loaded.project
-    if not project.bucket:
-        raise UsageError("the project file needs a `bucket`: packages are kept there")
-    storage = Storage(project.bucket, location=project.region)
+    storage = remote.bucket(workspace.loaded, "packages")
     if name is None:
         uri = workspace.renderer.package_uri(workspace.renderer.tf_version())
-        return submit.upload(workspace, {uri: {project.trainer.module}}, storage)
-    uris = submit.upload_packages(workspace, [name], storage)
+        return submission.upload(workspace, {uri: {workspace.loaded.project.trainer.module}}, storage)
+    uris = submission.upload_packages(workspace, [name], storage)
     if not uris:
         options.note(f"{name} runs no package of the project's trainer; nothing was uploaded")
     return uris

@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, remote, steps, studied
+from vertexrig.cli import options, steps, studied
 from vertexrig.cli.options import Integer
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
@@ -19,11 +19,11 @@ if TYPE_CHECKING:
 
 @click.command("promote")
 @studied.study_options
-@click.option("--trial", help="Promote this trial in place of the best one.")
-@click.option("--as", "name", help="Name of the new job; by default NAME-best.")
+@click.option("--trial", metavar="ID", help="Promote this trial in place of the best one.")
+@click.option("--as", "name", metavar="NAME", help="Name of the new job; by default the sweep's with -best.")
 @click.option("--epochs", type=Integer(1), help="The same as --set args.epochs=N.")
-@click.option("--topology", help="Topology in place of the sweep's job's.")
-@click.option("--machine-type", help="Machine type in place of the sweep's job's.")
+@click.option("--topology", metavar="NAME", help="Topology in place of the sweep's job's.")
+@click.option("--machine-type", metavar="TYPE", help="Machine type in place of the sweep's job's.")
 @click.option("--set", "changes", multiple=True, metavar="KEY=VALUE", help="Another key of the new job.")
 @click.option("--warm-start", is_flag=True, help="Start from the model that the trial saved.")
 @click.option("--warm-start-flag", metavar="NAME", help="The trainer's flag for it, if its name does not say so.")
@@ -58,7 +58,7 @@ def command(
 
     if dry_run and where:
         raise click.UsageError("--dry-run writes nothing, so there is nothing to --run")
-    found = studied.study(remote.find, file, sweep, local=local, sweep=ran)
+    found = studied.study(file, sweep, local=local, sweep=ran)
     loaded = found.loaded
     text = edit.read(loaded.file)
     name = options.entry_name(name) or promote.free_name(loaded, found.sweep)

@@ -9,12 +9,16 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import entries, extras, options, steps, targets
+from vertexrig import files
+from vertexrig.cli import entries, extras, options, steps
 from vertexrig.errors import UsageError
 
 if TYPE_CHECKING:
     from vertexrig.local.jobs.seeding import Seed
     from vertexrig.studies.pull import Pulled, Wanted
+
+# as in vertexrig.cloud.vertex, whose import needs an extra that a FILE does without
+_NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/(customJobs|hyperparameterTuningJobs)/([0-9]+)")
 
 
 @click.command("pull")
@@ -41,8 +45,8 @@ def command(
         extras.need("starlette", "google.protobuf")
     from vertexrig.studies import pull
 
-    if targets.is_file(job) and _resource_name(job) is None:
-        data: Mapping[str, Any] = pull.resource(options.text(job), job)
+    if options.is_file(job) and _NAME.fullmatch(job) is None:
+        data: Mapping[str, Any] = pull.resource(files.read_text(job), job)
         source = Path(job).name
     else:
         data = _started(job, file, local)
@@ -82,16 +86,9 @@ def _next(seeded: Seed, file: Path | None) -> None:
     options.note(steps.line("trials" if seeded.trials else "report", number, *steps.named(file)))
 
 
-_NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/(customJobs|hyperparameterTuningJobs)/([0-9]+)")
-
-
-def _resource_name(job: str) -> re.Match[str] | None:
-    return _NAME.fullmatch(job)
-
-
 def _started(job: str, file: Path | None, local: bool) -> Mapping[str, Any]:
     """A job by its name; a resource name needs no project file."""
-    match = _resource_name(job)
+    match = _NAME.fullmatch(job)
     if match is None or local:
         from vertexrig.cli import remote
 

@@ -24,14 +24,27 @@ _GOALS = ("MAXIMIZE", "MINIMIZE")
 @click.argument("name")
 @options.file_option
 @options.local_option
-@click.option("--as", "display_name", help="The model's display name; by default the sweep's, or the job's.")
-@click.option("--alias", default="champion", show_default=True, help="Alias of the best version, beside `default`.")
 @click.option(
-    "--min-gain", type=click.FloatRange(min=0), default=0.0, help="Gain over the version that is there, at least."
+    "--as", "display_name", metavar="NAME", help="The model's display name; by default the sweep's, or the job's."
 )
-@click.option("--trial", help="Of a sweep: this trial's model in place of the best one's.")
-@click.option("--metric", help="Metric to compare by, if the project's sweeps do not say it.")
-@click.option("--value", type=float, help="Its value, where the trainer wrote no summary.json.")
+@click.option(
+    "--alias",
+    metavar="NAME",
+    default="champion",
+    show_default=True,
+    help="Alias of the best version, beside `default`.",
+)
+@click.option(
+    "--min-gain",
+    type=click.FloatRange(min=0),
+    metavar="NUMBER",
+    default=0.0,
+    show_default=True,
+    help="Gain over the version that is there, at least.",
+)
+@click.option("--trial", metavar="ID", help="Of a sweep: this trial's model in place of the best one's.")
+@click.option("--metric", metavar="NAME", help="Metric to compare by, if the project's sweeps do not say it.")
+@click.option("--value", type=float, metavar="NUMBER", help="Its value, where the trainer wrote no summary.json.")
 @click.option("--goal", type=click.Choice(_GOALS), help="Which values are better, if no sweep says it.")
 @click.option(
     "--serving-image", metavar="URI", help="Image that serves the model; by default Google's, by version of TensorFlow."

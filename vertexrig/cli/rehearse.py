@@ -53,8 +53,8 @@ def command(
     """Run job or sweep NAME on this machine from its rendered YAML, as Vertex AI would: the package installed into its
     own environment, every replica a process with the service's environment, gs:// mapped to .vertexrig/gs/.
 
-    What the replicas print goes to stderr, a summary to stdout; the exit code is 0 only if the job succeeded. Each run has an
-    separate output folder, and `vertexrig jobs --local` lists what was rehearsed.
+    What the replicas print goes to stderr, a summary to stdout; the exit code is 0 only if the job succeeded. Each run has its own
+    output folder, and `vertexrig jobs --local` lists what was rehearsed.
     """
     from vertexrig.cli import extras
 

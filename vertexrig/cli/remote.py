@@ -5,14 +5,13 @@ from __future__ import annotations
 from dataclasses import dataclass
 from pathlib import Path
 
-from vertexrig.cli import options, steps
+from vertexrig.cli import steps, streams
+from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import TUNING, RemoteJob, Vertex
 from vertexrig.errors import JobFailedError, ServiceError, UsageError
 from vertexrig.project import config
 from vertexrig.spec import states
 from vertexrig.studies.history import History, Record
-
-STATE_FOLDER = ".vertexrig"
 
 
 @dataclass(frozen=True)
@@ -38,7 +37,22 @@ def vertex(file: Path | None) -> Vertex:
 
 def history(file: Path | None) -> History:
     """The rehearsals of the project."""
-    return History(config.load(file).path(STATE_FOLDER))
+    return History(config.load(file).path(config.STATE_FOLDER))
+
+
+def bucket(loaded: config.Loaded, kept: str) -> Storage:
+    """The project's bucket.
+
+    Args:
+        loaded: The project.
+        kept: What is kept there, for the error.
+
+    Raises:
+        UsageError: The project file names none.
+    """
+    if not loaded.project.bucket:
+        raise UsageError(f"the project file needs a `bucket`: {kept} are kept there")
+    return Storage(loaded.project.bucket, location=loaded.project.region)
 
 
 def find(file: Path | None, name: str, *, local: bool) -> FoundJob:
@@ -49,7 +63,7 @@ def find(file: Path | None, name: str, *, local: bool) -> FoundJob:
     project with another display name is found by its name, too.
     """
     loaded = config.load(file)
-    record = History(loaded.path(STATE_FOLDER)).find(name)
+    record = History(loaded.path(config.STATE_FOLDER)).find(name)
     if local and record is None:
         listing = steps.line("jobs", "--local", *steps.named(file))
         raise UsageError(f"this project has no rehearsal {name!r}; `{listing}` lists its rehearsals")
@@ -58,13 +72,18 @@ def find(file: Path | None, name: str, *, local: bool) -> FoundJob:
     service = Vertex(loaded.project.project, loaded.project.region)
     try:
         job = _lookup(service, loaded, name)
-    except UsageError as error:
-        return _rehearsal(record, "Vertex AI has no job of that name", error)
-    except ServiceError as error:
-        return _rehearsal(record, f"Vertex AI cannot be asked: {error}", error)
-    if record is not None and record.created > str(job.data.get("createTime", "")):
-        return _rehearsal(record, f"newer than job {job.id} on Vertex AI", UsageError(""))
-    return FoundJob(job, service.console(job.name))
+    except (UsageError, ServiceError) as error:
+        if record is None:
+            raise
+        absent = isinstance(error, UsageError)
+        why = "Vertex AI has no job of that name" if absent else f"Vertex AI cannot be asked: {error}"
+    else:
+        # both times are RFC 3339 in UTC: they compare as text
+        if record is None or record.created <= str(job.data.get("createTime", "")):
+            return FoundJob(job, service.console(job.name))
+        why = f"newer than job {job.id} on Vertex AI"
+    streams.note(f"this is the rehearsal {record.run or record.job.id} on this machine ({why})")
+    return FoundJob(record.job, record=record)
 
 
 def _lookup(service: Vertex, loaded: config.Loaded, name: str) -> RemoteJob:
@@ -76,13 +95,6 @@ def _lookup(service: Vertex, loaded: config.Loaded, name: str) -> RemoteJob:
         if own is None or not own.display_name:
             raise
         return service.lookup(own.display_name)
-
-
-def _rehearsal(record: Record | None, why: str, error: Exception) -> FoundJob:
-    if record is None:
-        raise error
-    options.note(f"this is the rehearsal {record.run or record.job.id} on this machine ({why})")
-    return FoundJob(record.job, record=record)
 
 
 def sweep(file: Path | None, name: str, *, local: bool) -> RemoteJob:

@@ -26,7 +26,10 @@ STDOUT = Path("-")
 @options.templates_option
 @options.info_option
 @click.option(
-    "--output", "-o", type=click.Path(path_type=Path), help="File; build/jobs/NAME.yaml by default, - for stdout."
+    "--output",
+    "-o",
+    type=click.Path(path_type=Path),
+    help="File to write; by default build/jobs/NAME.yaml. - is stdout.",
 )
 @click.option(
     "--run",

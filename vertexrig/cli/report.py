@@ -28,14 +28,14 @@ HTML = (".html", ".htm")
 @options.local_option
 @studied.chain_option
 @click.option(
-    "--output", "-o", type=click.Path(path_type=Path), help="File; stdout by default. NAME.html makes it HTML."
+    "--output", "-o", type=click.Path(path_type=Path), help="File to write; by default stdout. NAME.html makes it HTML."
 )
 @click.option("--figures", type=click.Path(path_type=Path, file_okay=False), help="Folder for the charts as PNG files.")
 @options.format_option("markdown", "json", "html")
 def command(
     job: str, file: Path | None, local: bool, chain: bool, output: Path | None, figures: Path | None, format_: str
 ) -> None:
-    """Write JOB (number, resource name, display name, or a rehearsal's run) as a page: how it went, and a sweep's trials.
+    """Write JOB (name, number, resource name, or a rehearsal's run) as a page: how it went, and a sweep's trials.
 
     As HTML it is one file that loads nothing from the network, with charts, the cost as an estimate, and the commands that
     create the job again. With `--chain` the studies that a sweep follows are on it, too. `--figures` also writes each chart
@@ -77,10 +77,9 @@ def _chain(file: Path | None, name: str, *, local: bool) -> tuple[FoundJob, Stud
     from vertexrig.cloud.vertex import RemoteJob
     from vertexrig.studies.chain import Link, StudyChain
 
-    parts = studied.chain(remote.find, file, name, local=local)
+    parts = studied.chain(file, name, local=local)
     links = (Link(part.sweep, RemoteJob(part.job), _spent(RemoteJob(part.job), file)) for part in parts)
-    last = parts[-1].found
-    found = last if isinstance(last, remote.FoundJob) else remote.FoundJob(RemoteJob(parts[-1].job))
+    found = parts[-1].found or remote.FoundJob(RemoteJob(parts[-1].job))  # a file was not found anywhere
     return found, StudyChain(tuple(links))
 
 

@@ -77,10 +77,8 @@ def apply(file: Path | None, format_: str) -> None:
     """Make the schedules match; a second call changes nothing."""
     client, steps = _plan(config.load(file))
     for step in steps:
-        if step.action in ("create", "update"):
-            {"create": client.create, "update": client.update}[step.action](step.job)
-        elif step.action != "keep":
-            {"delete": client.delete, "pause": client.pause, "resume": client.resume}[step.action](step.name)
+        if step.action != "keep":
+            getattr(client, step.action)(step.job if step.action in ("create", "update") else step.name)
     _print(steps, format_)
 
 
@@ -134,11 +132,7 @@ def _ticking(loaded: Loaded) -> str:
 @command.command("chains", short_help="Show the steps that follow runs, and how they ended.")
 @options.file_option
 @click.option(
-    "--last",
-    type=options.Integer(0, 1000),
-    default=10,
-    show_default=True,
-    help="How many of those that ended to show.",
+    "--last", type=options.Integer(0, 1000), default=10, show_default=True, help="How many of those that ended to show."
 )
 @options.format_option("text", "json")
 def chains(file: Path | None, last: int, format_: str) -> None:
@@ -148,14 +142,10 @@ def chains(file: Path | None, last: int, format_: str) -> None:
     """
     from dataclasses import asdict
 
-    from vertexrig.cloud.storage import Storage
+    from vertexrig.cli import remote
     from vertexrig.submit.chains import Chains
 
-    extras.need("requests")
-    loaded = config.load(file)
-    if not loaded.project.bucket:
-        raise UsageError("the project file needs a `bucket`: chains are kept there")
-    kept = Chains(Storage(loaded.project.bucket, location=loaded.project.region))
+    kept = Chains(remote.bucket(config.load(file), "chains"))
     rows = [asdict(one) for one in kept.open() if not isinstance(one, str)]
     ends = [asdict(one) for one in kept.ends(last)]
     shown = [

@@ -40,6 +40,11 @@ def prepare() -> None:
             stream.reconfigure(encoding=encoding or stream.encoding, errors=_REPLACER)
 
 
+def note(*words: object) -> None:
+    """A message to the person, on stderr."""
+    print(*words, file=sys.stderr)
+
+
 def _occupy(number: int) -> None:
     opened = os.open(os.devnull, os.O_RDWR)
     if opened != number:

@@ -2,29 +2,22 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Protocol, TypeVar
+from typing import TYPE_CHECKING, Any, TypeVar
 
 import click
 
+from vertexrig import files
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cli import options, steps
 from vertexrig.errors import UsageError, VertexrigError, did_you_mean
 from vertexrig.project import config
 
 if TYPE_CHECKING:
+    from vertexrig.cli.remote import FoundJob
     from vertexrig.cloud.vertex import RemoteJob
-
-
-class Found(Protocol):
-    """A started job or a rehearsal, as `vertexrig.cli.remote` finds it."""
-
-    @property
-    def job(self) -> RemoteJob: ...
-    @property
-    def record(self) -> Any: ...
 
 
 C = TypeVar("C", bound=Callable[..., Any])
@@ -44,7 +37,7 @@ class Studied:
     loaded: config.Loaded
     sweep: str
     job: Mapping[str, Any]
-    found: Found | None = None
+    found: FoundJob | None = None
 
     @property
     def rehearsed(self) -> bool:
@@ -52,13 +45,10 @@ class Studied:
         return self.found is not None and self.found.record is not None
 
 
-def study(
-    finder: Callable[..., Found], file: Path | None, name: str, *, local: bool, sweep: str | None = None
-) -> Studied:
+def study(file: Path | None, name: str, *, local: bool, sweep: str | None = None) -> Studied:
     """A study by a sweep's name, a display name, a number, a rehearsal's run, or a file with its description.
 
     Args:
-        finder: `vertexrig.cli.remote.find`.
         file: The project file.
         name: What the user wrote.
         local: Look among rehearsals only.
@@ -71,11 +61,12 @@ def study(
     if options.is_file(name):
         from vertexrig.studies import pull
 
-        job = pull.resource(options.text(name), name)
+        job = pull.resource(files.read_text(name), name)
         return Studied(loaded, _sweep_of(loaded, job, sweep, name), job)
-    found = finder(file, name, local=local)
+    from vertexrig.cli import remote
     from vertexrig.cloud.vertex import TUNING
 
+    found = remote.find(file, name, local=local)
     if found.job.collection != TUNING:
         raise UsageError(f"{name} is a custom job; it has no trials")
     job = dict(found.job.data)
@@ -100,20 +91,25 @@ def study_options(command: C) -> C:
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be added, and write nothing.")
 
 
-def chain(finder: Callable[..., Found], file: Path | None, name: str, *, local: bool) -> list[Studied]:
+def chain(file: Path | None, name: str, *, local: bool) -> list[Studied]:
     """A study and those that it follows, the first one first: each the newest run of its sweep."""
     from vertexrig.studies import chain as chains
 
-    last = study(finder, file, name, local=local)
+    last = study(file, name, local=local)
     before = chains.names(last.loaded, last.sweep)[:-1]
-    return [*(study(finder, file, one, local=local) for one in before), last]
+    return [*(study(file, one, local=local) for one in before), last]
 
 
-def joined(parts: Sequence[Studied]) -> dict[str, Any]:
-    """The studies of a chain as the HyperparameterTuningJob of one."""
+def tuning_job(file: Path | None, name: str, *, local: bool, whole_chain: bool) -> RemoteJob:
+    """A sweep by name or number, if asked for with the studies that it follows as one; UsageError if it is a custom job."""
+    from vertexrig.cli import remote
+    from vertexrig.cloud.vertex import RemoteJob
     from vertexrig.studies import chain as chains
 
-    return chains.joined([part.job for part in parts], [part.sweep for part in parts])
+    if not whole_chain:
+        return remote.sweep(file, name, local=local)
+    parts = chain(file, name, local=local)
+    return RemoteJob(chains.joined([part.job for part in parts], [part.sweep for part in parts]))
 
 
 def has_files(where: Studied, uri: str) -> bool:

@@ -11,11 +11,10 @@ import click
 
 from vertexrig.cli import forecast, options, show, steps
 from vertexrig.cli.output import result
-from vertexrig.errors import FindingsError, UsageError
+from vertexrig.errors import FindingsError
 
 if TYPE_CHECKING:
     from vertexrig.checks.workspace import Prepared
-    from vertexrig.cloud.vertex import RemoteJob
     from vertexrig.submit.submission import Submitted, Submitter
 
 
@@ -25,7 +24,11 @@ if TYPE_CHECKING:
 @options.set_option
 @options.templates_option
 @options.info_option
-@click.option("--request-id", help="Submitting again with the same id finds the first job instead of making another.")
+@click.option(
+    "--request-id",
+    metavar="ID",
+    help="Submitting again with the same id finds the first job instead of making another.",
+)
 @options.resume_option
 @click.option("--dry-run", is_flag=True, help="Print what would be sent, and send nothing.")
 @click.option("--no-budget", is_flag=True, help="Do not hold the run against the project file's budget.")
@@ -50,7 +53,7 @@ def command(
     Vertex instead. Findings and progress go to stderr; the job's resource name to stdout. Each run writes into an output
     folder of its own, BUCKET/runs/NAME/RUN; the same --request-id means the same run.
     """
-    from vertexrig.cloud.storage import Storage
+    from vertexrig.cli import remote
     from vertexrig.cloud.vertex import Vertex
     from vertexrig.project.model import Budget
     from vertexrig.project.runs import new_run
@@ -64,9 +67,7 @@ def command(
     if not prepared.ok:
         result(format_, {"findings": show.rows(prepared.findings)}, "")
         raise FindingsError(f"{name} would fail: see above")
-    if not project.bucket:
-        raise UsageError("the project file needs a `bucket`: claims and packages are kept there")
-    vertex, storage = Vertex(project.project, project.region), Storage(project.bucket, location=project.region)
+    vertex, storage = Vertex(project.project, project.region), remote.bucket(workspace.loaded, "claims and packages")
     submitter = submit.Submitter(workspace, vertex, storage, limits=Budget() if no_budget else None)
     if resume:
         submit.resumable(vertex, storage, prepared, resume)
@@ -88,14 +89,8 @@ def command(
 
 def _ahead(submitter: Submitter, prepared: Prepared, asked: forecast.ForecastOptions, file: Path | None) -> None:
     """Print the estimate of time and money that the options ask for."""
-
-    def find(job: str) -> RemoteJob:
-        from vertexrig.cli import remote
-
-        return remote.find(file, job, local=False).job
-
     catalog = submitter.workspace.catalog
-    ahead = forecast.forecast(submitter.estimate(prepared), prepared.document, catalog, asked, find) if asked else None
+    ahead = forecast.forecast(submitter.estimate(prepared), prepared.document, catalog, asked, file) if asked else None
     if ahead is not None:
         options.note(forecast.text(ahead))
 

@@ -41,6 +41,7 @@ def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], width: int | 
     for row in cells:
         drawn.add_row(*map(Text, row))
     color = streams.wants_color(sys.stdout, os.environ)
+    # a character of East Asia takes two columns; in a file the table is as wide as it likes
     longest = sum(max(len(row[place]) for row in [names, *cells]) * 2 + _GAP for place in range(len(names)))
     return draw(drawn, width=width or longest, color=color)
 

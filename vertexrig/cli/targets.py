@@ -16,9 +16,6 @@ from vertexrig.spec.foreign import is_project
 KINDS = {"custom-job": "CustomJobSpec", "hp-tuning-job": "HyperparameterTuningJob"}
 
 
-is_file = options.is_file
-
-
 def kind(name: str | None) -> spec.Kind | None:
     """The resource kind that `--kind` or a rendered job names."""
     return next((known for known in spec.KINDS if name and known == KINDS.get(name, name)), None)

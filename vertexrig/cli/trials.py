@@ -2,13 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import click
 
-from vertexrig.cli import options, remote, studied
+from vertexrig.cli import options, studied
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 
@@ -20,14 +18,10 @@ from vertexrig.cli.tables import table
 @studied.chain_option
 @options.format_option("text", "json", "markdown")
 def command(sweep: str, file: Path | None, local: bool, chain: bool, format_: str) -> None:
-    """Show the trials of SWEEP (number, resource name, or display name), the best first."""
+    """Show the trials of SWEEP (name, number, resource name, or a rehearsal's run), the best first."""
     from vertexrig.studies import report, trials
 
-    if chain:
-        job: Mapping[str, Any] = studied.joined(studied.chain(remote.find, file, sweep, local=local))
-    else:
-        job = remote.sweep(file, sweep, local=local).data
-    rows = trials.table(job)
+    rows = trials.table(studied.tuning_job(file, sweep, local=local, whole_chain=chain).data)
     if format_ == "markdown" or not rows:
         result(format_, {"trials": rows}, "\n".join(report.markdown(rows)))
     else:

@@ -128,6 +128,7 @@ class _Tail:
             return self._lines
         self._looked = time.monotonic()
         try:
+            # an hour back: older lines say nothing about what runs now
             found = self._logs.tail(seen.jobs, times.rfc3339(time.time() - 3600))
             self._lines = tails(found, seen, self.each)
         except ServiceError as error:

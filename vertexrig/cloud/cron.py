@@ -199,6 +199,7 @@ def backoff(retry: Mapping[str, Any], number: int) -> float:
         retry: A RetryConfig as REST writes it.
         number: Of the retry.
     """
+    # no maximum is near 2 ** 60 s, and a float ends at 2 ** 1024
     low, high = (times.duration_seconds(retry[name]) or 0.0 for name in ("minBackoffDuration", "maxBackoffDuration"))
     doublings = int(retry["maxDoublings"])
     if number <= doublings:

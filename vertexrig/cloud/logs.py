@@ -16,6 +16,8 @@ from vertexrig.cloud.vertex import ENDPOINT_VARIABLE, UNIVERSE_VARIABLE, quoted
 
 LOGGING_VARIABLE = "CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING"
 """gcloud's own variable for another server; `vertexrig local env` sets it."""
+LINES = 100
+"""Longest answer, in lines."""
 
 
 @dataclass(frozen=True)
@@ -51,13 +53,12 @@ class JobLogs:
         """False where jobs are on another server and nothing says where its logs are."""
         return bool(os.environ.get(LOGGING_VARIABLE)) or not os.environ.get(ENDPOINT_VARIABLE)
 
-    def tail(self, jobs: Sequence[str], since: str, lines: int = 100) -> list[PrintedLine]:
-        """The last lines of some jobs, the oldest first.
+    def tail(self, jobs: Sequence[str], since: str) -> list[PrintedLine]:
+        """The last `LINES` lines of some jobs, over all of them, the oldest first.
 
         Args:
             jobs: Numbers of custom jobs.
             since: RFC 3339; nothing older is looked at.
-            lines: How many at most, over all of them.
 
         Raises:
             RestError: The logs cannot be read.
@@ -69,10 +70,9 @@ class JobLogs:
             "resourceNames": [f"projects/{self.project}"],
             "filter": f"({wanted}) AND timestamp>={quoted(since)}",
             "orderBy": "timestamp desc",
-            "pageSize": lines,
+            "pageSize": LINES,
         }
-        answer = self.rest.call("POST", "/entries:list", json=body, repeat=True)
-        entries = (answer.data.get("entries") or []) if answer is not None else []
+        entries = self.rest.call("POST", "/entries:list", json=body, repeat=True).data.get("entries") or []
         return [line for entry in reversed(entries) if (line := _line(entry)) is not None]
 
 

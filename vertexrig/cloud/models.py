@@ -8,15 +8,16 @@ from __future__ import annotations
 
 import re
 import time
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Mapping
 from typing import Any
 
 from vertexrig.cloud.rest import RestError
-from vertexrig.cloud.vertex import Vertex, quoted
+from vertexrig.cloud.vertex import PAGE, Vertex, quoted
 
 WAIT_S = 600.0
 """Longest wait for an upload, seconds; the service copies nothing but checks the files."""
 POLL_S = 2.0
+"""Seconds between two looks at an operation."""
 VERSION = re.compile(r"projects/[^/]+/locations/[^/]+/(?:models/[^/@]+@[0-9]+|(?:models/[^/@]+/)?operations/[0-9]+)")
 """Resource name of a version, or of the operation that uploads it."""
 
@@ -26,17 +27,17 @@ class ModelsClient:
 
     Args:
         vertex: The API of that project and region.
-        pause: Waits between two looks at an operation.
     """
 
-    def __init__(self, vertex: Vertex, pause: Callable[[float], object] = time.sleep) -> None:
-        self.rest, self.parent, self.pause = vertex.rest, vertex.parent, pause
+    def __init__(self, vertex: Vertex) -> None:
+        self.rest, self.parent = vertex.rest, vertex.parent
 
     def find(self, display_name: str) -> list[dict[str, Any]]:
         """The models of exactly this display name, the newest first; each as its default version."""
-        params: dict[str, Any] = {"filter": f"display_name={quoted(display_name)}", "pageSize": 100}
-        rows = [row for row in self._pages(f"/{self.parent}/models", params) if row.get("displayName") == display_name]
-        return sorted(rows, key=lambda row: str(row.get("createTime", "")), reverse=True)
+        params = {"filter": f"display_name={quoted(display_name)}", "pageSize": PAGE}
+        rows = self.rest.pages(f"/{self.parent}/models", "models", params)
+        own = (row for row in rows if row.get("displayName") == display_name)
+        return sorted(own, key=lambda row: str(row.get("createTime", "")), reverse=True)
 
     def version(self, name: str, version: str = "default") -> dict[str, Any] | None:
         """A version of a model by its number or an alias; None if there is none.
@@ -45,12 +46,12 @@ class ModelsClient:
             name: Resource name without a version.
             version: `3`, or an alias.
         """
-        answer = self.rest.call("GET", f"/{plain(name)}@{version}", missing=True)
+        answer = self.rest.find(f"/{plain(name)}@{version}")
         return None if answer is None else dict(answer.data)
 
     def versions(self, name: str) -> list[dict[str, Any]]:
         """Every version of a model."""
-        return list(self._pages(f"/{plain(name)}:listVersions", {"pageSize": 100}))
+        return list(self.rest.pages(f"/{plain(name)}:listVersions", "models", {"pageSize": PAGE}))
 
     def upload(self, model: Mapping[str, Any], parent_model: str = "") -> dict[str, Any]:
         """Add a model, or a version of one, and wait until it is there: `{"model": …, "modelVersionId": …}`.
@@ -72,26 +73,22 @@ class ModelsClient:
         """
         more = {"parentModel": plain(parent_model), "modelId": model_id}
         body = {"model": dict(model), **{key: value for key, value in more.items() if value}}
-        answer = self.rest.call("POST", f"/{self.parent}/models:upload", json=body)
-        return dict(answer.data) if answer is not None else {}
+        return dict(self.rest.call("POST", f"/{self.parent}/models:upload", json=body).data)
 
     def operation(self, name: str) -> dict[str, Any] | None:
         """An operation as it is now; None if the service knows it no more."""
-        answer = self.rest.call("GET", f"/{name}", missing=True)
+        answer = self.rest.find(f"/{name}")
         return None if answer is None else dict(answer.data)
 
     def delete(self, name: str, version: str = "") -> None:
         """Ask for a version, or without one the whole model, to be deleted; what is gone already is left out."""
-        if version:
-            self.rest.call("DELETE", f"/{plain(name)}@{version}:deleteVersion", repeat=True, missing=True)
-        else:
-            self.rest.call("DELETE", f"/{plain(name)}", repeat=True, missing=True)
+        what = f"{plain(name)}@{version}:deleteVersion" if version else plain(name)
+        self.rest.find(f"/{what}", method="DELETE", repeat=True)
 
     def merge_aliases(self, name: str, version: str, aliases: list[str]) -> dict[str, Any]:
         """Give a version aliases (`-alias` takes one away); an alias that another version has moves here."""
         path = f"/{plain(name)}@{version}:mergeVersionAliases"
-        answer = self.rest.call("POST", path, json={"versionAliases": aliases}, repeat=True)
-        return dict(answer.data) if answer is not None else {}
+        return dict(self.rest.call("POST", path, json={"versionAliases": aliases}, repeat=True).data)
 
     def _finished(self, operation: Mapping[str, Any]) -> dict[str, Any]:
         waited = 0.0
@@ -100,26 +97,13 @@ class ModelsClient:
             if not name or waited > WAIT_S:
                 text = f"the upload {name or 'without an operation'} had not ended after {WAIT_S:g} s"
                 raise RestError(f"Vertex AI: {text}", outcome_unknown=True)
-            self.pause(POLL_S)
+            time.sleep(POLL_S)
             waited += POLL_S
-            answer = self.rest.call("GET", f"/{name}")
-            operation = answer.data if answer is not None else {}
+            operation = self.rest.call("GET", f"/{name}").data
         if operation.get("error"):
-            error = operation["error"]
-            raise RestError(
-                f"Vertex AI: {' '.join(str(error.get('message', 'the upload failed')).split())}", status=400
-            )
+            message = str(operation["error"].get("message", "the upload failed"))
+            raise RestError(f"Vertex AI: {' '.join(message.split())}", status=400)
         return dict(operation.get("response") or {})
-
-    def _pages(self, path: str, params: dict[str, Any]) -> Iterator[dict[str, Any]]:
-        while True:
-            answer = self.rest.call("GET", path, params=params)
-            data = answer.data if answer is not None else {}
-            yield from data.get("models") or ()
-            token = data.get("nextPageToken")
-            if not token:
-                return
-            params = {**params, "pageToken": token}
 
 
 def plain(name: str) -> str:

@@ -32,7 +32,7 @@ class ArtifactRegistry:
         Raises:
             RestError: The service refused or could not be reached.
         """
-        return self.rest.call("GET", _parent(f"{repository}/image:tag")[0], missing=True) is not None
+        return self.rest.find(_parent(f"{repository}/image:tag")[0]) is not None
 
     def has(self, uri: str) -> bool:
         """Whether an image, HOST/PROJECT/REPOSITORY/IMAGE:TAG, is there.
@@ -41,7 +41,7 @@ class ArtifactRegistry:
             RestError: The service refused or could not be reached.
         """
         parent, image, tag = _parent(uri)
-        return self.rest.call("GET", f"{parent}/packages/{image}/tags/{tag}", missing=True) is not None
+        return self.rest.find(f"{parent}/packages/{image}/tags/{tag}") is not None
 
 
 def _parent(uri: str) -> tuple[str, str, str]:
@@ -50,8 +50,7 @@ def _parent(uri: str) -> tuple[str, str, str]:
         raise UsageError(
             f"{uri} is not the name of an image in Artifact Registry: HOST-docker.pkg.dev/PROJECT/REPOSITORY/IMAGE:TAG"
         )
-    project = quote(
-        found["project"].replace("/", ":"), safe=""
-    )  # a domain-scoped project has its colon written as a slash
+    # the name of an image writes a slash for the colon of a domain-scoped project, such as example.com:my-project
+    project = quote(found["project"].replace("/", ":"), safe="")
     place = f"/v1/projects/{project}/locations/{found['place']}/repositories/{quote(found['repository'])}"
     return place, quote(found["image"]), quote(found["tag"])

@@ -36,7 +36,9 @@ REPEAT_WITHIN_S = 45.0
 LONGEST_WAIT_S = 5.0
 """Longest wait between two tries, also where a service asks for more."""
 POOL = 64
+"""Connections that are kept open; a function that answers more requests at a time opens others for a call each."""
 LONGEST_ANSWER = 32 * 1024 * 1024
+"""Bytes, far above any answer that is asked for here; it bounds what a wrong server can make this one keep."""
 
 
 class RestError(ServiceError):
@@ -100,7 +102,7 @@ class Rest:
     @property
     def session(self) -> requests.Session:
         """The session, with credentials unless the service is on this machine."""
-        with self._lock:
+        with self._lock:  # the function answers several requests at a time, each in its thread
             if self._session is None:
                 self._session = _session(self.url)
             return self._session
@@ -116,8 +118,7 @@ class Rest:
         content_type: str | None = None,
         repeat: bool | None = None,
         raw: bool = False,
-        missing: bool = False,
-    ) -> Answer | None:
+    ) -> Answer:
         """Make a call.
 
         Args:
@@ -129,48 +130,74 @@ class Rest:
             content_type: Of `data`.
             repeat: Whether it may be made again after a failure; by default only GET.
             raw: Return bytes.
-            missing: Return None for 404.
 
         Raises:
             RestError: It failed.
         """
-        again = self.attempts if (method == "GET" if repeat is None else repeat) else 1
+        left = self.attempts if (method == "GET" if repeat is None else repeat) else 1
         headers = {"Content-Type": content_type} if content_type else {}
+        words = {"params": params, "json": json, "data": data, "headers": headers}
         # The deadline spans all tries, which urllib3's own loop cannot do; its Retry decides the waits between them.
         until, backoff = time.monotonic() + REPEAT_WITHIN_S, self._backoff
-        for attempt in range(1, again + 1):
+        while True:
             try:
-                return self._once(method, path, params, json, data, headers, raw)
+                return self._once(method, path, words, raw)
             except RestError as error:
-                if missing and error.status == 404:
-                    return None
-                backoff = backoff.increment(method, path)
+                left, backoff = left - 1, backoff.increment(method, path)
                 wait = min(max(backoff.get_backoff_time(), error.retry_after or 0.0), LONGEST_WAIT_S)
-                if attempt == again or not error.retryable or time.monotonic() + wait > until:
+                if not left or not error.retryable or time.monotonic() + wait > until:
                     raise
                 time.sleep(wait)
-        raise AssertionError("not reached")
 
-    def _once(
-        self,
-        method: str,
-        path: str,
-        params: Mapping[str, Any] | None,
-        json: Any,
-        data: bytes | None,
-        headers: dict[str, str],
-        raw: bool,
-    ) -> Answer:
+    def find(self, path: str, *, method: str = "GET", **sent: Any) -> Answer | None:
+        """Make a call about something that may not be there: None if the service answers 404.
+
+        Args:
+            path: As for `call`.
+            method: As for `call`.
+            sent: What else `call` takes.
+
+        Raises:
+            RestError: It failed in another way.
+        """
+        try:
+            return self.call(method, path, **sent)
+        except RestError as error:
+            if error.status == 404:
+                return None
+            raise
+
+    def pages(self, path: str, key: str, params: Mapping[str, Any]) -> Iterator[dict[str, Any]]:
+        """The rows of a list, page by page, each asked for when it is needed.
+
+        Args:
+            path: Of the list.
+            key: The field of an answer that holds the rows.
+            params: Query.
+
+        Raises:
+            RestError: A page could not be read.
+        """
+        token = ""
+        while True:
+            data = self.call("GET", path, params={**params, "pageToken": token} if token else params).data
+            yield from data.get(key) or ()
+            token = str(data.get("nextPageToken") or "")
+            if not token:
+                return
+
+    def _once(self, method: str, path: str, words: Mapping[str, Any], raw: bool) -> Answer:
+        """One try; `words` are arguments of requests."""
         try:
             session = self.session
-        except ImportError:
+        except ImportError:  # an extra is missing, which the command line turns into a message
             raise
         except Exception as error:  # google.auth has no common base for what reading credentials may raise
             raise RestError(f"no credentials for {self.name}: {_line(error)}", status=401) from None
         until = time.monotonic() + CONNECT_S + ANSWER_S
         try:
             answer = session.request(
-                method, self.url + path, params=params, json=json, data=data, headers=headers,
+                method, self.url + path, **words,
                 timeout=(CONNECT_S, READ_S), allow_redirects=False, stream=True,
             )  # fmt: skip
             content = _whole(answer, until)
@@ -183,7 +210,7 @@ class Rest:
             raise RestError(text, outcome_unknown=sent) from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, _TooSlowError) as error:
             raise RestError(f"{self.name} did not answer: {_line(error)}", outcome_unknown=True) from None
-        except Exception as error:
+        except Exception as error:  # by its name: google.auth is imported only where a host takes credentials
             if not type(error).__module__.startswith("google.auth"):
                 raise
             raise RestError(f"no credentials for {self.name}: {_line(error)}", status=401) from None
@@ -279,12 +306,10 @@ def _signed_in(url: str) -> requests.Session | None:
     import google.auth
     from google.auth.transport.requests import AuthorizedSession
 
-    if takes_credentials(url):
-        credentials, _ = google.auth.default(scopes=[SCOPE])
-        return AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
     if urlsplit(url).scheme == "https":
         credentials, _ = google.auth.default(scopes=[SCOPE])
-        if takes_credentials(url, str(getattr(credentials, "universe_domain", "") or "googleapis.com")):
+        own = str(getattr(credentials, "universe_domain", "") or "googleapis.com")
+        if takes_credentials(url) or takes_credentials(url, own):
             return AuthorizedSession(credentials)  # type: ignore[no-untyped-call]
     _LOG.warning("%s is not a host of Google's over https: calls to it carry no credentials", urlsplit(url).netloc)
     return None

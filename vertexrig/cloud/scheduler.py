@@ -56,8 +56,11 @@ class Scheduler:
 
     def update(self, job: Mapping[str, Any]) -> None:
         """Replace every field of a job that `job` has."""
-        fields = [key for key in job if key != "name"]
-        self._call(lambda: self.client.update_job(job=self._message(job), update_mask=_mask(fields)))
+        from google.protobuf.field_mask_pb2 import FieldMask
+
+        mask = FieldMask()
+        mask.FromJsonString(",".join(key for key in job if key != "name"))  # camelCase becomes the API's snake_case
+        self._call(lambda: self.client.update_job(job=self._message(job), update_mask=mask))
 
     def delete(self, name: str) -> None:
         self._call(lambda: self.client.delete_job(name=self.name(name)))
@@ -104,11 +107,3 @@ class Scheduler:
         except (GoogleAPIError, GoogleAuthError, RequestException) as error:
             text = " ".join(str(getattr(error, "message", error) or error).split())[:500]
             raise ServiceError(f"Cloud Scheduler: {text}", status=getattr(error, "code", None)) from None
-
-
-def _mask(fields: list[str]) -> Any:
-    import re
-
-    from google.protobuf.field_mask_pb2 import FieldMask
-
-    return FieldMask(paths=[re.sub(r"([A-Z])", lambda m: f"_{m[1].lower()}", field) for field in fields])

@@ -93,19 +93,20 @@ class Storage:
         params: dict[str, Any] = {"uploadType": "media", "name": self.prefix + name, "fields": "generation"}
         if generation is not None:
             params["ifGenerationMatch"] = str(generation)
-        path = f"/upload/storage/v1/b/{quote(self.bucket, safe='')}/o"
         try:
-            answer = self.rest.call("POST", path, params=params, data=data, content_type=content_type, repeat=True)
+            answer = self.rest.call(
+                "POST", f"/upload{self._bucket}/o", params=params, data=data, content_type=content_type, repeat=True
+            )
         except RestError as error:
             if error.status == 412:
                 return None
             raise self._explained(error) from None
-        return _number(answer.data.get("generation") if answer is not None else None)
+        return _number(answer.data.get("generation"))
 
     def read(self, name: str, *, generation: int | None = None) -> StoredObject | None:
         """An object, or one generation of it; None if there is none."""
         params = {"alt": "media"} | ({} if generation is None else {"generation": str(generation)})
-        answer = self.rest.call("GET", self._path(name), params=params, raw=True, missing=True)
+        answer = self.rest.find(self._path(name), params=params, raw=True)
         if answer is None:
             return None
         return StoredObject(answer.data, generation or _number(answer.headers.get("X-Goog-Generation")))
@@ -117,7 +118,7 @@ class Storage:
             RestError: It failed, or the object changed each time between the two calls.
         """
         for _ in range(5):
-            answer = self.rest.call("GET", self._path(name), params={"fields": "generation,updated"}, missing=True)
+            answer = self.rest.find(self._path(name), params={"fields": "generation,updated"})
             if answer is None:
                 return None
             found = self.read(name, generation=_number(answer.data.get("generation")))
@@ -131,13 +132,13 @@ class Storage:
         return None if found is None else as_json(found.data)
 
     def exists(self, name: str) -> bool:
-        return self.rest.call("GET", self._path(name), params={"fields": "generation"}, missing=True) is not None
+        return self.rest.find(self._path(name), params={"fields": "generation"}) is not None
 
     def delete(self, name: str, generation: int | None = None) -> bool:
         """Delete an object, only of a generation if one is given; False if there is no such object."""
         params = None if generation is None else {"ifGenerationMatch": str(generation)}
         try:
-            return self.rest.call("DELETE", self._path(name), params=params, repeat=True, missing=True) is not None
+            return self.rest.find(self._path(name), method="DELETE", params=params, repeat=True) is not None
         except RestError as error:
             if error.status == 412:
                 return False
@@ -145,30 +146,20 @@ class Storage:
 
     def list(self, prefix: str) -> Iterator[Item]:
         """Objects whose names begin with `prefix`."""
-        token = ""
-        while True:
-            params = {
-                "prefix": self.prefix + prefix, "fields": "items(name,generation,timeCreated,size),nextPageToken",
-            }  # fmt: skip
-            if token:
-                params["pageToken"] = token
-            try:
-                answer = self.rest.call("GET", f"/storage/v1/b/{quote(self.bucket, safe='')}/o", params=params)
-            except RestError as error:
-                raise self._explained(error) from None
-            data = answer.data if answer is not None else {}
-            for row in data.get("items") or []:
+        fields = "items(name,generation,timeCreated,size),nextPageToken"
+        try:
+            for row in self.rest.pages(
+                f"{self._bucket}/o", "items", {"prefix": self.prefix + prefix, "fields": fields}
+            ):
                 name = str(row.get("name", "")).removeprefix(self.prefix)
-                yield Item(
-                    name, _number(row.get("generation")), str(row.get("timeCreated", "")), _number(row.get("size"))
-                )
-            token = str(data.get("nextPageToken") or "")
-            if not token:
-                return
+                generation, size = _number(row.get("generation")), _number(row.get("size"))
+                yield Item(name, generation, str(row.get("timeCreated", "")), size)
+        except RestError as error:
+            raise self._explained(error) from None
 
     def metadata(self) -> dict[str, Any] | None:
         """The bucket's resource, None if there is no such bucket."""
-        answer = self.rest.call("GET", f"/storage/v1/b/{quote(self.bucket, safe='')}", missing=True)
+        answer = self.rest.find(self._bucket)
         return None if answer is None else dict(answer.data)
 
     def _explained(self, error: RestError) -> RestError:
@@ -181,8 +172,13 @@ class Storage:
             status=404, reason=error.reason,
         )  # fmt: skip
 
+    @property
+    def _bucket(self) -> str:
+        """Path of the bucket."""
+        return f"/storage/v1/b/{quote(self.bucket, safe='')}"
+
     def _path(self, name: str) -> str:
-        return f"/storage/v1/b/{quote(self.bucket, safe='')}/o/{quote(self.prefix + name, safe='')}"
+        return f"{self._bucket}/o/{quote(self.prefix + name, safe='')}"
 
 
 def as_json(data: bytes) -> dict[str, Any] | None:

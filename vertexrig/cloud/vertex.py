@@ -9,9 +9,10 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from itertools import islice
 from typing import Any
 
-from vertexrig.cloud.rest import Answer, Rest, RestError
+from vertexrig.cloud.rest import Rest, RestError
 from vertexrig.errors import UsageError
 from vertexrig.spec import states
 from vertexrig.spec.names import location
@@ -24,6 +25,8 @@ UNIVERSE_VARIABLE = "GOOGLE_CLOUD_UNIVERSE_DOMAIN"
 CUSTOM, TUNING = "customJobs", "hyperparameterTuningJobs"
 COLLECTIONS = {"CustomJobSpec": CUSTOM, "HyperparameterTuningJob": TUNING}
 KINDS = {CUSTOM: "CustomJob", TUNING: "HyperparameterTuningJob"}
+PAGE = 100
+"""Rows of a page that are asked for."""
 
 NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/(customJobs|hyperparameterTuningJobs)/([0-9]+)")
 
@@ -109,16 +112,15 @@ class Vertex:
         Raises:
             RestError: It was refused, or (`outcome_unknown`) may have been created.
         """
-        answer = self.rest.call("POST", f"/{self.parent}/{collection}", json=body)
-        job = RemoteJob(_object(answer))
+        job = RemoteJob(self.rest.call("POST", f"/{self.parent}/{collection}", json=body).data)
         if not NAME.fullmatch(job.name):
             raise RestError("Vertex AI answered a create without a job's name", status=502, outcome_unknown=True)
         return job
 
     def get(self, name: str) -> RemoteJob | None:
         """A job by its resource name; None if there is none."""
-        answer = self.rest.call("GET", f"/{name}", missing=True)
-        return None if answer is None else RemoteJob(_object(answer))
+        answer = self.rest.find(f"/{name}")
+        return None if answer is None else RemoteJob(answer.data)
 
     def list(self, collection: str, *, filter: str = "", limit: int | None = None) -> Iterator[RemoteJob]:
         """Jobs of a collection, the newest first.
@@ -128,23 +130,9 @@ class Vertex:
             filter: The API's filter, such as `state="JOB_STATE_RUNNING" AND labels.team=vision`.
             limit: How many at most.
         """
-        token, left = "", limit
-        while True:
-            params: dict[str, Any] = {"pageSize": min(left or 100, 100)}
-            params |= {key: value for key, value in (("filter", filter), ("pageToken", token)) if value}
-            data = _object(self.rest.call("GET", f"/{self.parent}/{collection}", params=params))
-            rows = data.get(collection) or []
-            for row in rows[:left] if left is not None else rows:
-                yield RemoteJob(row)
-            left = None if left is None else left - len(rows)
-            token = str(data.get("nextPageToken") or "")
-            if not token or (left is not None and left <= 0):
-                return
-
-    def find(self, label: str, value: str, collection: str) -> RemoteJob | None:
-        """The oldest job with a label, None if there is none."""
-        found = list(self.list(collection, filter=f'labels.{label}="{value}"'))
-        return min(found, key=lambda job: (str(job.data.get("createTime", "")), job.name), default=None)
+        params: dict[str, Any] = {"pageSize": min(limit or PAGE, PAGE)} | ({"filter": filter} if filter else {})
+        rows = self.rest.pages(f"/{self.parent}/{collection}", collection, params)
+        return map(RemoteJob, islice(rows, limit))
 
     def cancel(self, name: str) -> None:
         """Ask for a job to be cancelled; it ends some time later. Repeating it does no harm."""
@@ -206,8 +194,3 @@ def job_body(
 def quoted(text: str) -> str:
     """A text as a filter takes it."""
     return '"' + text.replace("\\", "\\\\").replace('"', '\\"') + '"'
-
-
-def _object(answer: Answer | None) -> dict[str, Any]:
-    data: dict[str, Any] = answer.data if answer is not None else {}
-    return data

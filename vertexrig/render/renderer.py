@@ -181,7 +181,7 @@ class Renderer:
         for spec_, path, source in _laid_over(views[0]):
             found = laid_over(found, spec_, path, source)
         outside: dict[yamltext.RawPath, Any] = {("labels", key): value for key, value in views[1].labels.items()}
-        outside[("displayName",)] = views[1].display_name
+        outside |= {("displayName",): views[1].display_name, ("encryptionSpec", "kmsKeyName"): views[1].kms_key_name}
         return {**found, **{path: (value.path,) for path, value in outside.items() if isinstance(value, Tagged)}}
 
     def tf_version(self, name: str | None = None) -> str | None:

@@ -235,7 +235,11 @@ class Ledger:
         return rows
 
     def _young(self, row: BudgetEntry) -> bool:
-        return _moment(row.created, self.now) > self.now() - timedelta(seconds=self.lease_s)
+        try:
+            created = times.parse(row.created)
+        except ValueError:  # a listing without times: it counts, rather than being deleted while its holder is at work
+            return True
+        return created > self.now() - timedelta(seconds=self.lease_s)
 
     def _check(self, rows: list[BudgetEntry], estimate: Estimate, day: str) -> None:
         budget, trials, usd = self.budget, trials_of(estimate), estimate.usd_at_most
@@ -275,10 +279,3 @@ class Ledger:
 
 def _runs(entries: list[BudgetEntry]) -> str:
     return f"{len(entries)} run" + ("" if len(entries) == 1 else "s")
-
-
-def _moment(text: str, now: Callable[[], datetime]) -> datetime:
-    try:
-        return times.parse(text)
-    except ValueError:
-        return now()

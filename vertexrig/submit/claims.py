@@ -42,7 +42,7 @@ LOOK_AFTER_S = 3.0
 WINDOW_S = 300.0
 """Requests with the same body and without an id are one request within so many seconds."""
 KEPT_BEFORE = 8
-"""Earlier ids of a key whose jobs a claim remembers."""
+"""Earlier ids of a key whose jobs a claim remembers, so that a holder that wakes after its window still finds its place."""
 
 assert CREATE_WITHIN_S + CALL_S < LEASE_S < WINDOW_S
 
@@ -300,7 +300,7 @@ class Claims:
         done, held = replace(claim, state="created", job=dict(job)), held or claim
         attempt = str(job.get("attempt", ""))
         won = {claim.id: attempt} if _TOKEN.fullmatch(attempt) else {}
-        for _ in range(8):
+        for _ in range(8):  # each further turn lost to another delivery's write
             if held.id == claim.id:
                 if held.state == "created":
                     return held
@@ -365,7 +365,7 @@ def _parsed(path: str, content: bytes) -> Claim | None:
         return None
     if texts["state"] not in _STATES:
         return None
-    stem = path.rpartition("/")[2][:32]
+    stem = path.rpartition("/")[2][:32]  # every id of a key begins as its object is named (`_new_id`)
     ids = [str(texts["id"]), *map(str, before), *map(str, winners)]
     names = [*([job.get("name")] if texts["state"] == "created" else []), *filter(None, before.values())]
     if not all(_ID.fullmatch(id) and id[:32] == stem for id in ids) or (output and not RUN.fullmatch(output)):

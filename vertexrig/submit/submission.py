@@ -15,7 +15,7 @@ from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cloud.rest import RestError
 from vertexrig.cloud.storage import Storage
 from vertexrig.cloud.vertex import COLLECTIONS, KINDS, RemoteJob, Vertex, job_body
-from vertexrig.errors import ConfigError, FindingsError, UsageError
+from vertexrig.errors import FindingsError, UsageError
 from vertexrig.explain.estimate import Estimate, elsewhere, estimate
 from vertexrig.project import overrides, runs
 from vertexrig.project.config import Loaded
@@ -70,7 +70,7 @@ class Submitted:
 
 
 class UploadedArtifacts:
-    """The trainer's packages and images that triggered runs use, as the bucket says.
+    """The trainer's packages and images that triggered runs use, as the bucket says, if they are intact.
 
     Args:
         loaded: The project.
@@ -108,11 +108,6 @@ class UploadedArtifacts:
                 f"no {kind.upper()} image of the trainer was pushed: `vertexrig image NAME --push` makes it"
             )
         return uri
-
-
-def uploaded(loaded: Loaded, storage: Storage) -> UploadedArtifacts:
-    """Where the last uploaded trainer packages and images are, and that they are intact."""
-    return UploadedArtifacts(loaded, storage)
 
 
 def pointer(loaded: Loaded, tf_version: str | None) -> str:
@@ -229,12 +224,7 @@ class Submitter:
         return self._make(in_run, price, outcome, collection, before)
 
     def _make(
-        self,
-        prepared: Prepared,
-        price: Estimate,
-        taken: Taken,
-        collection: str,
-        before: Callable[[Claim], None] = lambda _: None,
+        self, prepared: Prepared, price: Estimate, taken: Taken, collection: str, before: Callable[[Claim], None]
     ) -> Submitted:
         claim = taken.claim
         try:
@@ -279,12 +269,9 @@ class Submitter:
             found = None
         if found is None:  # it may yet appear: the claim stays until its lease is out
             raise UnsureError(
-                str(error),
-                status=error.status,
-                outcome_unknown=True,
-                retry_after=self.claims.lease_s + 1.0,
+                str(error), status=error.status, outcome_unknown=True, retry_after=self.claims.lease_s + 1.0,
                 reason=error.reason,
-            ) from None
+            ) from None  # fmt: skip
         return found
 
     def _release(self, taken: Taken) -> None:
@@ -335,11 +322,10 @@ class Submitter:
     ) -> Submitted:
         view = prepared.rendered.view
         packages = dict.fromkeys(uri for pool in prepared.document.pools for uri in pool.package_uris)
-        kind = "CustomJob" if view.sweep is None else "HyperparameterTuningJob"
         return Submitted(
             run=view.name,
             name=job.name if job else "",
-            kind=kind,
+            kind=KINDS[COLLECTIONS[prepared.document.kind]],
             state=job.state if job else "",
             console=self.vertex.console(job.name) if job else "",
             labels=dict(labels or view.labels),
@@ -465,9 +451,3 @@ def _record(made: Submitted, job: RemoteJob) -> dict[str, Any]:
 def _must_be_ok(prepared: Prepared) -> None:
     if not prepared.ok:
         raise FindingsError(f"{prepared.rendered.view.name} would fail: `vertexrig check` says why")
-
-
-__all__ = [
-    "ConfigError", "NoPackageError", "Request", "Submitted", "Submitter", "UnsureError", "estimate_data", "fresh_key",
-    "publish", "request_key", "upload", "upload_packages", "uploaded",
-]  # fmt: skip

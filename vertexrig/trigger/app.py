@@ -37,7 +37,7 @@ from vertexrig.spec import descriptors
 from vertexrig.submit.budget import OverBudgetError
 from vertexrig.submit.chains import Chain, Chains
 from vertexrig.submit.claims import LABEL, Claim, Claims, InProgressError, Key, OtherBodyError
-from vertexrig.submit.submission import NoPackageError, Submitter, uploaded
+from vertexrig.submit.submission import NoPackageError, Submitter, UploadedArtifacts
 from vertexrig.trigger import openapi, request
 from vertexrig.trigger.request import LIMIT, Asked, RequestProblem
 
@@ -131,7 +131,7 @@ class Trigger:
         self.loaded, self.log = loaded, log
         self.vertex = vertex or Vertex(project.project, project.region)
         storage = storage or Storage(project.bucket, location=project.region)
-        workspace = Workspace(loaded, uploaded=uploaded(loaded, storage))
+        workspace = Workspace(loaded, uploaded=UploadedArtifacts(loaded, storage))
         self.submitter = Submitter(workspace, self.vertex, storage, claims=claims, fence=True)
         self.chains = Chains(storage)
 
