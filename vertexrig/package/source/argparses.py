@@ -107,7 +107,7 @@ def _argparse_flag(
         names=names,
         dest=dest if isinstance(dest, str) else names[0] if positional else longest.lstrip("-").replace("-", "_"),
         type=kind,
-        required=required and "default" not in keywords if positional else required,
+        required=required,
         has_default="default" in keywords,
         default=constant(found, keywords.get("default"), call),
         choices=texts_of(found, keywords.get("choices"), call),

@@ -96,9 +96,13 @@ class Runs:
             name: (places[0][0].file, places[0][1].lineno)
             for name, places in candidates.items()
             if name not in other
-            and not any(self._caught(node, module) for module, node in places)
+            and not any(self.caught(node, module, _CAUGHT) for module, node in places)
             and not all(self._branched(node, module) for module, node in places)
         }
+
+    def reached(self, node: ast.AST, module: Module) -> bool:
+        """Whether every run that ends well comes to a node: it is behind no branch, and its function is called."""
+        return not self._branched(node, module)
 
     def _branched(self, node: ast.AST, module: Module, depth: int = 0) -> bool:
         """Whether a node is reached in some runs only: behind an if, or in a function that is only called so."""
@@ -125,12 +129,17 @@ class Runs:
             here = parent
         return False
 
-    def _caught(self, node: ast.AST, module: Module) -> bool:
+    def caught(self, node: ast.AST, module: Module, errors: Collection[str]) -> bool:
+        """Whether one of these errors, raised at a node, is caught in its function."""
         parents = self._parents_of(module)
         here: ast.AST | None = node
         while here is not None:
             parent = parents.get(id(here))
-            if isinstance(parent, ast.Try) and here in parent.body and any(map(_catches, parent.handlers)):
+            if (
+                isinstance(parent, ast.Try)
+                and here in parent.body
+                and any(_catches(handler, errors) for handler in parent.handlers)
+            ):
                 return True
             here = parent
         return False
@@ -150,8 +159,8 @@ def _ends_before(function: ast.FunctionDef | ast.AsyncFunctionDef, statement: as
     return False
 
 
-def _catches(handler: ast.ExceptHandler) -> bool:
+def _catches(handler: ast.ExceptHandler, errors: Collection[str]) -> bool:
     if handler.type is None:
         return True
     types = handler.type.elts if isinstance(handler.type, ast.Tuple) else [handler.type]
-    return any(last_name(kind) in _CAUGHT for kind in types)
+    return any(last_name(kind) in errors for kind in types)

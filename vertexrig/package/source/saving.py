@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from vertexrig.package.source.model import Save
@@ -13,6 +14,7 @@ _CHIEF = frozenset(
     {"chief", "is_chief", "task_type", "task_id", "cluster_resolver", "should_save_checkpoint", "_is_chief"}
 )
 _VARIABLES = frozenset({"AIP_MODEL_DIR", "AIP_CHECKPOINT_DIR", "AIP_TENSORBOARD_LOG_DIR"})
+_INPUT = re.compile(r"data|input|train|valid|eval|test|pattern|csv|images", re.IGNORECASE)
 _MAX_DEPTH = 8
 
 
@@ -37,9 +39,20 @@ def tells_chief(code: Code) -> bool:
 
 
 def remote(code: Code) -> bool:
-    """Whether the source names a place in Cloud Storage."""
+    """Whether the source names a place in Cloud Storage, other than as the default of a flag for what it reads."""
+    read_from = {
+        id(part)
+        for call in code.callers("add_argument")
+        if call.node.args
+        and isinstance(call.node.args[0], ast.Constant)
+        and _INPUT.search(str(call.node.args[0].value))
+        for part in ast.walk(call.node)
+    }
     return any(
-        isinstance(node, ast.Constant) and isinstance(node.value, str) and node.value.startswith(("gs://", "/gcs/"))
+        isinstance(node, ast.Constant)
+        and isinstance(node.value, str)
+        and node.value.startswith(("gs://", "/gcs/"))
+        and id(node) not in read_from
         for module in code.modules
         for node, _ in module.nodes
     )
