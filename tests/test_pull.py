@@ -279,6 +279,34 @@ def test_a_file_for_gcloud_becomes_a_job_or_a_sweep() -> None:
     assert made.job.display_name == UJ11["displayName"] and data["sweeps"]["x"]["job"] == "x-trial"
 
 
+def test_a_custom_job_around_the_spec_gives_its_name_and_labels() -> None:
+    """REST's JSON and the snake_case of Kubeflow Pipelines: nothing is left out, and nothing is said to be."""
+    for wrapper, name in (("jobSpec", "displayName"), ("job_spec", "display_name")):
+        data, found, made = converted(
+            json.dumps({name: "J", "labels": {"a": "b"}, wrapper: {"workerPoolSpecs": POOLS["gpu"]}})
+        )
+        assert made.job.display_name == "J" and data["jobs"]["x"]["labels"] == {"a": "b"} and found.notes == ()
+
+
+def test_worker_pools_alone_become_a_job() -> None:
+    """The list that the SDK takes as worker_pool_specs."""
+    pool = {
+        "machine_spec": {"machine_type": "n1-standard-4"},
+        "replica_count": 1,
+        "container_spec": {"image_uri": "gcr.io/p/i"},
+    }
+    assert converted(json.dumps([pool]))[0]["jobs"]["x"]["machine_type"] == "n1-standard-4"
+
+
+def test_a_number_in_args_becomes_text() -> None:
+    """`args: [--lr, 0.01]` keeps its value, and a note says so."""
+    pool = {**POOLS["gpu"][0], "containerSpec": {"imageUri": "gcr.io/p/i", "args": ["--lr", 0.01]}}
+    pool.pop("pythonPackageSpec", None)
+    data, found, _ = converted(json.dumps({"workerPoolSpecs": [pool]}))
+    assert data["jobs"]["x"]["args"] == {"lr": "0.01"} or data["jobs"]["x"]["args"] == ["--lr", "0.01"]
+    assert [note for note in found.notes if "0.01" in note] == ["args[1]: 0.01 is written as text"]
+
+
 @pytest.mark.parametrize(
     ("old", "new", "message"),
     [

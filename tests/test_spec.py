@@ -112,6 +112,15 @@ def test_a_wrapped_custom_job_is_named_and_its_spec_still_read() -> None:
     assert document.pools[0].image == "gcr.io/p/i"
 
 
+def test_a_wrapper_in_snake_case_is_a_custom_job() -> None:
+    """display_name and job_spec, as Kubeflow Pipelines writes them, are not read as a tuning job."""
+    document = spec.parse(
+        "display_name: x\njob_spec: {worker_pool_specs: [{machine_spec: {machine_type: n1-standard-4}}]}"
+    )
+    assert document.kind == "CustomJobSpec" and "custom-job-wrapper" in {finding.id for finding in document.findings}
+    assert document.pools[0].machine_type == "n1-standard-4"
+
+
 @pytest.mark.parametrize(
     "text", ["trainingInput: {scaleTier: CUSTOM}", "trainingInput:\n  hyperparameters: {goal: MAXIMIZE}"]
 )

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import pytest
 import pytorch_cases
+import slip_cases
 import strategy_cases
 import study_cases
 import trainer_cases
@@ -19,6 +20,7 @@ TABLES = {
     **JOB_CASES,
     "study": study_cases.CASES,
     "trainer": trainer_cases.CASES,
+    "slips": slip_cases.CASES,
     "strategy": strategy_cases.CASES,
     "pytorch": pytorch_cases.CASES,
     "processes": PROCESSES,

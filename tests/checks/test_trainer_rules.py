@@ -17,6 +17,7 @@ from tests.packages import trainer_of
 from vertexrig import spec
 from vertexrig.checks import trainer as rules
 from vertexrig.package.source.model import TrainerSource
+from vertexrig.package.source.reader import read
 
 
 def test_the_base_is_clean(tmp_path: Path) -> None:
@@ -33,8 +34,6 @@ def test_without_the_trainer_nothing_needs_it(case: Case) -> None:
 
 def test_the_module_is_looked_for(tmp_path: Path) -> None:
     """A module that is not in the trainer is named with the nearest one."""
-    from vertexrig.package.source.reader import read
-
     trainer_of(tmp_path, PLAIN)
     changes = {f"{PYTHON}.pythonModule": "trainer.tsk"}
     problems = found(rules.RULES, document(STUDY, changes), context(read(tmp_path, "trainer.tsk")))
@@ -190,3 +189,16 @@ def test_values_of_ignored_arguments_are_not_judged(tmp_path: Path) -> None:
     """Words that stand alone are no error where unknown arguments are ignored, nor where another parser reads them."""
     source = swapped("args = parser.parse_args()", "args, _ = parser.parse_known_args()")
     assert found(rules.RULES, document(STUDY, {ARGS: ["train"]}), context(trainer_of(tmp_path, source))) == {}
+
+
+def test_a_relative_import_of_a_script_is_found(tmp_path: Path) -> None:
+    """`from . import x` in a module that is in no package ends it, unless the trainer catches that."""
+    script, fallback = tmp_path / "train.py", "try:\n    from . import data\nexcept ImportError:\n    import data\n"
+    (tmp_path / "data.py").write_text("x = 1\n")
+    found_by = []
+    for source in ("from . import data\n", fallback, "import data\n"):
+        script.write_text(source)
+        problems = found(rules.RULES, document(JOB), context(read(script)))
+        found_by.append([message for _, _, message in problems.get("trainer-module", [])])
+    assert [len(messages) for messages in found_by] == [1, 0, 0]
+    assert found_by[0][0].startswith("train.py:1: ")

@@ -12,6 +12,8 @@ BODY = """
 import argparse, os
 import hypertune
 
+save = print
+
 def main():
     parser = argparse.ArgumentParser()
     parser.add_argument("--learning_rate", type=float, default=0.1)
@@ -68,6 +70,16 @@ CONDITIONAL = {
         ],
     }
 }
+
+CALLBACK = """
+class Reporter:
+    def on_epoch_end(self, epoch, logs=None):
+        hypertune.HyperTune().report_hyperparameter_tuning_metric(
+            hyperparameter_metric_tag="accuracy", metric_value=0.5, global_step=epoch)
+
+"""
+REPORT = PLAIN[PLAIN.index("        hypertune.HyperTune") : PLAIN.index("    save(")]
+BY_CALLBACK = PLAIN.replace(REPORT, "        fit(Reporter())\n").replace("def main", CALLBACK.lstrip() + "def main")
 
 CASES = [
     Case("trainer-unreadable", "study", {}, {}, PYTHON, "def main(:\n", PLAIN),
@@ -130,4 +142,11 @@ CASES = [
     Case("tf-config-needed", "study", {}, {"trialJobSpec.workerPoolSpecs[1]": JOB["workerPoolSpecs"][0]}, PYTHON, NEEDS),
     Case("tf-config-needed", "study", {}, {}, PYTHON, NEEDS,
          swapped("    save(", '    if "TF_CONFIG" in os.environ: cluster = os.environ["TF_CONFIG"]\n    save(')),
+    Case("metric-unreported", "study", {}, {}, "studySpec.metrics[0].metricId", BY_CALLBACK.replace("fit(Reporter())", "fit()"),
+         BY_CALLBACK),
+    Case("argument-required", "study", {}, {ARGS: ["gs://b/d"]}, ARGS,
+         swapped("    args =", '    parser.add_argument("data", default="gs://b/d")\n    args =')),
+    Case("model-dir-unread", "study", {}, {}, "trialJobSpec.baseOutputDirectory",
+         swapped("    args =", '    parser.add_argument("--data_dir", default="gs://b/d")\n    args =').replace("AIP_MODEL_DIR", "HOME"),
+         PLAIN),
 ]  # fmt: skip

@@ -30,6 +30,7 @@ from vertexrig.checks import (
     saving,
     scheduling,
     secrets,
+    slips,
     storage,
     strategy,
     study,
@@ -47,7 +48,7 @@ __all__ = ["RULES", "Context", "Problem", "Rule", "all_rules", "check", "finding
 
 _TOPICS = (
     hardware, tpu, regions, quotas, cluster, images, program, scheduling, storage, disks,
-    identity, network, naming, secrets, gcloud, study, trainer, strategy, pytorch,
+    identity, network, naming, secrets, gcloud, study, trainer, slips, strategy, pytorch,
     processes, commands, saving, reading, container, built,
 )  # fmt: skip
 

@@ -105,6 +105,11 @@ def module_found(document: Document, context: Context) -> Iterator[Problem]:
         if item.kind == "missing" and not item.caught:
             message = f"{item.file}:{item.line} imports {item.module}, which is not in the trainer"
             yield Problem(_program(document), message, "add the module to the package, or correct the import")
+    for slip in trainer.slips:
+        if slip.kind == "relative":
+            message = f"{slip.file}:{slip.line}: `{slip.text}` fails: {slip.nearest} is run outside of any package"
+            fix = "write the import without the dot, or run it from its package's folder as PACKAGE.MODULE"
+            yield Problem(_program(document), message, fix)
 
 
 def _program(document: Document) -> str:
@@ -189,9 +194,14 @@ def metric_reported(document: Document, trainer: TrainerSource, pools: list[Pool
         return
     for index, metric in enumerate((document.study or {}).get("metrics", ())):
         name = str(metric.get("metricId", ""))
-        if not name or name in trainer.metric_ids:
-            continue
         path = f"studySpec.metrics[{index}].metricId"
+        reports = [report for report in trainer.metrics if report.tag == name]
+        if reports and all(report.unused for report in reports):
+            one = reports[0]
+            message = f"the trainer reports {name!r} only in {one.unused} ({one.file}:{one.line}), which nothing uses"
+            yield Problem(path, message, f"use {one.unused}: pass it to fit() as a callback, or call it")
+        if not name or reports:
+            continue
         if not trainer.metrics:
             message = f"the trainer reports no metric at all, so no trial would have {name!r}"
             fix = f'call HyperTune().report_hyperparameter_tuning_metric(hyperparameter_metric_tag="{name}", ...)'

@@ -80,7 +80,8 @@ def _from_reading(reading: yamltext.Reading, file: str, kind: Kind | None, *, te
             (legacy[0],),
             legacy[0],
             f"{legacy[0]!r} belongs to AI Platform Training, which is retired; gcloud sends it to Vertex AI unchanged",
-            "write workerPoolSpecs (custom job) or studySpec and trialJobSpec (tuning job)",
+            "`vertexrig convert FILE` makes entries of a project file of it; by hand: workerPoolSpecs (custom job) or studySpec and "
+            "trialJobSpec (tuning job)",
         )
         return Document(taken, {}, tuple(walk.findings), file, walk.lines)
     inner = next((key for key in _WRAPPERS if isinstance(data.get(key), dict)), None)
@@ -175,7 +176,7 @@ def _sniff(data: Mapping[str, Any]) -> Kind:
     study = {"studySpec", "study_spec", "trialJobSpec", "trial_job_spec", "maxTrialCount", "max_trial_count"}
     if study & data.keys():
         return "HyperparameterTuningJob"
-    if "workerPoolSpecs" in data or "jobSpec" in data:
+    if not data.keys().isdisjoint({"workerPoolSpecs", "worker_pool_specs", *_WRAPPERS}):
         return "CustomJobSpec"
     # A file with a typo in its first key is still known by its other keys.
     near = [nearest(str(key), study) for key in data]

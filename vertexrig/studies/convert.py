@@ -12,14 +12,14 @@ from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any
 
-from vertexrig import spec
+from vertexrig import spec, yamltext
 from vertexrig.catalog import Catalog
 from vertexrig.catalog.legacy import MACHINES, TIERS
 from vertexrig.errors import UsageError, did_you_mean
+from vertexrig.project.resolve import scalar_text
 from vertexrig.spec.document import Document
 from vertexrig.spec.names import camel
 from vertexrig.spec.strict import OUTPUT_ONLY
-from vertexrig.studies import edit
 from vertexrig.studies.pull import Wanted, refused
 from vertexrig.text import kind_of, quoted
 
@@ -96,27 +96,76 @@ def convert(text: str, file: str, catalog: Catalog, *, machine_type: str | None 
     Raises:
         UsageError: It describes no job, or one that Vertex AI cannot have.
     """
-    data = edit.data_of(text, file)
+    top = _top(text, file)
+    data, around = _unwrapped(top)
     legacy = data.get("trainingInput") or data.get("training_input")
     if isinstance(legacy, Mapping):
         return _legacy(legacy, _Reading(file, catalog, machine_type))
     if not data.keys().isdisjoint({"scaleTier", "masterType", "hyperparameters"}):
         return _legacy(data, _Reading(file, catalog, machine_type))
-    document = spec.parse(text, file=file)
+    notes = _texts(data)
+    document = spec.parse(text, file=file) if data is top and not notes else spec.from_data(data, file=file)
     if any(finding.id == "not-vertex" for finding in document.findings) or not document.data:
         why = next((finding.message for finding in document.findings), "it is empty")
         raise UsageError(f"{file} describes no job: {why}")
-    return _gcloud(document, file)
+    return _gcloud(document, file, around, notes)
 
 
-def _gcloud(document: Document, file: str) -> Converted:
-    """A file for gcloud's --config: the spec, and for a sweep what the API keeps beside it."""
+_AROUND = ("displayName", "labels", "encryptionSpec")
+"""What a CustomJob has beside its spec."""
+
+
+def _top(text: str, file: str) -> Any:
+    """The file's mapping or list."""
+    try:
+        data = yamltext.read(text).data
+    except yamltext.YamlError as error:
+        raise UsageError(f"{file}: {error.message}") from None
+    if data is not None and not isinstance(data, (dict, list)):
+        raise UsageError(f"{file} describes no job: its top is neither a mapping nor a list of worker pools")
+    return data if data is not None else {}
+
+
+def _unwrapped(data: Any) -> tuple[dict[str, Any], dict[str, Any]]:
+    """The spec, and what is around it: in a CustomJob, as REST and Kubeflow Pipelines write it, or a list of worker pools."""
+    if isinstance(data, list):
+        return {"workerPoolSpecs": data}, {}
+    inner = next((data[key] for key in ("jobSpec", "job_spec") if isinstance(data.get(key), dict)), None)
+    if inner is None:
+        return data, {}
+    return inner, {name: value for key, value in data.items() if (name := camel(str(key))) in _AROUND}
+
+
+def _texts(data: dict[str, Any]) -> tuple[str, ...]:
+    """Turns arguments that YAML reads as numbers into text, in place, and says which: the API takes text only."""
+    notes = []
+    job = data.get("trialJobSpec") or data.get("trial_job_spec") or data
+    pools = (job.get("workerPoolSpecs") or job.get("worker_pool_specs") or ()) if isinstance(job, dict) else ()
+    for pool in pools if isinstance(pools, list) else ():
+        programs = (
+            [value for key, value in pool.items() if camel(str(key)) in _PROGRAMS] if isinstance(pool, dict) else []
+        )
+        for args in (one.get("args") for one in programs if isinstance(one, dict)):
+            if isinstance(args, list):
+                for number, item in enumerate(args):
+                    if isinstance(item, (bool, int, float)):
+                        args[number] = scalar_text(item)
+                        notes.append(f"args[{number}]: {args[number]} is written as text")
+    return tuple(notes)
+
+
+_PROGRAMS = ("containerSpec", "pythonPackageSpec")
+
+
+def _gcloud(document: Document, file: str, around: Mapping[str, Any], texts: tuple[str, ...]) -> Converted:
+    """A file for gcloud's --config: the spec, and for a sweep, or in a CustomJob, what the API keeps beside it."""
     tuning = document.kind == "HyperparameterTuningJob"
     outside = {"displayName", "labels", "encryptionSpec", *OUTPUT_ONLY}
     inner = {key: value for key, value in document.data.items() if not tuning or key not in outside}
-    name = str(document.data.get("displayName", "")) if tuning else ""
-    labels = document.data.get("labels") or {} if tuning else {}
-    key = str((document.data.get("encryptionSpec") or {}).get("kmsKeyName", "")) if tuning else ""
+    beside = document.data if tuning else around
+    name, labels = str(beside.get("displayName", "")), beside.get("labels") or {}
+    encryption = beside.get("encryptionSpec") or {}
+    key = str(encryption.get("kmsKeyName") or encryption.get("kms_key_name") or "")
     job, absent = inner, []
     if tuning:
         inner["trialJobSpec"] = job = dict(inner.get("trialJobSpec") or {})
@@ -126,7 +175,7 @@ def _gcloud(document: Document, file: str) -> Converted:
             pool["pythonPackageSpec"] = dict(_PLACEHOLDER)
             absent = list(_KEY_OF.values())
     job["workerPoolSpecs"] = pools
-    notes = list(refused(document))
+    notes = [*texts, *refused(document)]
     if absent:
         notes.append(_TRAINER.format("no program"))
     whole = replace(document, data=inner, findings=())

@@ -96,7 +96,7 @@ def _argparse_flag(
     nargs_text = None if nargs is None else DYNAMIC if nargs_value is None else str(nargs_value)
     commands = commands_of(parsers.owners(call)) if parsers.used else ()
     if positional:
-        required = nargs_text not in {"?", "*", DYNAMIC} and "default" not in keywords
+        required = nargs_text not in {"?", "*", DYNAMIC}  # whatever its default
     else:
         required = truth(found, keywords.get("required"), call)
     action = _action(found, keywords.get("action"), call)

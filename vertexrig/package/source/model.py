@@ -103,12 +103,36 @@ class ReportedMetric:
         file: Where it is reported, relative to the trainer's folder.
         line: Its line, counted from 1.
         repeated: Whether it is reported again and again (in a loop, by a Keras callback); None if that is not known.
+        unused: The function or class that holds the report and that nothing in the trainer uses; empty if it is used.
     """
 
     tag: str | None
     file: str
     line: int
     repeated: bool | None = None
+    unused: str = ""
+
+
+@dataclass(frozen=True)
+class Slip:
+    """One place that ends a trainer, or makes it do nothing, though its files parse.
+
+    Args:
+        kind: `name` (used and bound nowhere), `attribute` (of the parsed flags, and no flag's), `relative` (an import in a
+            module without a package), `idle` (the module that is run only defines things), `fixed` (`parse_args([])`).
+        file: Where, relative to the trainer's folder.
+        line: Its line, counted from 1.
+        text: The name, the attribute, the module or the call.
+        nearest: What may have been meant; empty if nothing is near.
+        certain: Whether every run comes there; False: it is behind a branch, or in a function that may not be called.
+    """
+
+    kind: str
+    file: str
+    line: int
+    text: str
+    nearest: str = ""
+    certain: bool = True
 
 
 @dataclass(frozen=True)
@@ -253,7 +277,7 @@ class TrainerSource:
             TF_USE_LEGACY_KERAS decides from TensorFlow 2.16 on), each with its first place.
         legacy_keras: The value the trainer gives TF_USE_LEGACY_KERAS, None if it gives none.
         environment: Names of environment variables named in the source (`AIP_MODEL_DIR`, ...), with a place.
-        environment_needed: Of these, the ones whose absence would end the trainer (`os.environ["TF_CONFIG"]`).
+        environment_needed: Any variables whose absence would end the trainer (`os.environ["TF_CONFIG"]`).
         environment_complete: False if names are put together while running (`f"AIP_{kind}_DIR"`).
         saves: Where a Keras model is saved.
         torch: What a PyTorch trainer does.
@@ -266,6 +290,7 @@ class TrainerSource:
         names_bucket: Whether the source names a place in Cloud Storage.
         imports: Every import of the modules read.
         undefined: Names that are used when a module is imported, and that nothing in it binds.
+        slips: Places that would end it after its machine has started, or let it do nothing.
         problems: What could not be read.
     """
 
@@ -302,6 +327,7 @@ class TrainerSource:
     names_bucket: bool = False
     imports: tuple[Import, ...] = ()
     undefined: tuple[SourcePlace, ...] = ()
+    slips: tuple[Slip, ...] = ()
     problems: tuple[SourceProblem, ...] = ()
 
     @property

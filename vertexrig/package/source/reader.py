@@ -23,6 +23,7 @@ from vertexrig.package.source.names import Code, Module, full_name, last_name
 from vertexrig.package.source.reading import names_gcsfs, reads
 from vertexrig.package.source.runs import Runs
 from vertexrig.package.source.saving import remote, saves, tells_chief
+from vertexrig.package.source.slips import needed_names, slips, unused_reports
 from vertexrig.package.source.torches import torch_use, watches_memory
 from vertexrig.package.source.unbound import undefined
 
@@ -98,12 +99,12 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         abbreviations=flags.abbreviations,
         commands=tuple(flags.commands),
         command_required=flags.command_required,
-        metrics=tuple(traits.metrics(code, runs)),
+        metrics=tuple(traits.metrics(code, runs, unused_reports(code))),
         strategies=tuple(traits.strategies(code)),
         keras=keras,
         legacy_keras=legacy,
         environment=environment,
-        environment_needed=runs.needed(environment),
+        environment_needed=runs.needed({*environment, *needed_names(code)}),
         environment_complete=complete,
         saves=tuple(saves(code)),
         torch=torch_use(code, flags.flags),
@@ -116,6 +117,7 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         names_bucket=remote(code),
         imports=tuple(imports(code, tree)),
         undefined=tuple(undefined(code)),
+        slips=tuple(slips(code, runs, flags)),
         problems=tuple(problems),
     )
 

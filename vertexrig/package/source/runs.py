@@ -96,9 +96,13 @@ class Runs:
             name: SourcePlace(places[0][0].file, places[0][1].lineno, name)
             for name, places in candidates.items()
             if name not in other
-            and not any(self._caught(node, module) for module, node in places)
+            and not any(self.caught(node, module, _CAUGHT) for module, node in places)
             and not all(self._branched(node, module) for module, node in places)
         }
+
+    def reached(self, node: ast.AST, module: Module) -> bool:
+        """Whether every run that ends well comes to a node: it is behind no branch, and its function is called."""
+        return not self._branched(node, module)
 
     def _branched(self, node: ast.AST, module: Module, depth: int = 0) -> bool:
         """Whether a node is reached in some runs only: behind an if, or in a function that is only called so."""
@@ -125,7 +129,8 @@ class Runs:
             here = parent
         return False
 
-    def _caught(self, node: ast.AST, module: Module) -> bool:
+    def caught(self, node: ast.AST, module: Module, errors: Collection[str]) -> bool:
+        """Whether one of these errors, raised at a node, is caught in its function."""
         parents = self._parents_of(module)
         here: ast.AST | None = node
         while here is not None:
@@ -133,7 +138,7 @@ class Runs:
             if (
                 isinstance(parent, ast.Try)
                 and here in parent.body
-                and any(catches(one, _CAUGHT) for one in parent.handlers)
+                and any(catches(one, errors) for one in parent.handlers)
             ):
                 return True
             here = parent

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections.abc import Iterator
 
 from vertexrig.package.source.astray import variable
@@ -15,6 +16,7 @@ _OTHER_SAVERS = frozenset({"Checkpoint", "CheckpointManager", "Saver", "open"})
 _CHIEF = frozenset(
     {"chief", "is_chief", "task_type", "task_id", "cluster_resolver", "should_save_checkpoint", "_is_chief"}
 )
+_INPUT = re.compile(r"data|input|train|valid|eval|test|pattern|csv|images", re.IGNORECASE)
 _MAX_DEPTH = 8
 
 
@@ -35,8 +37,20 @@ def tells_chief(code: Code) -> bool:
 
 
 def remote(code: Code) -> bool:
-    """Whether the source names a place in Cloud Storage."""
-    return any(text.startswith(("gs://", "/gcs/")) for text in code.constants)
+    """Whether the source names a place in Cloud Storage, other than as the default of a flag for what it reads."""
+    read_from = {
+        id(part)
+        for call in code.callers("add_argument")
+        if call.node.args
+        and isinstance(call.node.args[0], ast.Constant)
+        and _INPUT.search(str(call.node.args[0].value))
+        for part in ast.walk(call.node)
+    }
+    return any(
+        text.startswith(("gs://", "/gcs/"))
+        for node, _ in code.nodes
+        if id(node) not in read_from and (text := plain_text(node)) is not None
+    )
 
 
 def _save(call: SourceCall, kind: str, code: Code) -> Save:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import ast
 import re
+from collections.abc import Mapping
 
 from vertexrig.package.source.model import DEFAULT_METRIC, DYNAMIC, ReportedMetric, SourcePlace, Strategy
 from vertexrig.package.source.names import Code, Module, dotted, last_name, plain_text
@@ -25,7 +26,7 @@ _VARIABLE = re.compile(r"(AIP|CLOUD_ML|TF|KERAS|KERASTUNER|CLUSTER|TPU)_[A-Z0-9_
 _METRIC_FILE = re.compile(r"hypertune/output\.metrics|CLOUD_ML_HP_METRIC_FILE")
 
 
-def metrics(code: Code, runs: Runs) -> list[ReportedMetric]:
+def metrics(code: Code, runs: Runs, unused: Mapping[int, str]) -> list[ReportedMetric]:
     found: list[ReportedMetric] = []
     functions = {id(call.node.func) for call in code.calls}
     for call in code.callers("report_hyperparameter_tuning_metric"):
@@ -35,7 +36,8 @@ def metrics(code: Code, runs: Runs) -> list[ReportedMetric]:
         for tag in tags if tags is not None else (None,):
             text = tag if isinstance(tag, str) else None
             tag = DEFAULT_METRIC if text == "" else text
-            found.append(ReportedMetric(tag, call.module.file, call.node.lineno, runs.repeats(call)))
+            place = call.module.file, call.node.lineno
+            found.append(ReportedMetric(tag, *place, runs.repeats(call), unused.get(id(call.node), "")))
     # Without a call, a trainer that hands the method on or writes the metric file itself may report anything. Beside calls
     # the file's name only prepares its folder.
     reported = bool(found)

@@ -13,6 +13,7 @@ _KNOWN = frozenset(dir(builtins)) | {
     "__file__", "__path__", "__builtins__", "__annotations__", "__class__", "get_ipython", "display", "WindowsError",
 }  # fmt: skip
 _RUN_AT_ONCE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Assert, ast.Raise)
+_TYPE_PARAMETERS = frozenset({"TypeVar", "ParamSpec", "TypeVarTuple"})  # from Python 3.12 on
 _LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
@@ -20,9 +21,9 @@ def undefined(code: Code) -> Iterator[SourcePlace]:
     """The places, one per name and module. Only statements at the top of a module are looked at, outside of any branch,
     and a name that is bound anywhere in the module counts as bound: what is found here ends every run."""
     for module in code.modules:
-        if _open_ended(module):
+        if open_ended(module):
             continue
-        bound = _bound(module)
+        bound = bound_names(module)
         seen: set[str] = set()
         for statement in module.tree.body:
             if isinstance(statement, _RUN_AT_ONCE):
@@ -32,14 +33,15 @@ def undefined(code: Code) -> Iterator[SourcePlace]:
                         yield SourcePlace(module.file, name.lineno, name.id)
 
 
-def _open_ended(module: Module) -> bool:
+def open_ended(module: Module) -> bool:
     """Whether names may come from where they are not written: a star import, exec, globals()."""
     return any(item.name == "*" for item in module.imports) or any(
         last_name(call.node.func) in {"globals", "vars", "exec", "setattr", "inject"} for call in module.calls
     )
 
 
-def _bound(module: Module) -> set[str]:
+def bound_names(module: Module) -> set[str]:
+    """Every name that is bound anywhere in a module, and Python's own."""
     bound = set(_KNOWN) | set(module.aliases)
     for node in ast.walk(module.tree):
         if isinstance(node, ast.Name) and not isinstance(node.ctx, ast.Load):
@@ -56,6 +58,8 @@ def _bound(module: Module) -> set[str]:
             bound.add(node.name)
         elif isinstance(node, ast.MatchMapping) and node.rest:
             bound.add(node.rest)
+        elif type(node).__name__ in _TYPE_PARAMETERS:
+            bound.add(str(getattr(node, "name", "")))
     return bound
 
 

@@ -1,0 +1,327 @@
+"""What would end a trainer after its machine has started, or let it do nothing, though each file of it parses."""
+
+from __future__ import annotations
+
+import ast
+from collections.abc import Collection, Iterator
+
+from vertexrig.errors import nearest
+from vertexrig.package.source.declared import Collector
+from vertexrig.package.source.model import DYNAMIC, Slip
+from vertexrig.package.source.names import (
+    Code,
+    Definition,
+    Module,
+    Scope,
+    SourceCall,
+    dotted,
+    last_name,
+    single_binding,
+)
+from vertexrig.package.source.runs import Runs
+from vertexrig.package.source.unbound import bound_names, open_ended
+
+_PYTHON_2 = frozenset({
+    "unicode", "xrange", "raw_input", "basestring", "long", "reload", "file", "cmp", "unichr", "reduce", "execfile", "buffer",
+})  # fmt: skip
+"""Names that only a branch for Python 2 uses."""
+_IMPORT_ERRORS = frozenset({"ImportError", "SystemError", "ValueError", "Exception", "BaseException"})
+_PARSES = frozenset({"parse_args", "parse_known_args", "parse_intermixed_args", "parse_known_intermixed_args"})
+_SETS_UP = frozenset({
+    "getLogger", "basicConfig", "setLevel", "set_verbosity", "filterwarnings", "simplefilter", "setdefault", "insert",
+    "append", "TypeVar", "namedtuple", "Path", "join", "get", "getenv", "dirname", "abspath", "compile", "seed",
+    "set_seed", "set_random_seed", "manual_seed", "float", "int", "str", "tuple", "list", "dict", "set", "frozenset", "range",
+})  # fmt: skip
+"""Calls at the top of a module that prepare something and train nothing."""
+_INERT = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Pass)
+_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
+_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+
+
+def slips(code: Code, runs: Runs, flags: Collector) -> Iterator[Slip]:
+    """All that was found, kind by kind."""
+    yield from _undefined(code, runs)
+    yield from _attributes(code, runs, flags)
+    yield from _relative(code, runs)
+    yield from _idle(code)
+    yield from _fixed(code, flags)
+
+
+def unused_reports(code: Code) -> dict[int, str]:
+    """Reports of a metric inside a function or class at the top of a module that nothing names: id of the call, its name."""
+    calls = code.callers("report_hyperparameter_tuning_metric")
+    if not calls or any(open_ended(module) or "getattr" in _callees(module) for module in code.modules):
+        return {}
+    named = {last_name(node) for module in code.modules for node, _ in module.nodes if _is_name(node)}
+    named |= {item.name for module in code.modules for item in module.imports}
+    found = {}
+    for call in calls:
+        owner = _top_definition(call.scope)
+        if owner is not None and not owner.decorator_list and owner.name not in named:
+            found[id(call.node)] = owner.name
+    return found
+
+
+def _callees(module: Module) -> set[str]:
+    return {last_name(call.node.func) for call in module.calls}
+
+
+def _is_name(node: ast.AST) -> bool:
+    return isinstance(node, (ast.Name, ast.Attribute)) and isinstance(node.ctx, ast.Load)
+
+
+def _top_definition(scope: Scope | None) -> ast.FunctionDef | ast.AsyncFunctionDef | ast.ClassDef | None:
+    found: Definition | None = None
+    while scope is not None and not isinstance(scope.node, ast.Module):
+        found, scope = scope.node, scope.parent
+    return found if isinstance(found, _DEFINITIONS) else None
+
+
+def _undefined(code: Code, runs: Runs) -> Iterator[Slip]:
+    """Names that are used and bound nowhere in their module, one slip per name and module."""
+    for module in code.modules:
+        if open_ended(module):
+            continue
+        bound, unread = bound_names(module), _annotations(module)
+        known = bound | _PYTHON_2
+        for node, _ in module.nodes:
+            if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in known:
+                if id(node) in unread or runs.caught(node, module, {"NameError", "Exception", "BaseException"}):
+                    continue
+                known.add(node.id)
+                certain = runs.reached(node, module)
+                yield Slip("name", module.file, node.lineno, node.id, nearest(node.id, bound) or "", certain)
+
+
+def _annotations(module: Module) -> set[int]:
+    """The nodes of annotations, which may stay text."""
+    found: set[int] = set()
+    for node, _ in module.nodes:
+        annotation = node.annotation if isinstance(node, (ast.arg, ast.AnnAssign)) else None
+        if annotation is not None:
+            found |= {id(part) for part in ast.walk(annotation)}
+    return found
+
+
+def _attributes(code: Code, runs: Runs, flags: Collector) -> Iterator[Slip]:
+    """Attributes read from what argparse returns that no flag of the trainer makes."""
+    if flags.parsers != {"argparse"} or flags.unread or any(flag.action == DYNAMIC for flag in flags.flags):
+        return
+    if _changes_namespaces(code):
+        return
+    known = _destinations(code, {flag.dest for flag in flags.flags})
+    spaces = _Namespaces(code, flags.own)
+    asked = set(known)
+    for module in code.modules:
+        for node, scope in module.nodes:
+            if not isinstance(node, ast.Attribute) or node.attr in asked or node.attr.startswith("_"):
+                continue
+            if (
+                isinstance(node.ctx, ast.Load)
+                and isinstance(node.value, ast.Name)
+                and spaces.holds(node.value.id, scope)
+            ):
+                if runs.caught(node, module, {"AttributeError", "Exception", "BaseException"}):
+                    continue
+                asked.add(node.attr)
+                best = nearest(node.attr, known) or ""
+                yield Slip("attribute", module.file, node.lineno, dotted(node), best, runs.reached(node, module))
+
+
+def _changes_namespaces(code: Code) -> bool:
+    """Whether attributes may be made by other means than flags and assignments."""
+    if code.callers("setattr") or code.callers("Namespace") or any("namespace" in call.keywords for call in code.calls):
+        return True
+    for module in code.modules:
+        for node, _ in module.nodes:
+            if isinstance(node, ast.Attribute) and node.attr == "__dict__":
+                return True
+            owner = node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else None
+            if isinstance(owner, ast.Call) and last_name(owner.func) == "vars":
+                return True  # vars(args).update(...), vars(args)["x"] = ...
+    return False
+
+
+def _destinations(code: Code, found: set[str]) -> set[str]:
+    """The attributes that a namespace of the trainer may have."""
+    for call in code.calls:
+        name, words = last_name(call.node.func), {word.arg: word.value for word in call.node.keywords}
+        if name == "set_defaults":
+            found |= {word for word in words if word}
+        elif name == "add_subparsers":
+            dest = words.get("dest")
+            found |= {str(dest.value)} if isinstance(dest, ast.Constant) else set()
+        elif name in {"hasattr", "getattr"} and len(call.node.args) > 1 and isinstance(call.node.args[1], ast.Constant):
+            found.add(str(call.node.args[1].value))
+    for module in code.modules:
+        found |= {
+            node.attr
+            for node, _ in module.nodes
+            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
+        }
+    return found
+
+
+class _Namespaces:
+    """Which names hold what `parse_args` returned: bound to nothing else, or parameters that are given nothing else."""
+
+    def __init__(self, code: Code, own: Collection[str]) -> None:
+        self._code, self._makers = code, {"ArgumentParser", *own}
+        self._pairs = {
+            (id(scope), node.targets[0].elts[0].id)
+            for module in code.modules
+            for node, scope in module.nodes
+            if isinstance(node, ast.Assign)
+            and isinstance(node.targets[0], ast.Tuple)
+            and isinstance(node.targets[0].elts[0], ast.Name)
+            and _parses(node.value)
+            and "known" in last_name(node.value.func)  # type: ignore[attr-defined]
+            and self._of_own_parser(node.value, scope)
+        }
+        """`args, rest = parser.parse_known_args()`: scope and first name."""
+
+    def holds(self, name: str, scope: Scope | None, depth: int = 0) -> bool:
+        inner = scope
+        while scope is not None and depth < 4:
+            if isinstance(scope.node, _FUNCTIONS) and name in _parameters(scope.node):
+                return name not in scope.names and self._given(scope, name, depth)
+            if name in scope.names and (scope is inner or not isinstance(scope.node, ast.ClassDef)):
+                values = scope.names[name]
+                if len(values) != 1:
+                    return False
+                return (id(scope), name) in self._pairs or self._made(values[0], scope, depth)
+            scope = scope.parent
+        return False
+
+    def _made(self, value: ast.expr | None, scope: Scope, depth: int) -> bool:
+        """Whether an expression is such a namespace."""
+        if isinstance(value, ast.Name):
+            return self.holds(value.id, scope, depth + 1)
+        if isinstance(value, ast.Subscript):  # parse_known_args()[0]
+            known = isinstance(value.value, ast.Call) and last_name(value.value.func) == "parse_known_args"
+            own = known and self._of_own_parser(value.value, scope)
+            return own and isinstance(value.slice, ast.Constant) and value.slice.value == 0
+        if not isinstance(value, ast.Call):
+            return False
+        if _parses(value):
+            return "known" not in last_name(value.func) and self._of_own_parser(value, scope)
+        return isinstance(value.func, ast.Name) and self._returned(value.func.id, depth)
+
+    def _of_own_parser(self, call: ast.expr, scope: Scope) -> bool:
+        """Whether what parses is a parser that the trainer makes, not one of many or another class's."""
+        receiver = call.func.value if isinstance(call, ast.Call) and isinstance(call.func, ast.Attribute) else None
+        made = single_binding(receiver.id, scope) if isinstance(receiver, ast.Name) else receiver
+        return isinstance(made, ast.Call) and last_name(made.func) in self._makers
+
+    def _returned(self, name: str, depth: int) -> bool:
+        """Whether a function of the trainer returns one, and nothing else."""
+        found: list[bool] = []
+        for module in self._code.modules:
+            for node, scope in module.nodes:
+                if isinstance(node, ast.Return) and isinstance(scope.node, _DEFINITIONS) and scope.node.name == name:
+                    found.append(self._made(node.value, scope, depth + 1))
+        return bool(found) and all(found)
+
+    def _given(self, scope: Scope, name: str, depth: int) -> bool:
+        """Whether every call of a function gives its parameter one."""
+        node = scope.node
+        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not isinstance(
+            scope.parent.node if scope.parent else None, ast.Module
+        ):
+            return False
+        position = [arg.arg for arg in [*node.args.posonlyargs, *node.args.args]]
+        calls = [call for call in self._code.callers(node.name) if isinstance(call.node.func, ast.Name)]
+        return bool(calls) and all(self._passes(call, name, position, depth) for call in calls)
+
+    def _passes(self, call: SourceCall, name: str, position: list[str], depth: int) -> bool:
+        words = {word.arg: word.value for word in call.node.keywords}
+        index = position.index(name) if name in position else len(call.node.args)
+        given = call.node.args[index] if index < len(call.node.args) else words.get(name)
+        return self._made(given, call.scope, depth + 1)
+
+
+def _parameters(node: Definition) -> set[str]:
+    args = getattr(node, "args", None)
+    if not isinstance(args, ast.arguments):
+        return set()
+    extra = [one for one in (args.vararg, args.kwarg) if one is not None]
+    return {arg.arg for arg in [*args.posonlyargs, *args.args, *args.kwonlyargs, *extra]}
+
+
+def _parses(node: ast.expr) -> bool:
+    return isinstance(node, ast.Call) and isinstance(node.func, ast.Attribute) and node.func.attr in _PARSES
+
+
+def _relative(code: Code, runs: Runs) -> Iterator[Slip]:
+    """Relative imports of a module that is in no package: Python ends there."""
+    for module in code.modules:
+        if module.is_package or "." in module.name or not module.name:
+            continue
+        for node, scope in module.nodes:
+            if not isinstance(node, ast.ImportFrom) or not node.level or not isinstance(scope.node, ast.Module):
+                continue
+            if runs.reached(node, module) and not runs.caught(node, module, _IMPORT_ERRORS):
+                text = f"from {'.' * node.level}{node.module or ''} import"
+                yield Slip("relative", module.file, node.lineno, text, module.name)
+
+
+def _idle(code: Code) -> Iterator[Slip]:
+    """The module that is run, if neither it nor what it imports does more than define things."""
+    entry = code.modules[0]
+    defined = [node for node in entry.tree.body if isinstance(node, _DEFINITIONS)]
+    if not defined or not all(_only_defines(module, code) for module in code.modules):
+        return
+    functions = [node.name for node in defined if not isinstance(node, ast.ClassDef)]
+    best = next((name for name in ("main", "run", "train") if name in functions), "")
+    yield Slip("idle", entry.file, defined[-1].lineno, entry.name, best)
+
+
+def _only_defines(module: Module, code: Code) -> bool:
+    return all(_defines(statement, code, module.is_entry) for statement in module.tree.body)
+
+
+def _defines(node: ast.stmt, code: Code, is_entry: bool) -> bool:
+    """Whether a statement at the top of a module trains nothing."""
+    if isinstance(node, _DEFINITIONS):
+        own = {name for module in code.modules for name in module.definitions}
+        return not any(last_name(getattr(one, "func", one)) in own for one in node.decorator_list)
+    if isinstance(node, _INERT):
+        return True
+    if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Expr)):
+        calls = [part for part in ast.walk(node) if isinstance(part, (ast.Call, ast.Await, ast.Yield))]
+        return all(isinstance(call, ast.Call) and last_name(call.func) in _SETS_UP for call in calls)
+    if isinstance(node, ast.Try):
+        parts = [*node.body, *node.orelse, *node.finalbody, *(line for one in node.handlers for line in one.body)]
+        return all(_defines(part, code, is_entry) for part in parts)
+    if isinstance(node, ast.If):
+        guard = isinstance(node.test, ast.Compare) and "__name__" in ast.unparse(node.test)
+        return (guard and not is_entry) or "TYPE_CHECKING" in dotted(node.test)
+    return False
+
+
+def _fixed(code: Code, flags: Collector) -> Iterator[Slip]:
+    """`parse_args([])`, as in a notebook, where no other call reads the command line."""
+    calls = [call for name in _PARSES for call in code.callers(name)]
+    if calls and flags.parsers == {"argparse"} and all(_is_fixed(call.node) for call in calls):
+        yield Slip("fixed", calls[0].module.file, calls[0].node.lineno, ast.unparse(calls[0].node)[:80])
+
+
+def _is_fixed(node: ast.Call) -> bool:
+    given = node.args[0] if node.args else next((word.value for word in node.keywords if word.arg == "args"), None)
+    if isinstance(given, (ast.List, ast.Tuple)):
+        return all(isinstance(item, ast.Constant) for item in given.elts)
+    text = isinstance(given, ast.Call) and last_name(given.func) == "split" and isinstance(given.func, ast.Attribute)
+    return text and isinstance(given.func.value, ast.Constant)  # type: ignore[union-attr]
+
+
+def needed_names(code: Code) -> Collection[str]:
+    """Every name that the trainer looks up as `os.environ[name]`."""
+    return {
+        str(node.slice.value)
+        for module in code.modules
+        for node, _ in module.nodes
+        if isinstance(node, ast.Subscript)
+        and isinstance(node.ctx, ast.Load)
+        and isinstance(node.slice, ast.Constant)
+        and dotted(node.value).endswith("environ")
+    }
