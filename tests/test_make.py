@@ -116,8 +116,9 @@ def rendered(name: str) -> list[Case]:
     """A job's verb, alone and with a key overridden."""
     submit = rf"^gcloud ai custom-jobs create .*--config=build/jobs/{name}.yaml"
     longer = rf"(?s)timeout.*^gcloud|{submit}"
+    whole = name in ("gpu", "multi-gpu", "parameter-server", "tpu")  # the next case renders them, too
     return [
-        Case(f"{name}-job", (f"build/jobs/{name}.yaml",), submit, look=_yaml_of(name)),
+        Case(f"{name}-job", (f"build/jobs/{name}.yaml",), submit, look=_yaml_of(name), whole=whole),
         Case(f"{name}-job SET='timeout=60s args.epochs=2'", (f"build/jobs/{name}.yaml",), longer, look=_told(name)),
     ]
 

@@ -35,7 +35,7 @@ TIERS = {
 }
 TRAINS = ("local", "all")
 #: What is compiled, or run so that its modules are. The tests start hundreds of processes, so all of it is compiled for
-#: them, which takes 60 s of CPU; the trainer's processes do it by themselves.
+#: them, which takes a minute of CPU, but for the packages' own tests; the trainer's processes do it by themselves.
 USED = {"all": ["-m", "compileall", "-q", "-j", "0", "-x", "/tests/", ".venv/lib"]}
 SECONDS_BETWEEN_LINES = 10.0  # of progress, where the screen is a file
 

@@ -58,6 +58,7 @@ class Forks:
         self.env, self.imports = dict(env), imports
         self.server: subprocess.Popen[str] | None = None
         self.made: list[Forked] = []
+        self.lock = threading.Lock()
 
     def can(self, env: Mapping[str, str]) -> bool:
         """Whether a process with this environment may be forked: what imports read is the same."""
@@ -69,19 +70,26 @@ class Forks:
         *, module: str = "trainer.task", stdin: Path = Path(os.devnull),
     ) -> Forked:  # fmt: skip
         """`python -m MODULE ARGS` in a session of its own."""
-        if self.server is None:
-            self.server = subprocess.Popen(
-                [sys.executable, __file__, *self.imports],
-                env=self.env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
-            )  # fmt: skip
-            threading.Thread(target=self._read, daemon=True).start()
-        made = Forked()
-        self.made.append(made)
-        request = {"id": len(self.made) - 1, "module": module, "args": list(args), "env": dict(env), "cwd": str(cwd)}
-        request["streams"] = [str(stdin), str(out), str(err)]
-        assert self.server.stdin is not None
-        self.server.stdin.write(json.dumps(request) + "\n")
-        self.server.stdin.flush()
+        with self.lock:
+            if self.server is None:
+                self.server = subprocess.Popen(
+                    [sys.executable, __file__, *self.imports],
+                    env=self.env, text=True, stdin=subprocess.PIPE, stdout=subprocess.PIPE,
+                )  # fmt: skip
+                threading.Thread(target=self._read, daemon=True).start()
+            made = Forked()
+            self.made.append(made)
+            request = {
+                "id": len(self.made) - 1,
+                "module": module,
+                "args": list(args),
+                "env": dict(env),
+                "cwd": str(cwd),
+            }
+            request["streams"] = [str(stdin), str(out), str(err)]
+            assert self.server.stdin is not None
+            self.server.stdin.write(json.dumps(request) + "\n")
+            self.server.stdin.flush()
         assert made.started.wait(120), "the process that forks did not answer"
         assert made.pid, "the process that forks has ended"
         return made

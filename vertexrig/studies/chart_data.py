@@ -37,6 +37,7 @@ def trials(study: StudyRecord) -> Rows:
     rank = {trial.id: place for place, trial in enumerate(study.ranked, 1)}
     winners = {trial.id for trial in study.best}
     places = {name: _places(study, name) for name in study.parameters}
+    choices = {name for name in study.parameters if is_choice(study, name)}
     so_far: dict[int, float] = {}
     low, high = ends(study)
     rows = []
@@ -49,7 +50,7 @@ def trials(study: StudyRecord) -> Rows:
         for i, name in enumerate(study.parameters):
             value = trial.parameters.get(name)
             if value is not None:
-                row[f"p{i}"] = _shown(value) if not is_choice(study, name) else clean(str(value))
+                row[f"p{i}"] = _shown(value) if name not in choices else clean(str(value))
             row[f"u{i}"] = NOT_SET if value is None else places[name](value)
         for i, goal in enumerate(study.goals):
             if ok:

@@ -59,7 +59,9 @@ def study_spec(job: Mapping[str, Any]) -> dict[str, Any]:
 def results(job: Mapping[str, Any]) -> tuple[TrialResult, ...]:
     """Every trial of the job, in the order listed."""
     space = Space(study_spec(job).get("parameters", ()))
-    return tuple(_result(camel_keys(row), space) for row in job.get("trials") or ())
+    # its learning curve is most of a trial, and a result has none of it
+    rows = ({key: value for key, value in row.items() if key != "measurements"} for row in job.get("trials") or ())
+    return tuple(_result(camel_keys(row), space) for row in rows)
 
 
 def best(job: Mapping[str, Any]) -> tuple[TrialResult, ...]:
