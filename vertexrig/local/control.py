@@ -224,7 +224,7 @@ def _request(
 ) -> dict[str, Any]:
     from http.client import HTTPConnection, HTTPException
 
-    connection = HTTPConnection(HOST, here.port, timeout=timeout)
+    connection = HTTPConnection(HOST, here.port, timeout=timeout)  # asks no proxy, whatever the environment says
     try:
         connection.request(method, path, json.dumps(body or {}), {"Content-Type": "application/json"})
         response = connection.getresponse()

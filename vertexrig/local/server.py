@@ -287,7 +287,7 @@ def running(
             write_text(root / BOTO, BOTO_TEXT)
             local.start()
             thread.start()
-            while not server.started and thread.is_alive():
+            while not server.started and thread.is_alive():  # uvicorn has no event for it
                 time.sleep(0.005)
             here = replace(here, grpc_port=local.grpc_port)
             about["grpc_port"] = here.grpc_port
@@ -356,8 +356,7 @@ def serve(
         signal.signal(number, lambda *_: done.set())
     with running(settings, port, grpc=True, on_stop=done.set, record=record) as here:
         on_start(here)
-        while not done.wait(3600):
-            pass
+        done.wait()
 
 
 def settings_of(data: Mapping[str, Any]) -> Settings:

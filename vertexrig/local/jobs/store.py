@@ -199,7 +199,7 @@ class ResourceStore:
 
 
 class Trials:
-    """Keeps the trials of one study (`vertexrig.local.study.Store`).
+    """Keeps the trials of one study (`vertexrig.local.study.run.TrialStore`).
 
     Args:
         database: Where.

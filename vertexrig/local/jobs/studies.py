@@ -89,7 +89,7 @@ class _Executor:
 
 @dataclass(frozen=True)
 class _ReportedTrials:
-    """A store of trials (`vertexrig.local.study.Store`) that reports each change."""
+    """A store of trials (`vertexrig.local.study.run.TrialStore`) that reports each change."""
 
     trials: Trials
     on_trial: Callable[[Json], None] | None
