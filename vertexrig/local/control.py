@@ -30,6 +30,8 @@ _STATE = frozenset({
 })  # fmt: skip
 """What is in a state folder, beside its database."""
 DEFAULT_PORT = 8642
+_STOP_S = 60.0
+"""Seconds that a server has to stop its jobs' processes and to close its files."""
 
 
 def up(
@@ -57,9 +59,8 @@ def up(
         held, here = state.look(root)
         # A killed server holds its lock for a while as it dies: only one that answers is taken.
         if here is not None and answers(here):
-            if (
-                process is not None and process.pid != here.pid
-            ):  # it waits for the folder, and would have it after a `down`
+            if process is not None and process.pid != here.pid:
+                # Ours came too late: it waits for the folder, and would take it after a `down`.
                 process.kill()
                 process.wait()
             return here
@@ -105,7 +106,7 @@ def answers(here: RunningServer) -> bool:
         return False
 
 
-def down(root: Path = DEFAULT_ROOT, timeout: float = 60.0) -> bool:
+def down(root: Path = DEFAULT_ROOT) -> bool:
     """Stop the server that runs on a folder; False if none does.
 
     Raises:
@@ -115,12 +116,12 @@ def down(root: Path = DEFAULT_ROOT, timeout: float = 60.0) -> bool:
     if here is None:
         return False
     call(here, "POST", "/v1/stop")
-    deadline = time.monotonic() + timeout
+    deadline = time.monotonic() + _STOP_S
     while time.monotonic() < deadline:
         if not state.look(root)[0]:
             return True
         time.sleep(0.02)
-    raise ServiceError(f"the local Vertex (process {here.pid}) did not stop within {timeout:g} seconds")
+    raise ServiceError(f"the local Vertex (process {here.pid}) did not stop within {_STOP_S:g} seconds")
 
 
 def forget(root: Path = DEFAULT_ROOT) -> bool:
@@ -131,9 +132,8 @@ def forget(root: Path = DEFAULT_ROOT) -> bool:
     """
     if not root.is_dir():
         return False
-    if not (
-        root / "vertex.sqlite3"
-    ).is_file():  # only a server makes it: a folder that merely has a `jobs` is somebody's
+    # Only a server makes this file: a folder that merely has a `jobs` is somebody's.
+    if not (root / "vertex.sqlite3").is_file():
         raise UsageError(f"{root} is not the state of a local Vertex: it has no vertex.sqlite3; nothing is removed")
     with state.held(root):
         for path in [path for path in root.iterdir() if path.name in _STATE or path.name.startswith("vertex.sqlite3")]:
@@ -224,7 +224,7 @@ def _request(
 ) -> dict[str, Any]:
     from http.client import HTTPConnection, HTTPException
 
-    connection = HTTPConnection(HOST, here.port, timeout=timeout)
+    connection = HTTPConnection(HOST, here.port, timeout=timeout)  # asks no proxy, whatever the environment says
     try:
         connection.request(method, path, json.dumps(body or {}), {"Content-Type": "application/json"})
         response = connection.getresponse()

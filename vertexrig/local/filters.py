@@ -12,7 +12,9 @@ from dataclasses import dataclass
 
 from vertexrig.local.http import ApiError, invalid
 
+# A keyword is not the beginning of a name (`ORDER`) or of a field with an operator (`NOT.x`, `OR=1`).
 _WORD = re.compile(r"(AND|OR|NOT)(?![\w.:=<>!~-])")
+# A minus sign negates only right before a term.
 _MINUS = re.compile(r"-(?=[\w(\"])")
 _OPEN, _CLOSE = re.compile(r"\("), re.compile(r"\)")
 _FIELD = re.compile(r'[A-Za-z_]\w*(?:\.(?:[\w-]+|"(?:[^"\\]|\\.)*"))*')

@@ -37,7 +37,9 @@ from vertexrig.local.admin import Admin
 from vertexrig.local.conform.record import CallRecorder
 from vertexrig.local.console import Calls, Console
 from vertexrig.local.console.app import sandboxed
+from vertexrig.local.console.calls import GRPC
 from vertexrig.local.console.names import APIS
+from vertexrig.local.console.names import client as client_of
 from vertexrig.local.console.plots import plots
 from vertexrig.local.control import (
     DEFAULT_PORT,
@@ -128,14 +130,14 @@ def rpc_server(app: ASGIApp, calls: Calls, logs: LogStore, journal: Journal) -> 
     from vertexrig.local.front.rpc import RpcServer
 
     def unserved(method: str, headers: Mapping[str, str]) -> None:
-        calls.unserved_rpc(method, headers)
+        calls.unserved(method, client_of(headers), GRPC)
         journal.note("not served: " + "/".join(method.rpartition(".")[::2]))
 
     def streamed(path: str, headers: Mapping[str, str], client: Address | None, status: int) -> None:
         calls.streamed(path, headers, client[1] if client else 0, status, journal.piped)
 
     streams = {"google.logging.v2.LoggingServiceV2/TailLogEntries": partial(tail, logs)}
-    return RpcServer(calls.around(app, "gRPC", journal.piped), RPC_PREFIXES, unserved, streams, streamed)
+    return RpcServer(calls.around(app, GRPC, journal.piped), RPC_PREFIXES, unserved, streams, streamed)
 
 
 class Local:
@@ -287,7 +289,7 @@ def running(
             write_text(root / BOTO, BOTO_TEXT)
             local.start()
             thread.start()
-            while not server.started and thread.is_alive():
+            while not server.started and thread.is_alive():  # uvicorn has no event for it
                 time.sleep(0.005)
             here = replace(here, grpc_port=local.grpc_port)
             about["grpc_port"] = here.grpc_port
@@ -356,8 +358,7 @@ def serve(
         signal.signal(number, lambda *_: done.set())
     with running(settings, port, grpc=True, on_stop=done.set, record=record) as here:
         on_start(here)
-        while not done.wait(3600):
-            pass
+        done.wait()
 
 
 def settings_of(data: Mapping[str, Any]) -> Settings:

@@ -130,10 +130,6 @@ class Calls:
             transport=_way(GRPC, through=port in piped), time=times.rfc3339(times.now()),
         )  # fmt: skip
 
-    def unserved_rpc(self, method: str, headers: Mapping[str, str]) -> None:
-        """Count a gRPC method that is not served; it has no REST route, so it is not among the calls."""
-        self.unserved(method, names.client(headers), GRPC)
-
     def unserved(self, method: str, client: str, transport: str) -> None:
         """Count a method that was asked for and is not served."""
         key = (method[:300], client, transport)

@@ -50,6 +50,7 @@ class FrontApp:
             return await self.plain(scope, receive, send)
         if scope["type"] != "http":
             return await send({"type": "websocket.close", "code": 1008})
+        # The connection was made for `host`; a request on it that names another one in its Host field is refused here.
         refusal = LoopbackGuard(self.plain, frozenset({host})).refusal(scope)
         if refusal is not None:
             self.journal.refuse(refusal)

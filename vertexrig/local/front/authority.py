@@ -85,7 +85,7 @@ class Authority:
                 if self._certificate.not_valid_after_utc < until:
                     self._certificate, self._key = self._made()
                 kept = self._contexts[name, protocols] = (self._context(name, until, protocols), until)
-                while len(self._contexts) > 256:
+                while len(self._contexts) > 256:  # a program may ask for any name under googleapis.com
                     self._contexts.pop(next(iter(self._contexts)))
         return kept[0]
 

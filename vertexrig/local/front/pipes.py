@@ -36,6 +36,7 @@ class PipeEnd(asyncio.Protocol):
     def join(self, other: PipeEnd) -> None:
         """Connect the ends; what each received before is handed on first."""
         self.other, other.other = other, self
+        # A server may have spoken, or a client have gone, between the two connections and now.
         for end in (self, other):
             if end._waiting:
                 end.data_received(bytes(end._take()))

@@ -64,6 +64,7 @@ def packed(data: Mapping[str, Any], target: Any) -> None:
     url = str(payload.pop("@type"))
     kind = messages.message_class(url.rpartition("/")[2].replace(_BETA, _STABLE))
     made = kind()
+    # In an Any, google.protobuf.Empty is {"@type": ..., "value": {}} (protobuf's JSON mapping of well-known types).
     payload = payload.pop("value", {}) if not kind.DESCRIPTOR.fields else payload
     json_format.ParseDict(payload, made, ignore_unknown_fields=True, descriptor_pool=messages.pool())
     target.type_url, target.value = url, made.SerializeToString()

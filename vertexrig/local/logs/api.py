@@ -13,7 +13,7 @@ from starlette.responses import JSONResponse, Response
 from vertexrig.local.filters import Node
 from vertexrig.local.http import VERB, Endpoint, Json, endpoint, in_thread, invalid, place_of_token, read_json, token_of
 from vertexrig.local.logs.query import SEVERITIES, parse
-from vertexrig.local.logs.store import LogStore
+from vertexrig.local.logs.store import LogStore, Place
 from vertexrig.times import nanoseconds
 
 Values = Mapping[str, str]
@@ -62,7 +62,7 @@ def _page_size(value: Any) -> int:
     return int(value) or 50
 
 
-def _place(token: str) -> tuple[int, str, int] | None:
+def _place(token: str) -> Place | None:
     """Where the page before ended."""
     if not token:
         return None

@@ -24,6 +24,8 @@ CREATE INDEX IF NOT EXISTS entries_by_job ON entries (job_id COLLATE NOCASE, tim
 CREATE INDEX IF NOT EXISTS entries_by_time ON entries (time, insert_id);
 """
 
+Place = tuple[int, str, int]
+"""Of an entry in the order of a listing: its time in ns, insertId and number."""
 _BATCH = 500
 """Rows read at a time, so that the lock is never held for long."""
 
@@ -93,8 +95,8 @@ class LogStore:
                 self._insert(body, timestamp)
 
     def query(
-        self, node: Node, *, descending: bool = False, after: tuple[int, str, int] | None = None, limit: int = 1000
-    ) -> tuple[list[Json], tuple[int, str, int] | None]:
+        self, node: Node, *, descending: bool = False, after: Place | None = None, limit: int = 1000
+    ) -> tuple[list[Json], Place | None]:
         """Entries that pass a filter, ordered by time, then insertId.
 
         Args:
@@ -114,9 +116,7 @@ class LogStore:
                     return found, place
         return found, None
 
-    def _rows(
-        self, node: Node, descending: bool, after: tuple[int, str, int] | None
-    ) -> Iterator[tuple[tuple[int, str, int], Json]]:
+    def _rows(self, node: Node, descending: bool, after: Place | None) -> Iterator[tuple[Place, Json]]:
         """Entries within the filter's bounds."""
         demanded = bounds(node)
         order, compare = ("DESC", "<") if descending else ("ASC", ">")

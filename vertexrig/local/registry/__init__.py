@@ -55,4 +55,4 @@ class Registry:
     def table(self) -> list[Endpoint]:
         """Their routes below Vertex AI's mount; behind them, those of every method of Vertex AI that is not served."""
         served = [row for name, table in self.tables.items() for row in service.rows(self.store, name, table)]
-        return [*served, *empty.rows(), *service.unserved_rows([f"{service.PACKAGE}."])]
+        return [*served, *empty.rows(), *service.unserved_rows()]

@@ -7,8 +7,9 @@ long-running operation. Routes come from `vertexrig.local.methods`, so no path i
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
+from functools import partial
 from typing import Any
 
 from google.protobuf import json_format
@@ -66,54 +67,39 @@ def rows(store: ResourceStore, service: str, table: Mapping[str, Method]) -> lis
     ]
 
 
-def unserved_rows(services: Iterable[str]) -> list[Endpoint]:
-    """Routes that answer 501 with service and method, for every method of these services; those served come before."""
+def unserved_rows() -> list[Endpoint]:
+    """Routes that answer 501 with service and method, for every method of Vertex AI; those served come before."""
     return [
-        Endpoint(binding.http, binding.pattern, _refuse(binding))
+        Endpoint(binding.http, binding.pattern, partial(_refuse, f"{binding.service}/{binding.method}"))
         for binding in methods.bindings()
-        if binding.service.startswith(tuple(services))
+        if binding.service.startswith(f"{PACKAGE}.")
     ]
 
 
-def _refuse(binding: methods.Binding) -> Handler:
-    async def handle(request: Request, path: Mapping[str, str]) -> Response:
-        await http.read_body(request)
-        raise http.unserved(f"{binding.service}/{binding.method}")
-
-    return handle
+async def _refuse(method: str, request: Request, path: Mapping[str, str]) -> Response:
+    await http.read_body(request)
+    raise http.unserved(method)
 
 
 def _handler(store: ResourceStore, binding: methods.Binding, method: Method) -> Handler:
+    """Calls a method with the request that a REST call makes, and answers in canonical JSON."""
     descriptor = messages.pool().FindServiceByName(binding.service).methods_by_name[binding.method]
     kind, answer = descriptor.input_type.full_name, descriptor.output_type.full_name
 
+    def call(path: Mapping[str, str], query: list[tuple[str, str]], body: Json) -> Json:
+        request = _request(binding, kind, path, query, body)
+        for field, _ in binding.variables:
+            check_place(_at(request, field))
+        made = method(canonical_names(request))
+        if isinstance(made, Done):
+            return operation(store, made, path.get("version", "v1"))
+        return canonical(answer, made)
+
     async def handle(request: Request, path: Mapping[str, str]) -> Response:
         body = await http.read_json(request)
-        query = list(request.query_params.multi_items())
-        made = await in_thread(lambda: _called(store, binding, method, kind, answer, path, query, body))
-        return JSONResponse(made)
+        return JSONResponse(await in_thread(call, path, request.query_params.multi_items(), body))
 
     return handle
-
-
-def _called(
-    store: ResourceStore,
-    binding: methods.Binding,
-    method: Method,
-    kind: str,
-    answer: str,
-    path: Mapping[str, str],
-    query: list[tuple[str, str]],
-    body: Json,
-) -> Json:
-    """Call a method with the request that a REST call makes, and give its answer in canonical JSON."""
-    request = _request(binding, kind, path, query, body)
-    for field, _ in binding.variables:
-        check_place(_at(request, field))
-    made = method(canonical_names(request))
-    if isinstance(made, Done):
-        return operation(store, made, path.get("version", "v1"))
-    return canonical(answer, made)
 
 
 def _request(
@@ -140,6 +126,7 @@ def _request(
 
 
 def _repeated(field: Any) -> bool:
+    # protobuf deprecates `label` (3: LABEL_REPEATED in descriptor.proto) in the releases that have `is_repeated`
     return bool(field.is_repeated if hasattr(field, "is_repeated") else field.label == 3)
 
 

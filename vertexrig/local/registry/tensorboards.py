@@ -75,7 +75,7 @@ class Tensorboards:
         fields = request.get("tensorboard") or {}
         if not fields.get("displayName"):
             raise invalid("Tensorboard display_name is required.")
-        bucket = f"cloud-ai-platform-{uuid.uuid4()}"
+        bucket = f"cloud-ai-platform-{uuid.uuid4()}"  # as the service names it
         self.make_bucket(bucket)
         made = self.boards.create(request["parent"], {**fields, "blobStoragePathPrefix": f"{bucket}/tensorboard"})
         return Done(request["parent"], "CreateTensorboardOperationMetadata", "Tensorboard", made)

@@ -53,6 +53,7 @@ def _duration(value: Any, path: str) -> str:
 
 
 def _count(value: Any, path: str) -> int:
+    # protobuf's JSON mapping of int32 takes 3, 3.0 and "3"
     if isinstance(value, bool) or not re.fullmatch(r"-?\d{1,9}(\.0+)?", str(value)):
         raise _wrong(path, value, "an integer")
     return int(float(value))
@@ -81,7 +82,7 @@ def _headers(value: Any, path: str) -> dict[str, str]:
 
 def _body(value: Any, path: str) -> str:
     text = _text(value, path)
-    try:
+    try:  # protobuf's JSON mapping of bytes takes both alphabets, with and without padding
         data = base64.b64decode(text.replace("-", "+").replace("_", "/") + "=" * (-len(text) % 4), validate=True)
     except (binascii.Error, ValueError):
         raise invalid(f"Invalid value at '{path}' (TYPE_BYTES), Base64 decoding failed.") from None

@@ -102,7 +102,7 @@ class Files:
             try:
                 source.replace(target)
             except OSError as error:
-                if isinstance(error, FileNotFoundError) or not _is_name_trouble(error):
+                if not _is_name_trouble(error):
                     raise
                 odd = True
         if odd:

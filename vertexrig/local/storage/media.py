@@ -243,6 +243,9 @@ def _boundary(content_type: str) -> bytes:
 def split_multipart(raw: Path, boundary: bytes, target: Path) -> tuple[Json, str]:
     """Split a multipart/related body into its JSON part and its media.
 
+    The media may be larger than memory, which rules out Python's email package: its head and its end are searched for the
+    boundary, and what is between them is copied.
+
     Args:
         raw: The whole body.
         boundary: From its Content-Type.

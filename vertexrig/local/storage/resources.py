@@ -118,11 +118,6 @@ def etag(*parts: int) -> str:
     return base64.urlsafe_b64encode("/".join(map(str, parts)).encode()).decode()
 
 
-def object_path(o: Object) -> str:
-    """`/b/BUCKET/o/OBJECT`, quoted."""
-    return f"/b/{quote(o.bucket, safe='')}/o/{quote(o.name, safe='')}"
-
-
 def object_resource(o: Object, base: str) -> Json:
     """An object as clients see it.
 
@@ -130,7 +125,7 @@ def object_resource(o: Object, base: str) -> Json:
         o: The object, its digests computed.
         base: `http://host:port` of the request, for the links that clients follow.
     """
-    path = object_path(o)
+    path = f"/b/{quote(o.bucket, safe='')}/o/{quote(o.name, safe='')}"
     resource: Json = {
         "kind": "storage#object",
         "id": f"{o.bucket}/{o.name}/{o.generation}",
