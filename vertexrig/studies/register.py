@@ -227,6 +227,7 @@ def data_argument(document: Document) -> str:
 
 def label(text: str) -> str:
     """A text as the value of a label: lowercase letters, digits, - and _, at most 63."""
+    # a negative number keeps its sign; elsewhere dashes at the ends are left over from what was replaced
     return re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-")[:63] if not text.startswith("-") else text[:63]
 
 
