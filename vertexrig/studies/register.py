@@ -93,11 +93,6 @@ class Serving:
     text: str
 
 
-def read_summary(folder: Storage) -> dict[str, Any]:
-    """What the trainer wrote beside its model; empty if it wrote nothing."""
-    return folder.read_json(SUMMARY) or {}
-
-
 def must_be_there(folder: Storage, *, saved_model: bool, hint: str = "") -> None:
     """Raise UsageError if no model lies in a folder.
 
