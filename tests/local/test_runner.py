@@ -11,6 +11,7 @@ import textwrap
 import threading
 import time
 from pathlib import Path
+from typing import Any
 
 import psutil
 import pytest
@@ -471,3 +472,25 @@ def test_a_preemption_with_and_without_a_window(root: Path, tmp_path: Path) -> N
     ]  # fmt: skip
     faults = [line.text for line in seen.lines if line.text.startswith("Fault on demand")]
     assert faults[0].endswith("preempted.") and "SIGKILL follows in 30 s" in faults[1]
+
+
+def test_a_signal_handler_may_cancel_at_any_moment() -> None:
+    """A handler interrupts the thread that runs the job, wherever that is, and may then ask it to end."""
+    control, seen = Control(), []
+
+    def interrupt(frame: Any, event: str, _: object) -> Any:
+        if frame.f_code is Control.take_faults.__code__:
+            if event == "line":
+                control.cancel()
+            return interrupt
+        return None
+
+    def look() -> None:
+        sys.settrace(interrupt)
+        seen.append(control.take_faults())
+
+    thread = threading.Thread(target=look, daemon=True)
+    thread.start()
+    thread.join(10)
+    assert seen == [(None, [])] and control.cancelled
+    control.close()

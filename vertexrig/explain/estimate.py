@@ -115,7 +115,7 @@ def _pool_lines(pool: Pool, how: str, catalog: Catalog) -> tuple[LineItem, ...]:
     disk = pool.data.get("diskSpec") or {}
     machine = catalog.machines.get(pool.machine_type)
     topology = machine.tpu_topologies.get(pool.tpu_topology) if machine is not None else None
-    vms = pool.replica_count * (topology.vms if topology is not None else 1)
+    vms = pool.replica_count * (topology.vms if topology is not None else 1)  # a TPU slice may have several hosts
     if vms < 1:
         return ()
     return hourly(
@@ -137,7 +137,7 @@ def _merged(lines: Iterable[LineItem]) -> tuple[LineItem, ...]:
         key = (line.kind, line.item, line.basis)
         before = found.get(key)
         if before is not None:
-            both = (before.usd_per_hour, line.usd_per_hour)
+            both = (before.usd_per_hour, line.usd_per_hour)  # a part without a price leaves the whole without one
             usd = None if None in both else sum(usd for usd in both if usd is not None)
             line = replace(before, quantity=before.quantity + line.quantity, usd_per_hour=usd)
         found[key] = line

@@ -248,13 +248,14 @@ def _drawn_with_numpy(
     free = rng.choice(pick["start"], size=(many, max(1, parallel)))
     billed, last = np.zeros(many), np.zeros(many)
     for _ in range(trials):
-        at = free.argmin(axis=1)
+        at = free.argmin(axis=1)  # the next trial goes to the place that is free first, in each draw its own
         length = rng.choice(pick["trial"], size=many)
         taken, paid = _with_preemptions(length, pick["start"], drawn.preempted_s, rng)
         end = free[rows, at] + taken
         billed += paid
         last = np.maximum(last, end)
         free[rows, at] = end + rng.choice(pick["between"], size=many)
+    # a custom job is billed to its end, tear-down included; of a study the trials alone are
     closing = rng.choice(pick["end"], size=many) if trials else np.zeros(many)
     return (last + closing).tolist(), (billed + closing if billed_end else billed).tolist()
 

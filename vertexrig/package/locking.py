@@ -142,7 +142,7 @@ def write_lock(image: ImageId, lines: list[str]) -> None:
                 f"{done.stderr.strip() or done.stdout.strip()}"
             )
         text = target.read_text(encoding="utf-8")
-    for block in re.split(r"\n(?=\S)", text.strip()):
+    for block in re.split(r"\n(?=\S)", text.strip()):  # a requirement, with its hashes on lines that are moved in
         if not block.startswith(("-", "#")) and "--hash=" not in block:
             raise PackageError(
                 f"{block.split()[0]} has no hash, because it comes from a URL or a folder: take a release of it"

@@ -42,6 +42,7 @@ class Certainty:
         """Whether chance alone makes such a lead; None if the noise is not known."""
         if self.lead is None or self.noise is None:
             return None
+        # the difference of two independent trials varies sqrt(2) times as much as one of them
         return self.lead < SIGMAS * math.sqrt(2) * self.noise
 
     def text(self) -> str:
@@ -66,6 +67,7 @@ def certainty(study: StudyRecord) -> Certainty | None:
     groups: dict[tuple[tuple[str, object], ...], list[float]] = defaultdict(list)
     for trial in study.ranked:
         groups[_place(trial)].append(study.value(trial))
+    # the pooled variance: each group varies around its own mean, and all by the same noise
     freedom = sum(len(values) - 1 for values in groups.values())
     squares = sum((value - fmean(values)) ** 2 for values in groups.values() for value in values)
     return Certainty(

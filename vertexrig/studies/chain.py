@@ -149,6 +149,7 @@ def names(loaded: Loaded, sweep: str) -> list[str]:
     found = [sweep]
     while True:
         before = loaded.project.sweeps[found[0]].labels.get(FOLLOWS, "") if found[0] in loaded.project.sweeps else ""
+        # a person may write the label, too: of a sweep that is gone, or in a circle
         if not before or before in found or before not in loaded.project.sweeps:
             return found
         found.insert(0, before)
@@ -228,6 +229,7 @@ def _hull(name: str, places: Sequence[Parameter], values: Sequence[Any]) -> dict
     if all(place.kind == "DISCRETE" for place in places):
         listed = {float(value) for place in places for value in place.values} | {float(one) for one in numbers}
         return {"parameterId": name, "discreteValueSpec": {"values": sorted(listed)}}
+    # one study may list the values of which another searches a range: their hull is a range
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
     scale = next((place.scale for place in reversed(places) if place.scale), "") if low > 0 else ""
     found = {"parameterId": name, "doubleValueSpec": {"minValue": low, "maxValue": high}}
@@ -237,6 +239,7 @@ def _hull(name: str, places: Sequence[Parameter], values: Sequence[Any]) -> dict
 def _arguments(job: Mapping[str, Any]) -> dict[str, str]:
     """The arguments that every trial had, by name."""
     document = spec.from_data(dict(job.get("trialJobSpec") or {}), kind="CustomJobSpec")
+    # `follow-up` freezes a parameter as an argument of the whole job, so the first pool has it
     words = [word.lstrip("-").partition("=") for pool in document.pools[:1] for word in pool.args]
     return {key: text for key, equals, text in words if equals}
 

@@ -55,6 +55,7 @@ def trials(study: StudyRecord) -> Rows:
         for i, goal in enumerate(study.goals):
             if ok:
                 value = study.value(trial, goal)
+                # `sign` is bound as a default: the lambda must keep this goal's, not the last one's
                 so_far[i] = max(so_far.get(i, value), value, key=lambda own, sign=goal.sign: sign * own)  # type: ignore[misc]
                 row[f"m{i}"] = six(value)
             if i in so_far:

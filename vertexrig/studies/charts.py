@@ -177,6 +177,7 @@ def parallel(study: StudyRecord) -> Chart:
         "mark": {"type": "text", "align": "left", "dx": 5, "fontSize": 10, "limit": 90},
         "encoding": {"x": x, "y": y, "text": {"field": "label"}},
     }
+    # each label once more in the colour of the background, below itself, so that lines do not run through the text
     halo = {**labels, "mark": {**labels["mark"], "style": "halo"}}
     spec = _base({"layer": [rules, lines, best, halo, labels], "params": [_share(many)], "height": 340})
     note = "Each line is a trial, the best in orange; a slider below the chart leaves the worse trials out."

@@ -89,6 +89,7 @@ def spent(job: RemoteJob, catalog: Catalog, *, factor: float | None = None, now:
     """
     price = elsewhere(estimate(document(job), catalog), region(job, catalog), factor)
     moment = times.now().timestamp() if now is None else now
+    # between its trials a tuning job costs nothing, so its own start and end do not count
     rows = [camel_keys(row) for row in job.data.get("trials") or ()] if job.collection == TUNING else [job.data]
     lengths = [length for row in rows if (length := _length(row, moment, ended=job.ended)) is not None]
     return Spent(price, sum(lengths), len(lengths) if job.collection == TUNING else None)

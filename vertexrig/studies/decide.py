@@ -129,6 +129,7 @@ def gridded(decisions: Sequence[Decision], combinations: int, importance: dict[s
     def least() -> int:
         return math.prod(len(one.values) or LEAST for one in found.values() if one.action != "freeze")
 
+    # even three values of each may be too many: then a parameter goes, and not the resolution of all
     while least() > combinations:
         open_ = [one for one in found.values() if one.action != "freeze"]
         loser = min(open_, key=lambda one: (importance.get(one.name, 0.0), one.name))
@@ -223,9 +224,9 @@ def _neighbour(dimension: Dimension, value: float, side: int) -> float | None:
     steps = [after - before for before, after in pairwise(numbers)]
     even = all(math.isclose(step, steps[0], rel_tol=1e-6) for step in steps)
     if (len(numbers) > 2 and even) or value <= 0 or inner <= 0:
-        found = value + (value - inner)
+        found = value + (value - inner)  # 10, 20, 30 goes on with 40
     else:
-        found = value * value / inner
+        found = value * value / inner  # 32, 64, 128 with 256
     if numbers[0] >= 0 and (found < 0 or (found == 0 and numbers[0] > 0)):
         return None
     found = round(found) if all(one.is_integer() for one in numbers) else _digits(found)
@@ -341,6 +342,7 @@ def _step(decision: Decision, count: int) -> tuple[float, int, int]:
     nearest = min(rounds, key=lambda one: abs(math.log(one / even)))
     found = (nearest, 0, 0)
     for one in (max(1.0, round(one)) if whole else one for one in rounds if one <= nearest):
+        # a bound that is a multiple itself counts in spite of rounding
         first = math.ceil(max(floor, low - one) / one - 1e-9)
         last = math.floor(min(ceiling, high + one) / one + 1e-9)
         found = (one, first, last)
@@ -355,6 +357,7 @@ def _digits(value: float, rounded: Any = round, digits: int = 2) -> float:
         return value
     power = digits - 1 - math.floor(math.log10(abs(value)))
     scaled = value * 10.0**power
+    # 0.29 * 100 is 28.999999999999996, of which floor() must not make 28
     if abs(scaled - round(scaled)) < 1e-6:
         scaled = round(scaled)
     return float(f"{rounded(scaled) * 10.0**-power:.12g}")

@@ -25,7 +25,7 @@ from vertexrig.yamltext import scalar
 
 Path_ = tuple[str, ...]
 _PLAIN = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z0-9_-]+)*")
-_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
+_WORDS = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}  # booleans and null in YAML 1.1
 _WIDTH = 100
 _BOM = "\ufeff"
 
@@ -92,7 +92,7 @@ def added(text: str, entry: Entry, file: str = "") -> str:
     made = _insert(text, entry)
     try:
         after = data_of(made, file) if made is not None else None
-    except UsageError:
+    except UsageError:  # in this layout the new lines mean something else
         after = None
     if made is None or after != {**before, entry.group: {**(group or {}), entry.name: entry.data}}:
         shown = "\n".join(_lines(entry, 0))
@@ -191,7 +191,7 @@ def _is_small(value: Any, short: str, before: int) -> bool:
 def _insert(text: str, entry: Entry) -> str | None:
     """The text with the entry at the end of its group; None if its layout has no place for one."""
     end = "\r\n" if "\r\n" in text else "\n"
-    shift = len(text) - len(text.removeprefix(_BOM))
+    shift = len(text) - len(text.removeprefix(_BOM))  # PyYAML's positions do not count the byte order mark
     root = yaml.compose(text[shift:], Loader=yaml.SafeLoader)
     if root is None:
         return text + ("" if not text or text.endswith("\n") else end) + _joined(_whole(entry), end)

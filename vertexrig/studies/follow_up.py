@@ -142,6 +142,7 @@ def free_name(loaded: Loaded, after: str) -> str:
         (int(number) + 1, base) if base and number.isascii() and number.isdigit() and len(number) < 6 else (2, after)
     )
     taken = {*loaded.project.jobs, *loaded.project.sweeps}
+    # the name becomes the value of a label, which has 63 characters at most
     while f"{stem[:55]}-{start}" in taken:
         start += 1
     return f"{stem[:55]}-{start}"
@@ -152,7 +153,7 @@ def _decisions(outcome: Outcome, grid: bool) -> tuple[list[Decision], dict[str, 
     written = {str(one.get("parameterId")): one for one in outcome.spec["parameters"]}
     decisions: list[Decision] = []
     kept: dict[str, Mapping[str, Any]] = {}
-    pending = list(outcome.dimensions)
+    pending = list(outcome.dimensions)  # children join once their parent is frozen at a value that has them
     while pending:
         dimension = pending.pop(0)
         found = _decision(outcome, dimension)

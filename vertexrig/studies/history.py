@@ -72,7 +72,7 @@ class History:
         path = self._path(record).with_suffix(".lock")
         self.folder.mkdir(parents=True, exist_ok=True)
         with path.open("w") as lock:
-            fcntl.flock(lock, fcntl.LOCK_EX)
+            fcntl.flock(lock, fcntl.LOCK_EX)  # the system gives it up when this process dies, however it does
             try:
                 self.save(record)
                 yield

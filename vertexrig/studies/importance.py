@@ -87,7 +87,7 @@ def importance(study: StudyRecord) -> Importance:
     drawn = [_shares(names, rng.choices(frozen, k=len(frozen)), direction) for _ in range(many)]
     weights = []
     for name in names:
-        ordered = sorted(one[name] for one in drawn)
+        ordered = sorted(one[name] for one in drawn)  # a tenth of them is cut off on each side
         weights.append(Weight(name, whole[name], ordered[len(ordered) // 10], ordered[-1 - len(ordered) // 10]))
     return Importance(tuple(sorted(weights, key=lambda one: -one.share)), left_out, resamples=many)
 

@@ -44,7 +44,7 @@ def learned(jobs: Iterable[RemoteJob], source: str, *, sweep: bool) -> Learned:
         if created is not None and first is not None and first >= created:
             start.append(first - created)
         if rows:
-            trial += [_seconds(own) for own, state in ran if state in (SUCCEEDED, 4)]
+            trial += [_seconds(own) for own, state in ran if state in (SUCCEEDED, 4)]  # 4 in the SDK's to_dict()
             between += pauses([own for own, _ in ran])
             last = max((own[1] for own, _ in ran), default=None)
             if last is not None and ended is not None and ended >= last:
@@ -66,7 +66,7 @@ def parse(text: str, source: str) -> list[RemoteJob]:
         UsageError: It is neither JSON nor YAML, or holds no job.
     """
     try:
-        data = json.loads(text)
+        data = json.loads(text)  # before YAML, which would read it as well, but takes far longer for a long listing
     except ValueError:
         try:
             data = list(yaml.safe_load_all(text))

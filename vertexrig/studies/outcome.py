@@ -118,7 +118,7 @@ def outcome(name: str, job: Mapping[str, Any], *, least: int = FEWEST) -> Outcom
             f"{name} has not ended: its state is {states.short(state)}; follow it with: vertexrig watch {name}"
         )
     front = {trial.id for trial in trials.best(job)}
-    counted = sorted(trials.ranked(job), key=lambda trial: trial.id not in front)
+    counted = sorted(trials.ranked(job), key=lambda trial: trial.id not in front)  # stable: the ranks stay within both
     if len(counted) < least:
         raise UsageError(_too_few(name, listed, Objective(spec), len(counted), least))
     return Outcome(name, job, tuple(counted), len(listed), max(1, len(front)))

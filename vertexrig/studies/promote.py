@@ -49,7 +49,7 @@ def promoted(
     """
     sweep: Mapping[str, Any] = written["sweeps"][after] or {}
     data: dict[str, Any] = copy.deepcopy(dict(written["jobs"][sweep["job"]] or {}))
-    for key in ("display_name", "silence"):
+    for key in ("display_name", "silence"):  # they were chosen for the job of the trials
         data.pop(key, None)
     if data.get("base_output_directory"):
         data["base_output_directory"] = f"{str(data['base_output_directory']).rstrip('/')}/{name}"

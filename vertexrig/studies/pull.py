@@ -433,4 +433,5 @@ def _paths(one: Any, other: Any, path: str) -> list[str]:
         return [
             place for i, (a, b) in enumerate(zip(one, other, strict=True)) for place in _paths(a, b, f"{path}[{i}]")
         ]
+    # 1 equals True in Python, but not in YAML; 1 and 1.0 are the same number in both
     return [] if (one == other and type(one) is type(other)) or (one == other and not isinstance(one, bool)) else [path]

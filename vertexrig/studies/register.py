@@ -93,11 +93,6 @@ class Serving:
     text: str
 
 
-def read_summary(folder: Storage) -> dict[str, Any]:
-    """What the trainer wrote beside its model; empty if it wrote nothing."""
-    return folder.read_json(SUMMARY) or {}
-
-
 def must_be_there(folder: Storage, *, saved_model: bool, hint: str = "") -> None:
     """Raise UsageError if no model lies in a folder.
 
@@ -227,6 +222,7 @@ def data_argument(document: Document) -> str:
 
 def label(text: str) -> str:
     """A text as the value of a label: lowercase letters, digits, - and _, at most 63."""
+    # a negative number keeps its sign; elsewhere dashes at the ends are left over from what was replaced
     return re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-")[:63] if not text.startswith("-") else text[:63]
 
 

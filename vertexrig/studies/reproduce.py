@@ -59,6 +59,7 @@ def reproduction(job: RemoteJob, *, project: str, again: str) -> Reproduction:
     words += [f"--labels={','.join(f'{key}={value}' for key, value in sorted(labels.items()))}"] if labels else []
     key_name = (job.data.get("encryptionSpec") or {}).get("kmsKeyName")
     words += [f"--kms-key={key_name}"] if key_name else []
+    # unfolded, so that an argument of the trainer stays on one line
     text = yaml.safe_dump(read.data, sort_keys=False, allow_unicode=True, width=10_000)
     return Reproduction(text, shlex.join(words), file, again)
 

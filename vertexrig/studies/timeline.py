@@ -78,6 +78,7 @@ def timeline(study: StudyRecord, now: float | None = None) -> Timeline:
         return Timeline((), None, 0.0, 0.0, 0, None)
     known = [moment for start, end, _ in ran for moment in (start, end) if moment is not None]
     latest = max([*known, *([now] if now is not None else [])])
+    # clocks of the service and of a trial may differ: a study is not created after its first trial
     created = instant(study.job.data.get("createTime"))
     zero = created if created is not None and created <= ran[0][0] else ran[0][0]
     spans = _placed([(start - zero, (latest if end is None else max(start, end)) - zero, name, end is None)

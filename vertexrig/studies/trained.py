@@ -86,7 +86,7 @@ def of_job(
             f"no sweep of {loaded.file} says whether more or less of {metric} is better; say it with --goal"
         )
     if value is None:
-        summary = {**(known or {}), **register.read_summary(folder(uri))}
+        summary = {**(known or {}), **(folder(uri).read_json(register.SUMMARY) or {})}
         value = register.summary_value(summary, metric)
         if value is None:
             numbers = [key for key in summary if register.summary_value(summary, key) is not None]

@@ -72,6 +72,7 @@ def best(job: Mapping[str, Any]) -> tuple[TrialResult, ...]:
     in_order = _ranked(job)
     if not in_order or len(in_order[0][0]) == 1:
         return tuple(trial for _, trial in in_order[:1])
+    # of two equal trials neither dominates the other, so both are in the front
     front = [(value, trial) for value, trial in in_order if not any(_dominates(other, value) for other, _ in in_order)]
     return tuple(trial for _, trial in front)
 

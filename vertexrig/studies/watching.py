@@ -131,6 +131,7 @@ def _ahead(study: StudyRecord, cost: Spent | None, now: float) -> list[tuple[str
     if study.job.ended or not lengths or left <= 0:
         return facts
     typical, gap = statistics.median(lengths), when.gap or 0.0
+    # a trial that runs longer than the typical one may end at any moment: it counts as done
     done = sum(min(span.end - span.start, typical) for span in when.spans if span.running)
     to_run = max(0.0, left * typical - done)
     places = max(1, min(study.parallel, left))

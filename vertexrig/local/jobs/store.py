@@ -74,6 +74,7 @@ class ResourceStore:
         self, kind: str, parent: str, name: str, body: Mapping[str, Any], hidden: Mapping[str, Any] | None = None
     ) -> None:
         """Keep a new resource."""
+        # its number comes from a counter, not from MAX(number): a number must not come again after a removal
         with self.database.transaction() as connection:
             connection.execute(
                 "INSERT INTO counters VALUES ('resources', 1) ON CONFLICT DO UPDATE SET value = value + 1"
@@ -89,7 +90,7 @@ class ResourceStore:
         """Keep a new resource whose work is over, with the trials of a study."""
         with self.database.transaction():
             self.add(kind, parent, name, body, hidden)
-            self.change(name, lambda *_: True)
+            self.change(name, lambda *_: True)  # sets `ended`, so that no server takes its work up
             for trial in trials:
                 self.trials(name).save(trial)
 
@@ -137,7 +138,9 @@ class ResourceStore:
             most: How many are read at a time.
         """
         last = before if before is not None else 2**62
-        while True:
+        while (
+            True
+        ):  # portion by portion, since a filter may take one of thousands, and a cursor would hold the database
             rows = self.database.rows(
                 "SELECT name, number, body FROM resources WHERE kind = ? AND parent = ? AND number < ? "
                 "ORDER BY number DESC LIMIT ?",

@@ -102,7 +102,8 @@ class Control:
     """
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
+        # re-entrant, because a signal handler that cancels may interrupt the very thread that holds it
+        self._lock = threading.RLock()
         self.cancelled = False
         self.suspended = False
         self._preempted: float | None = None
@@ -145,7 +146,8 @@ class Control:
         return self._read
 
     def _ring(self) -> None:
-        with suppress(OSError, ValueError):  # a full pipe rings as well; a closed one has nobody to ring for
+        # under the lock, because the number of a pipe that was closed meanwhile may be that of another file
+        with self._lock, suppress(OSError):  # a full pipe rings as well; a closed one has nobody to ring for
             os.write(self._write, b"!")
 
     def close(self) -> None:

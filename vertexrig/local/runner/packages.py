@@ -182,8 +182,10 @@ def _build(
         raise PackageError(f"{base.python} cannot make a virtual environment; its output says why")
     python = folder / "bin" / "python"
     site = next(folder.glob("lib/python*/site-packages"))
+    # not --system-site-packages: of a virtual environment's Python that shows the packages of the Python below it
     lines = [f"import site; site.addsitedir({path!r})\n" for path in base.site]
     (site / "vertexrig_base.pth").write_text("".join(lines))
+    # without a pip of its own, by ours: pip's --python runs it in the other interpreter
     pip = [str(python), "-m", "pip"] if base.pip else [sys.executable, "-m", "pip", "--python", str(python)]
     for package in packages:
         step(package, False)

@@ -78,6 +78,7 @@ def prepare(
         head = (str(python), *head[1:]) if head[0] in ("python", "python3") else head
         return ReplicaProgram(head, tuple(pool.args), (python.parent,), settings=settings, substitutes=notes)
     command = tuple((pool.container or {}).get("command", ()))
+    # a mapped folder counts before Docker: the user has named it for this machine
     local = first_match(options.images, pool.image)
     if local is not None:
         return _mapped(local, command, tuple(pool.args), base, pool.image)

@@ -254,6 +254,7 @@ class _Run:
         self.folder.mkdir(parents=True, exist_ok=True)
         replicas = cluster.replicas(self.pools)
         self.ports = ports.take(len(replicas))
+        # twice, because addresses have ports, and how many of these are needed only the replicas say
         by_place = {(r.pool, r.index): port for r, port in zip(replicas, self.ports, strict=True)}
         replicas = cluster.replicas(self.pools, lambda pool, index: f"127.0.0.1:{by_place[pool, index]}")
         environment.bucket_folder(self.root).mkdir(exist_ok=True)  # /gcs is there before there is a bucket
@@ -335,7 +336,7 @@ class _Run:
             for member in self.members.values():
                 self._wait(self.options.slow_start)
                 self._start(member)
-            if self.deadline == float("inf"):
+            if self.deadline == float("inf"):  # the timeout runs on when the job starts again
                 self.deadline = time.monotonic() + self.scheduling.timeout
             self._say([servicelog.RUNNING])
             self.state(RUNNING)
@@ -428,7 +429,7 @@ class _Run:
             self._say(servicelog.ended(self._pool(member.replica)), name)
         else:
             self.log(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
-        began = time.time() - (time.monotonic() - self.begun)
+        began = time.time() - (time.monotonic() - self.begun)  # files have the clock's time, which may have been set
         astray = environment.written_astray(member.command.cwd, began) if exit_.code == 0 else ""
         if astray:
             self.failed = name

@@ -13,7 +13,7 @@ from vertexrig.spec.objective import Objective
 from vertexrig.spec.space import ParameterValue, Space
 from vertexrig.spec.trial import Measurement, Trial, TrialState
 
-_REDRAWS, _REDRAWS_LISTABLE = 10, 3
+_REDRAWS, _REDRAWS_LISTABLE = 10, 3  # draws that may hit a combination that is made already
 _LISTABLE = 20_000  # up to this many combinations, those left are listed when drawing keeps hitting made ones
 
 

@@ -177,6 +177,7 @@ class StudyRun:
             reason = self.engine.interrupted()
             if reason:
                 self._end(StudyResult(states.SUCCEEDED, reason), stop=True)
+        # the places of trials that have just ended are filled in the same step, so that none stays empty
         while self._ending is None and len(self._running) < self.parallel:
             self._start_next()
         if self._ending is not None and not self._running:
@@ -187,7 +188,7 @@ class StudyRun:
         """Take up trials that were running when the process before this one died."""
         self._resumed = True
         for trial in list(self.engine.trials.values()):
-            if trial.state is TrialState.STOPPING:
+            if trial.state is TrialState.STOPPING:  # its job was asked to end before the crash, and has ended with it
                 self._finish(trial, TrialOutcome(True))
             elif trial.state is TrialState.ACTIVE:
                 self._start(trial)
@@ -200,7 +201,7 @@ class StudyRun:
             return
         reason = self.engine.done()
         if reason is None:
-            trial_id = str(max((int(own) for own in trials), default=0) + 1)
+            trial_id = str(max((int(own) for own in trials), default=0) + 1)  # the service numbers trials from 1
             try:
                 self.engine.suggest(trial_id)
             except StudyExhausted as error:

@@ -59,7 +59,7 @@ def decay_rule(spec: Mapping[str, Any], current: Curve, ended: Sequence[Curve]) 
     if len(gains) < DECAY_LEAST_TRIALS:
         return False
     best = max(y for other in ended for _, y in other[-1:])
-    spread = max(stdev(gains), 1e-9 * max(1.0, abs(best)))
+    spread = max(stdev(gains), 1e-9 * max(1.0, abs(best)))  # NormalDist takes no deviation of 0
     return 1 - NormalDist(now + fmean(gains), spread).cdf(best) < DECAY_CHANCE
 
 
@@ -80,7 +80,7 @@ def convex_rule(spec: Mapping[str, Any], current: Curve, ended: Sequence[Curve])
     if at <= begin or at >= end:
         return False
     slope = _slope(current[-least:])
-    if slope == 0:
+    if slope == 0:  # reports that never change say nothing of the end
         return False
     return now + slope * (end - at) < max(other[-1][1] for other in ended)
 

@@ -22,12 +22,9 @@ def chosen(source: TrainerSource, args: Sequence[str]) -> TrainerSource:
     found = replace(source, flags=flags, command=path, command_unknown=stray)
     if stray:  # what follows belongs to a command that is not known
         why = SourceProblem(f"there is no sub-command {stray!r}")
-        return replace(found, flags_unread=(*found.flags_unread, why), flags=tuple(map(_optional, source.flags)))
+        optional = tuple(replace(flag, required=False) for flag in source.flags)
+        return replace(found, flags_unread=(*found.flags_unread, why), flags=optional)
     return found
-
-
-def _optional(flag: Flag) -> Flag:
-    return replace(flag, required=False)
 
 
 def _valid(flag: Flag, path: str) -> bool:

@@ -109,7 +109,7 @@ def last_name(node: ast.AST) -> str:
 
 
 def plain_text(node: ast.AST | None) -> str | None:
-    """The text that an expression is, if it is one."""
+    """The text of a plain string in the source; None for any other node."""
     return node.value if isinstance(node, ast.Constant) and isinstance(node.value, str) else None
 
 

@@ -112,7 +112,7 @@ def _app_commands(module: Module) -> dict[str, tuple[str, ...] | None]:
             ):
                 made.setdefault(func.value.id, []).append((name, decorator, func.attr))
     prefixes = _prefixes(module)
-    alone = len(made) == 1 and not prefixes
+    alone = len(made) == 1 and not prefixes  # typer makes no sub-command of an app's only command
     found: dict[str, tuple[str, ...] | None] = {}
     for app, commands in made.items():
         prefix = prefixes.get(app, "")
