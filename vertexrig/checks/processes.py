@@ -23,17 +23,16 @@ _WORKERS = (
 
 
 def cluster_port(document: Document, context: Context) -> Iterator[Problem]:
-    joined, trainer = strategy.clustered(document, context), context.trainer
-    if joined is None or trainer is None:
+    cluster = strategy.clustered(document, context)
+    if cluster is None:
         return
-    pool, replicas = joined
-    for one in trainer.listens:
+    for one in cluster.trainer.listens:
         if one.port == CLUSTER_PORT:
             message = (
-                f"{one.file}:{one.line}: {one.function} listens on port {CLUSTER_PORT}, at which each of {replicas} "
-                "replicas is reached by TensorFlow's server: one of the two does not start"
+                f"{one.file}:{one.line}: {one.function} listens on port {CLUSTER_PORT}, at which each of "
+                f"{cluster.replicas} replicas is reached by TensorFlow's server: one of the two does not start"
             )
-            yield Problem(pool.program_path, message, "choose another port, or 0 for a free one")
+            yield Problem(cluster.pools[0].program_path, message, "choose another port, or 0 for a free one")
 
 
 @of_trainer

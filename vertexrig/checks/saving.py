@@ -42,18 +42,16 @@ def _refused(save: Save) -> str:
 
 
 def workers_save_together(document: Document, context: Context) -> Iterator[Problem]:
-    found = strategy.joined_workers(document, context)
-    trainer = context.trainer
-    if found is None or trainer is None or not trainer.saves or trainer.tells_chief:
+    cluster = strategy.joined_workers(document, context)
+    if cluster is None or not cluster.trainer.saves or cluster.trainer.tells_chief:
         return
-    pool, replicas = found
-    save = trainer.saves[0]
+    save = cluster.trainer.saves[0]
     message = (
-        f"{replicas} replicas run {save.kind} ({save.file}:{save.line}), and nothing in the trainer tells the chief from the "
-        "others: all of them write to one place"
+        f"{cluster.replicas} replicas run {save.kind} ({save.file}:{save.line}), and nothing in the trainer tells the "
+        "chief from the others: all of them write to one place"
     )
     fix = "let each worker other than the chief save to its own folder (the task's type and index are in TF_CONFIG)"
-    yield Problem(pool.program_path, message, fix)
+    yield Problem(cluster.pools[0].program_path, message, fix)
 
 
 def bucket_opened_as_a_folder(document: Document, context: Context) -> Iterator[Problem]:

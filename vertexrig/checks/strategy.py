@@ -46,7 +46,7 @@ _BY_NAME = {
 
 
 @dataclass(frozen=True)
-class _Cluster:
+class TrainingCluster:
     """The replicas that run a trainer, by role, and what they carry; `gpus` is the most that one machine has."""
 
     trainer: TrainerSource
@@ -73,15 +73,15 @@ class _Cluster:
         return chief + self.workers
 
 
-def _cluster(document: Document, context: Context, trainer: TrainerSource) -> _Cluster:
+def _cluster(document: Document, context: Context, trainer: TrainerSource) -> TrainingCluster:
     pools = tuple(pool for pool in trainer_pools(document, trainer) if not placeholder(pool))
     counts = {pool.index: pool.replica_count for pool in pools}
     gpus = max((pool.accelerator_count for pool in pools if has_gpu(pool, context.catalog)), default=0)
     tpu = any(tpu_name(pool, context.catalog) for pool in pools)
-    return _Cluster(trainer, pools, counts.get(1, 0), counts.get(2, 0), tpu, gpus)
+    return TrainingCluster(trainer, pools, counts.get(1, 0), counts.get(2, 0), tpu, gpus)
 
 
-def _subject(document: Document, context: Context) -> _Cluster | None:
+def _subject(document: Document, context: Context) -> TrainingCluster | None:
     """The cluster of the trainer; None if the trainer is not known, not readable or no plain TensorFlow program."""
     trainer = context.trainer
     if trainer is None or trainer.problems:
@@ -120,7 +120,7 @@ def server_pools(document: Document, context: Context) -> Iterator[Problem]:
         yield from _server_pools(document, cluster, "the trainer knows ParameterServerStrategy only")
 
 
-def _server_pools(document: Document, cluster: _Cluster, who: str, path: str = "") -> Iterator[Problem]:
+def _server_pools(document: Document, cluster: TrainingCluster, who: str, path: str = "") -> Iterator[Problem]:
     roles = (cluster.workers, "workers", 1), (cluster.servers, "parameter servers", 2)
     missing = [f"{what} (pool {index})" for count, what, index in roles if not count]
     if missing:
@@ -219,7 +219,7 @@ def _strategy(value: str) -> str | None:
 
 
 def keras_3(document: Document, context: Context) -> Iterator[Problem]:
-    cluster = _clustered(document, context)
+    cluster = clustered(document, context)
     if cluster is None:
         return
     for pool in cluster.pools:
@@ -279,20 +279,14 @@ def keras_of(document: Document, context: Context) -> tuple[Pool, str, bool] | N
     return None
 
 
-def joined_workers(document: Document, context: Context) -> tuple[Pool, int] | None:
-    """The pool and number of the replicas that MultiWorkerMirroredStrategy joins; None if it joins none."""
-    found = clustered(document, context)
-    trainer = context.trainer
-    return found if trainer is not None and trainer.strategy_names & _CLUSTER == {_MULTI} else None
+def joined_workers(document: Document, context: Context) -> TrainingCluster | None:
+    """The replicas that MultiWorkerMirroredStrategy joins; None if it joins none."""
+    cluster = clustered(document, context)
+    return cluster if cluster is not None and cluster.strategies & _CLUSTER == {_MULTI} else None
 
 
-def clustered(document: Document, context: Context) -> tuple[Pool, int] | None:
-    """The pool and number of the replicas that train under a cluster strategy of TensorFlow; None if none do."""
-    cluster = _clustered(document, context)
-    return None if cluster is None else (cluster.pools[0], cluster.replicas)
-
-
-def _clustered(document: Document, context: Context) -> _Cluster | None:
+def clustered(document: Document, context: Context) -> TrainingCluster | None:
+    """The replicas that train under a cluster strategy of TensorFlow; None if none do."""
     cluster = _subject(document, context)
     several = cluster is not None and cluster.replicas > 1 and cluster.strategies & _CLUSTER
     return cluster if several else None

@@ -18,8 +18,8 @@ from vertexrig import times
 from vertexrig.errors import UsageError
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
-_DAYS = ["sun", "mon", "tue", "wed", "thu", "fri", "sat"]
 _LONG_DAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"]
+_DAYS = [day[:3] for day in _LONG_DAYS]
 # field -> (lowest, highest, names)
 _FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("minute", 0, 59, ()),
@@ -164,10 +164,7 @@ def _english(words: str, zone: tzinfo) -> Timetable:
 
 
 def _day_number(name: str) -> int | None:
-    for names in (_DAYS, _LONG_DAYS):
-        if name in names:
-            return names.index(name)
-    return None
+    return _DAYS.index(name[:3]) if name in (*_DAYS, *_LONG_DAYS) else None
 
 
 def _check_item(item: str, field: str, low: int, high: int, names: tuple[str, ...]) -> None:
