@@ -25,6 +25,8 @@ from vertexrig.spec.document import Document, Pool
 
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
+_SEVERAL = re.compile(r"(--?[A-Za-z][\w.-]*)=(\S+\s+--?[A-Za-z][\w.-]*(?:=.*|\s.*|))$", re.DOTALL)
+"""`--epochs=3 --lr=0.1` in one item."""
 _GLUED = re.compile(r"(--?[A-Za-z][\w.-]*)\s+(\S.*)", re.DOTALL)
 _REFERENCE = re.compile(r"(?<!\$)\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
 _SHELLS = {"sh", "bash", "dash", "zsh"}
@@ -90,7 +92,11 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
         if _in_shell(pool):
             continue
         for number, arg in enumerate(pool.args):
-            found = _GLUED.fullmatch(arg)
+            several = _SEVERAL.match(arg)
+            if several:
+                text = f"{arg[:80]!r} is one argument: the program sees {several[1]} with the value {several[2][:60]!r}"
+                yield Problem(_arg_path(pool, number), text, "write each flag as an item of its own", Severity.WARNING)
+            found = _GLUED.fullmatch(arg) if not several else None
             if found:
                 text = f"{arg[:80]!r} is one argument: the program sees a flag with a space in its name"
                 fix = f"write {found[1]}={found[2]}, or two items"

@@ -204,7 +204,7 @@ class Local:
         return [
             http.mount(AIPLATFORM, vertex.table()),
             http.mount(RESOURCE_MANAGER, self.registry.projects.table()),
-            http.mount(ADMIN, Admin(self.jobs, about, stop, noted).table()),
+            http.mount(ADMIN, Admin(self.jobs, about, stop, noted, self.objects.absent).table()),
             *self.extras.routes(LOGGING, SCHEDULER),
             *storage.routes(self.objects),
             *console.routes(),
