@@ -25,7 +25,7 @@ from vertexrig.spec.document import Document, Pool
 
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
-_SEVERAL = re.compile(r"(--?[A-Za-z][\w.-]*)=(\S+\s+--?[A-Za-z][\w.-]*(?:=.*|\s.*|))$", re.DOTALL)
+_SEVERAL = re.compile(r"(--?[A-Za-z][\w.-]*)=(\S+\s+--[A-Za-z][\w.-]*=.*)$", re.DOTALL)
 """`--epochs=3 --lr=0.1` in one item."""
 _GLUED = re.compile(r"(--?[A-Za-z][\w.-]*)\s+(\S.*)", re.DOTALL)
 _REFERENCE = re.compile(r"(?<!\$)\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
