@@ -117,7 +117,7 @@ def test_attacks(here: server.RunningServer, trigger: Trigger, body: Any, status
 @pytest.mark.parametrize(
     ("body", "detail"),
     [
-        (b'{"run": "cpu"', "the body is not JSON: line 1, column 14: Expecting ',' delimiter"),
+        (b'{"run": "cpu"', "the body is not JSON: character 14: Expecting ',' delimiter"),
         (b'{"run": "cpu", "run": "sweep"}', "the body cannot be taken: the key 'run' is there twice"),
         (b'{"args": {"epochs": NaN}}', "the body cannot be taken: NaN is not a number of JSON"),
     ],

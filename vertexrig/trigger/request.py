@@ -84,7 +84,7 @@ def parse(data: bytes) -> Any:
     except UnicodeDecodeError:
         raise _malformed("the body is not UTF-8 text") from None
     except json.JSONDecodeError as error:
-        raise _malformed(f"the body is not JSON: line {error.lineno}, column {error.colno}: {error.msg}") from None
+        raise _malformed(f"the body is not JSON: character {error.pos + 1}: {error.msg}") from None
     except ValueError as error:
         raise _malformed(f"the body cannot be taken: {error}") from None
     if _deeper(body, DEPTH):
