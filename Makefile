@@ -38,6 +38,11 @@ help: ## Print these verbs
 	@echo
 	@echo "  NAME is one of: $(JOBS), or any other job of vertexrig.yaml"
 
+# A word that is no verb and no file: the nearest verb, in place of make's "No rule to make target".
+VERBS = $(filter-out FORCE,$(shell awk '/^\.PHONY:/ {for (i = 2; i <= NF; i++) print $$i}' Makefile)) $(JOBS:=-job)
+.DEFAULT:
+	@$(PYTHON) -c 'import difflib, sys; word, *verbs = sys.argv[1:]; near = difflib.get_close_matches(word, verbs, 1); sys.exit("make has no verb %s. %s" % (word, "Did you mean make %s?" % near[0] if near else "make alone prints the verbs."))' '$@' $(VERBS)
+
 setup: $(READY) ## Make .venv with everything (other verbs make what they need)
 
 $(VENV)/.base: TIER := base

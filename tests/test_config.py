@@ -48,6 +48,10 @@ def test_a_project_is_typed() -> None:
         ("projct: p", r"vertexrig.yaml:1: projct: .*Did you mean 'project'\?"),
         ("project: p\njobs:\n  c: {topolgy: cpu}", r":3: jobs.c.topolgy: .*'topology'"),
         ("project: 3", r":1: project: 3 is a whole number; text belongs here"),
+        (
+            "project: p-x1234\njobs: {a: {timeout: 3600}}",
+            r":2: jobs.a.timeout: 3600 is a number without a unit: write 3600s",
+        ),
         ("project: p\nregion: no", r":2: region: false is a boolean; text"),
         ("project: p\nbucket: b", r":2: bucket: 'b' is not a bucket such as"),
         ("project: p\nproject: q", r":2: key 'project' is there twice"),

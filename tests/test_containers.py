@@ -147,15 +147,19 @@ def test_a_program_that_comes_from_elsewhere_is_not_held_against_the_folder(tmp_
 
 
 def test_the_image_map_is_proposed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """The lines that a rehearsal needs are printed, and a project with them checks the image without --trainer."""
+    """The lines that a rehearsal needs are printed, without a project file as a whole one, and a project with them checks the image
+    without --trainer."""
     monkeypatch.chdir(tmp_path)
     folder(tmp_path / "app", WALKTHROUGH)
     Path("job.yaml").write_text(json.dumps(job("--epoch=2", "--wrong=1")))
     done = typed("check", "job.yaml", "--trainer", "app")
-    lines = done.stderr.partition("add to vertexrig.yaml:\n")[2]
+    lines = done.stderr.partition("write a vertexrig.yaml:\n")[2]
     proposed = lines[: lines.index("]\n") + 2]
     assert 'path: "app"' in proposed and '"python", "-m", "trainer.task"' in proposed
-    Path("vertexrig.yaml").write_text(f"project: my-project\nregion: us-central1\n{proposed}")
+    Path("vertexrig.yaml").write_text("project: my-project\nregion: us-central1\n")
+    added = typed("check", "job.yaml", "--trainer", "app").stderr.partition("add to vertexrig.yaml:\n")[2]
+    assert added and proposed.endswith(added[: added.index("]\n") + 2])
+    Path("vertexrig.yaml").write_text(proposed)
     again = typed("check", "job.yaml")
     assert "no flag --wrong" in again.stdout and again.exit_code == 1
 

@@ -77,6 +77,21 @@ def test_what_is_called(tmp_path: Path, mode: str, there: tuple[str, ...], expec
     )
 
 
+def test_a_push_to_the_local_vertex_calls_nothing(tmp_path: Path) -> None:
+    """In a shell of the local Vertex neither gcloud nor docker is called, and triggered runs there have the image from then on."""
+    loaded = project(tmp_path)
+    lock_nothing(loaded, "cpu")
+    for name in ("gcloud", "docker"):
+        stub(tmp_path / "bin", name, 7)
+    with clouds.cloud(tmp_path) as here:
+        triggered = Workspace(loaded, uploaded=submission.uploaded(loaded, Storage(clouds.BUCKET, url=here.url)))
+        environment = {**clouds.variables(here), "PATH": str(tmp_path / "bin")}
+        done = vertexrig("image", "cpu", "--push", cwd=tmp_path, env=environment)
+        assert done.returncode == 0 and "nothing is built or pushed" in done.stderr, done.stderr
+        assert triggered.prepare("cpu")
+    assert not (tmp_path / "bin/calls").exists()
+
+
 def test_a_missing_program_and_one_that_fails(tmp_path: Path) -> None:
     """Neither docker nor gcloud: both are named, exit code 2. One that fails: its command is named, exit code 1."""
     lock_nothing(project(tmp_path), "cpu")

@@ -326,6 +326,19 @@ def test_every_verb_is_typed() -> None:
     assert sorted({*CASES, *APART}) == verbs()
 
 
+@pytest.mark.parametrize(
+    ("word", "answer"),
+    [
+        ("tpu-jb", "make has no verb tpu-jb. Did you mean make tpu-job?"),
+        ("xyzzy", "make has no verb xyzzy. make alone prints the verbs."),
+    ],
+)
+def test_a_word_that_is_no_verb_names_the_nearest(word: str, answer: str) -> None:
+    """In place of make's own message; nothing is set up for it."""
+    done = subprocess.run(["make", word], cwd=REPOSITORY, capture_output=True, text=True, check=False)
+    assert done.returncode == 2 and done.stderr.splitlines()[0] == answer
+
+
 def test_no_verb_with_a_pattern_is_phony() -> None:
     """A phony target finds no pattern rule: make would have nothing to do for it."""
     phony = re.search(r"^\.PHONY: (.+)", MAKEFILE, re.MULTILINE)[1]  # type: ignore[index]

@@ -112,6 +112,23 @@ def test_a_wrapped_custom_job_is_named_and_its_spec_still_read() -> None:
     assert document.pools[0].image == "gcr.io/p/i"
 
 
+@pytest.mark.parametrize(
+    ("written", "fix"),
+    [
+        ("1h", "3600s"),
+        ("90 min", "5400s"),
+        ("PT1H30M", "5400s"),
+        ("2 days", "172800s"),
+        ("3600", "3600s"),
+        ("soon", ""),
+    ],
+)
+def test_a_duration_as_people_write_it_gets_its_seconds(written: str, fix: str) -> None:
+    """The fix is the text that the API takes."""
+    (finding,) = spec.parse(f"{JOB}scheduling: {{timeout: '{written}'}}\n").findings
+    assert (finding.id, finding.fix) == ("wrong-type", f"write {fix}" if fix else "")
+
+
 def test_a_wrapper_in_snake_case_is_a_custom_job() -> None:
     """display_name and job_spec, as Kubeflow Pipelines writes them, are not read as a tuning job."""
     document = spec.parse(

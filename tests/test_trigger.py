@@ -114,6 +114,19 @@ def test_attacks(here: server.RunningServer, trigger: Trigger, body: Any, status
     assert reply.flask[2]["Content-Type"] == "application/problem+json" and len(clouds.jobs(here)) == before
 
 
+@pytest.mark.parametrize(
+    ("body", "detail"),
+    [
+        (b'{"run": "cpu"', "the body is not JSON: character 14: Expecting ',' delimiter"),
+        (b'{"run": "cpu", "run": "sweep"}', "the body cannot be taken: the key 'run' is there twice"),
+        (b'{"args": {"epochs": NaN}}', "the body cannot be taken: NaN is not a number of JSON"),
+    ],
+)
+def test_a_body_that_cannot_be_read_says_where(trigger: Trigger, body: bytes, detail: str) -> None:
+    """The place of a slip in the JSON, and the key or number that is refused."""
+    assert post(trigger, body).body["detail"] == detail
+
+
 def test_spoofed_headers(trigger: Trigger) -> None:
     """Scheduler headers change nothing but what counts as a repeat; a time to come is not believed, so that nobody can use
     up a later run; another body is another request."""

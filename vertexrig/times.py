@@ -13,6 +13,11 @@ _RFC3339 = re.compile(
     r"(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9})\d*)?)?(?:([Zz])|([+-])(\d\d):?(\d\d))?)?"
 )
 _DURATION = re.compile(r"-?\d{1,12}(?:\.\d{1,9})?s")
+_WRITTEN = re.compile(
+    r"P?(?:(\d{1,5})\s*d(?:ays?)?)?\s*T?(?:(\d{1,6})\s*h(?:ours?|rs?)?)?\s*(?:(\d{1,7})\s*m(?:in(?:ute)?s?)?)?\s*"
+    r"(?:(\d{1,9})\s*(?:s(?:ec(?:ond)?s?)?)?)?",
+    re.IGNORECASE,
+)
 _NS = 1_000_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
 
@@ -105,6 +110,14 @@ def rfc3339_ns(nanoseconds_since_1970: int) -> str:
 def duration_seconds(text: Any) -> float | None:
     """Seconds of a duration such as `3600s` or `12.5s`; None for anything else."""
     return float(text[:-1]) if isinstance(text, str) and _DURATION.fullmatch(text) else None
+
+
+def meant_seconds(text: str) -> int | None:
+    """Seconds of a duration as people write it (`90m`, `1h30m`, `2 days`, `PT1H`, `3600`); None for anything else."""
+    match = _WRITTEN.fullmatch(text.strip())
+    if match is None or not any(match.groups()):
+        return None
+    return sum(int(part) * size for part, size in zip(match.groups("0"), (86_400, 3_600, 60, 1), strict=True))
 
 
 def duration(seconds: float) -> str:

@@ -214,6 +214,7 @@ PROGRAM = (
     Case("arg-quotes", "python", {f"{P0}.args": ['--distribute="cpu"']}, {f"{P0}.args": ['--config={"a": "b"}']}),
     Case("arg-quotes", "cpu", {f"{C0}.args": ["'--epochs=3'"]}, {f"{C0}.args": ['--names="a","b"']}),
     Case("arg-glued", "python", {f"{P0}.args": ["--epochs 10"]}, {f"{P0}.args": ["--epochs", "10", "--note=a b"]}),
+    Case("arg-glued", "cpu", {f"{C0}.args": ["--epochs=3 --lr=0.1"]}, {f"{C0}.args": ["--note=from a - to b", "--command=python -u t.py"]}, severity="warning"),
     Case("arg-glued", "cpu", {f"{C0}.args": ["--epochs 10"]},
          {f"{C0}.command": ["/bin/bash", "-c"], f"{C0}.args": ["--x 1"]}, severity="warning"),
     Case("arg-blank", "python", {f"{P0}.args": [""]}, {f"{P0}.args": []}),

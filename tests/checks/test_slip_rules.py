@@ -96,10 +96,18 @@ def test_a_module_that_runs_something_is_left_alone(source: str, tmp_path: Path)
     assert problems == {}
 
 
+def test_a_console_script_may_call_the_module(tmp_path: Path) -> None:
+    """`command: [my-train]` starts a function of the module, which only defines it."""
+    trainer = trainer_of(tmp_path, "def main(): pass\n")
+    pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1}
+    for command, expected in ((["my-train"], set()), (["python", "-m", "trainer.task"], {"module-idle"})):
+        job = {"workerPoolSpecs": [{**pool, "containerSpec": {"imageUri": "gcr.io/p/i:v1", "command": command}}]}
+        assert set(found(slips.RULES, document(job), context(trainer))) == expected
+
+
 def test_the_wrong_module_does_nothing(tmp_path: Path) -> None:
     """python_module: trainer.model, which task.py imports and which only defines things, is found."""
-    source = "import logging\nLOG = logging.getLogger()\ndef build(): pass\nif __name__ != '__main__': pass\n"
-    source = source.replace("if __name__ != '__main__': pass\n", "")
+    source = "import logging\nLOG = logging.getLogger()\ndef build(): pass\n"
     assert rules_of(tmp_path, source) == {"module-idle": ["error"]}
 
 

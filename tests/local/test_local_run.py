@@ -58,6 +58,31 @@ def test_a_command_passes_its_exit_code_and_its_jobs_are_named(here: server.Runn
     assert server.find(here.root) is not None
 
 
+FAILS = """
+import requests
+jobs = "https://us-central1-aiplatform.googleapis.com/v1/projects/my-project/locations/us-central1/customJobs"
+pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1, "containerSpec": {"imageUri": "example.com/p/i:v1"}}
+made = requests.post(jobs, json={"displayName": "launched", "jobSpec": {"workerPoolSpecs": [pool]}}).json()
+while requests.get(jobs.partition("projects/")[0] + made["name"]).json()["state"] != "JOB_STATE_FAILED":
+    pass
+storage = "https://storage.googleapis.com/storage/v1/b"
+for name in ("never-made", "made-later"):
+    assert requests.get(f"{storage}/{name}/o").status_code == 404
+requests.post(f"{storage}?project=my-project", json={"name": "made-later"})
+"""
+
+
+def test_a_failure_and_a_missing_bucket_explain_themselves(here: server.RunningServer, tmp_path: Path) -> None:
+    """A failed job is listed with its reason, and a bucket that is not there with what makes it."""
+    (tmp_path / "fails.py").write_text(FAILS)
+    done = run(here.root, sys.executable, "fails.py", cwd=tmp_path, PATH="/nonexistent")
+    made, why, bucket = done.stderr.splitlines()
+    assert made.endswith("  launched  FAILED") and why.startswith("  image 'example.com/p/i:v1' cannot be run here")
+    assert bucket == f"there is no bucket gs://never-made here; a folder makes one: mkdir -p {here.root}/gs/never-made"
+    again = run(here.root, "/bin/true", cwd=tmp_path)
+    assert "never-made" not in again.stderr
+
+
 def test_words_of_the_command_are_its_own(here: server.RunningServer, tmp_path: Path) -> None:
     """Options after the command belong to it, with and without `--`; one that a signal ended gives 128 and its number."""
     assert run(here.root, "echo", "--file", "x", cwd=tmp_path).stdout == "--file x\n"

@@ -2,7 +2,8 @@
 
 A field's type hint is its rule: `str`, `int`, `float`, `bool`, `Literal[...]`, a dataclass, `X | None`, `tuple[X, ...]`,
 `Mapping[str, X]`, `Scalar` or `Any`. Its metadata may narrow that for each value in it: `pattern` (an expression and what
-it is in words), `least` (the smallest number), `items` (the length of a list). `doc` is its line in the reference page.
+it is in words), `least` (the smallest number), `items` (the length of a list), `unit` (what a number lacks where text
+such as 3600s belongs). `doc` is its line in the reference page.
 
 msgspec does not do this: in 0.22.0 (tried 2026-11-21) its errors lose the keys of mappings (`$.jobs[...].worker`), name no
 nearest key and end at the first problem of a mapping.
@@ -111,6 +112,9 @@ def fields(cls: Any, value: Mapping[str, Any], place: Place) -> dict[str, Any]:
     for key, item in value.items():
         if key not in known:
             raise place.at(key).error(f"there is no key {quoted(key)} here. {did_you_mean(str(key), known, most=40)}")
+        unit = known[key].metadata.get("unit")
+        if unit and isinstance(item, int) and not isinstance(item, bool):
+            raise place.at(key).error(f"{item} is a number without a unit: write {item}{unit}")
         found[key] = convert(hints(cls)[key], item, place.at(key))
         if known[key].metadata.keys() & {"pattern", "least", "items"}:
             _narrowed(known[key].metadata, found[key], place.at(key))

@@ -242,6 +242,8 @@ def image_without_accelerator(document: Document, context: Context) -> Iterator[
 
 def image_gpu_unused(document: Document, context: Context) -> Iterator[Problem]:
     for pool, image in _known(document, context):
+        if already_reported(document, f"{pool.path}.machineSpec.acceleratorType"):
+            continue  # which accelerator the pool has is not known
         if image.kind == "gpu" and _needs(pool, context.catalog) == "cpu":
             text = f"{image.name} is made for GPUs, and pool {pool.index} has none"
             yield Problem(_path(pool), text, _instead(image, "cpu", context.catalog, pool.image.partition("/")[0]))

@@ -24,6 +24,8 @@ from vertexrig.spec.document import Document, Pool
 
 _MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
+_SEVERAL = re.compile(r"(--?[A-Za-z][\w.-]*)=(\S+\s+--[A-Za-z][\w.-]*=.*)$", re.DOTALL)
+"""`--epochs=3 --lr=0.1` in one item."""
 _GLUED = re.compile(r"(--?[A-Za-z][\w.-]*)\s+(\S.*)", re.DOTALL)
 # $(NAME) is replaced by a variable, $$(NAME) is the text $(NAME): EnvVar.value in the REST reference
 _REFERENCE = re.compile(r"(?<!\$)\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
@@ -94,6 +96,11 @@ def _is_list(value: str) -> bool:
 
 def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
     for pool, path, arg in _args(document, of_shells=False):
+        several = _SEVERAL.match(arg)
+        if several:
+            text = f"{arg[:80]!r} is one argument: the program sees {several[1]} with the value {several[2][:60]!r}"
+            yield Problem(path, text, "write each flag as an item of its own", Severity.WARNING)
+            continue
         found = _GLUED.fullmatch(arg)
         if found:
             text = f"{arg[:80]!r} is one argument: the program sees a flag with a space in its name"

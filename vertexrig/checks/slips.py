@@ -9,6 +9,7 @@ from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import DISTRIBUTED, PACKAGE_DOC, REST, join
 from vertexrig.errors import nearest
 from vertexrig.finding import Severity
+from vertexrig.package.source import program
 from vertexrig.package.source.model import Slip
 from vertexrig.spec.document import Document, Pool
 
@@ -62,6 +63,9 @@ def flag_declared(document: Document, context: Context) -> Iterator[Problem]:
 def module_runs(document: Document, context: Context) -> Iterator[Problem]:
     """The module that is run does more than define functions and classes."""
     for pool, slip in _running(document, context, "idle"):
+        command = (pool.container or {}).get("command")
+        if command and program.find([*map(str, command), *pool.args]) is None:
+            continue  # a console script, which calls a function of the module
         message = (
             f"{slip.file} only defines functions and classes: nothing calls them when it is run, and the job succeeds at once "
             "without training"
@@ -92,7 +96,7 @@ def variable_set(document: Document, context: Context) -> Iterator[Problem]:
         message = f'{place.file}:{place.line} needs os.environ["{name}"], which neither the service nor the job sets'
         best = nearest(name, _OUTPUTS) if name.startswith("AIP_") else None
         hint, fix = (f". Did you mean {best!r}?", f"write {best}") if best else (": it has to be in the image", "")
-        severity = None if name.startswith("AIP_") else Severity.WARNING
+        severity = None if best else Severity.WARNING
         fix = fix or f'add it to env, or use os.environ.get("{name}")'
         yield Problem(pools[0].program_path, message + hint, fix, severity)
 

@@ -106,7 +106,10 @@ def _file(workspace: Workspace, path: str, text: str, kind: str | None, *, propo
         options.note(f"{path}: read as a {document.kind}")
     proposed = workspace.proposed_image(document) if propose else ""
     if proposed:
-        options.note(f"{path}: to rehearse its image on this machine, add to vertexrig.yaml:\n{proposed}")
+        place = "add to vertexrig.yaml"
+        if not workspace.loaded.file.name:
+            place, proposed = "write a vertexrig.yaml", f"project: my-project\nregion: us-central1\n{proposed}"
+        options.note(f"{path}: to rehearse its image on this machine, {place}:\n{proposed}")
     return found
 
 

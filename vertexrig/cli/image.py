@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 import shlex
 import shutil
 import subprocess
@@ -73,11 +74,18 @@ def command(
             f"{name} runs no image that is made here: write `image: build` under `trainer` or under the job to have one"
         )
     made = [_make(loaded, kind, lock) for kind in kinds]
-    program = _program(mode) if mode != PLAN else ""
-    for one in made if program else ():
-        _run(loaded, one, program, pushed=mode == PUSH or program == "gcloud")
-    if not program:
+    if mode == PLAN:
         _show(loaded, made)
+    elif mode == PUSH and _is_local():
+        options.note(
+            "the local Vertex runs the trainer's sources: nothing is built or pushed; jobs that it is asked for run these"
+        )
+        for one in made:
+            _remember(loaded, one.image)
+    else:
+        program = _program(mode)
+        for one in made:
+            _run(loaded, one, program, pushed=mode == PUSH or program == "gcloud")
     rows: list[dict[str, Any]] = [
         {"uri": one.image.uri, "kind": one.image.kind, "folder": str(one.folder), "lock": str(one.image.lock),
          "commands": one.commands}
@@ -104,6 +112,15 @@ def _make(loaded: Loaded, kind: str, renew: bool) -> _Made:
     options.note(f"wrote {folder}")
     project = loaded.project
     return _Made(made, folder, image.build_commands(made, folder, project.project, project.region))
+
+
+def _is_local() -> bool:
+    """Whether this shell's jobs go to the local Vertex."""
+    if not os.environ.get("VERTEXRIG_AIPLATFORM"):
+        return False
+    from vertexrig.submit import images  # it needs an extra
+
+    return images.is_local()
 
 
 def _program(mode: str) -> str:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import shlex
 import shutil
 import signal
 import subprocess
@@ -72,7 +73,7 @@ def command(
         mention(change)
         before = control.call(here, "GET", "/v1/made")
         code = _run([program, *words[1:]], words[0], change.over(os.environ))
-        _report(control.call(here, "GET", f"/v1/made?after={before['last']}"), before)
+        _report(control.call(here, "GET", f"/v1/made?after={before['last']}"), before, here.root)
     raise click.exceptions.Exit(code)
 
 
@@ -176,16 +177,22 @@ def _in_foreground() -> bool:
         os.close(terminal)
 
 
-def _report(after: Mapping[str, Any], before: Mapping[str, Any]) -> None:
+def _report(after: Mapping[str, Any], before: Mapping[str, Any], root: Path) -> None:
     """What the command made, and what it asked for in vain."""
     for one in after["made"]:
         state = str(one["state"]).rpartition("STATE_")[2]
         options.note(
             f"made: {_SHOWN.get(one['kind'], one['kind'])} {one['name'].rpartition('/')[2]}  {one['displayName']}  {state}"
         )
+        if one.get("error"):
+            options.note(f"  {one['error']}")
     if any(not one["ended"] for one in after["made"]):
         options.note("jobs that have not ended go on with the local Vertex: `vertexrig local up`")
     for what, times in after["noted"].items():
         more = times - before["noted"].get(what, 0)
         if more > 0:
             options.note(f"{what}{f' ({more} times)' if more > 1 else ''}")
+    for name in sorted(set(after.get("absent", ())) - set(before.get("absent", ()))):
+        options.note(
+            f"there is no bucket gs://{name} here; a folder makes one: mkdir -p {shlex.quote(str(root / 'gs' / name))}"
+        )

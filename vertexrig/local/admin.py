@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 
 from starlette.requests import Request
 from starlette.responses import JSONResponse, Response
@@ -27,6 +27,7 @@ class Admin:
         about: Facts for the status page.
         stop: Ends the server.
         noted: What the front refused or did not serve, and how often.
+        absent: Buckets that were asked for and are not here.
     """
 
     def __init__(
@@ -35,8 +36,9 @@ class Admin:
         about: Mapping[str, object],
         stop: Callable[[], None],
         noted: Callable[[], Mapping[str, int]],
+        absent: Callable[[], Sequence[str]],
     ) -> None:
-        self.jobs, self.about, self.stop, self.noted = jobs, about, stop, noted
+        self.jobs, self.about, self.stop, self.noted, self.absent = jobs, about, stop, noted, absent
 
     def table(self) -> list[Endpoint]:
         """The routes, below the mount."""
@@ -63,17 +65,18 @@ class Admin:
         return JSONResponse(await in_thread(work))
 
     async def made(self, request: Request, path: Mapping[str, str]) -> Response:
-        """GET /v1/made?after=NUMBER: jobs made after the one of that number, and what was refused or not served."""
+        """GET /v1/made?after=NUMBER: jobs made after the one of that number, and what was refused, not served or not there."""
         after = query_int(request, "after", default=2**62)
 
         def work() -> Json:
             store = self.jobs.store
             rows = [
                 {"kind": kind, "name": one.name, "displayName": one.body.get("displayName", ""),
-                 "state": one.body.get("state", ""), "ended": ended}
+                 "state": one.body.get("state", ""), "ended": ended,
+                 "error": (one.body.get("error") or {}).get("message", "")}
                 for kind, ended, one in store.since(after, (CUSTOM_JOBS, TUNING_JOBS, PIPELINES))
             ]  # fmt: skip
-            return {"last": store.last(), "made": rows, "noted": self.noted()}
+            return {"last": store.last(), "made": rows, "noted": self.noted(), "absent": list(self.absent())}
 
         return JSONResponse(await in_thread(work))
 

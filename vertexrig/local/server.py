@@ -196,7 +196,7 @@ class Local:
         return [
             http.mount(AIPLATFORM, [*vertex.table(), *self.registry.table()]),
             http.mount(RESOURCE_MANAGER, self.registry.projects.table()),
-            http.mount(ADMIN, Admin(self.jobs, about, stop, journal.noted).table()),
+            http.mount(ADMIN, Admin(self.jobs, about, stop, journal.noted, self.objects.absent).table()),
             http.mount(LOGGING, LoggingApi(self.logs).table()),
             http.mount(SCHEDULER, SchedulerApi(self.scheduler).table()),
             *storage.routes(self.objects),

@@ -218,10 +218,10 @@ class Job(MachineSettings):
     reduction_server: Role | None = option("Pool 2: Reduction Server, for all-reduce over many GPU workers.", None)
     evaluator: Role | None = option("Pool 3: evaluator.", None)
     timeout: str | None = option(
-        "Longest running time, such as 3600s; per trial in a sweep. The service's default is 7 days.", None
+        "Longest running time, such as 3600s; per trial in a sweep. The service's default is 7 days.", None, unit="s"
     )
     strategy: Literal["STANDARD", "SPOT", "FLEX_START"] | None = option("Scheduling strategy.", None)
-    max_wait_duration: str | None = option("Longest wait for capacity with FLEX_START, such as 7200s.", None)
+    max_wait_duration: str | None = option("Longest wait for capacity with FLEX_START, such as 7200s.", None, unit="s")
     restart_job_on_worker_restart: bool | None = option("Restart the whole job when one worker restarts.", None)
     disable_retries: bool | None = option("Do not retry on internal errors.", None)
     network: str | None = option("VPC network to peer with: projects/NUMBER/global/networks/NAME.", None)
@@ -278,10 +278,10 @@ class RetryConfig:
     """How Cloud Scheduler retries a failed delivery."""
 
     retry_count: int = option("Retries, 0 to 5.", 3)
-    min_backoff_duration: str = option("Shortest wait between tries.", "30s")
-    max_backoff_duration: str = option("Longest wait between tries.", "600s")
+    min_backoff_duration: str = option("Shortest wait between tries.", "30s", unit="s")
+    max_backoff_duration: str = option("Longest wait between tries.", "600s", unit="s")
     max_doublings: int = option("Times the wait doubles.", 3)
-    max_retry_duration: str | None = option("Give up after this long; no limit if not given.", None)
+    max_retry_duration: str | None = option("Give up after this long; no limit if not given.", None, unit="s")
 
 
 @dataclass(frozen=True)
@@ -341,7 +341,7 @@ class TriggerSettings:
     function: str = option("Name of the function.", "vertexrig", pattern=NAME)
     runtime: str = option("Runtime, python312 or newer.", "python312")
     memory: str = option("Memory of an instance.", "512Mi")
-    timeout: str = option("Longest request.", "120s")
+    timeout: str = option("Longest request.", "120s", unit="s")
     max_instances: int = option("Instances at most.", 3)
     concurrency: int = option("Requests at one time in an instance.", 1)
     service_account: str | None = option("Identity of the function.", None)

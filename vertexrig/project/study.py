@@ -118,7 +118,7 @@ class ConvexStopping:
 class TimeConstraint:
     """A duration or an end time."""
 
-    max_duration: str | None = option("Duration such as 3600s.", None)
+    max_duration: str | None = option("Duration such as 3600s.", None, unit="s")
     end_time: str | None = option("Time such as 2026-12-31T00:00:00Z.", None)
 
 
@@ -132,7 +132,7 @@ class StudyStopping:
     min_num_trials: int | None = option("At least so many trials.", None)
     max_num_trials: int | None = option("At most so many trials.", None)
     max_num_trials_no_progress: int | None = option("Stop after so many trials without a better one.", None)
-    max_duration_no_progress: str | None = option("Stop after so long without a better one.", None)
+    max_duration_no_progress: str | None = option("Stop after so long without a better one.", None, unit="s")
 
 
 @dataclass(frozen=True)

@@ -18,7 +18,7 @@ from vertexrig.finding import MOST, Finding, Severity, left_out
 from vertexrig.spec import placeholders
 from vertexrig.spec.descriptors import Enum, Field, Message
 from vertexrig.text import kind_of, quoted
-from vertexrig.times import duration_seconds
+from vertexrig.times import duration_seconds, meant_seconds
 
 _GCLOUD = "gcloud 528.0.0, run offline 2026-11-20"
 _OURS = "a file is text in UTF-8, as gcloud 528.0.0 reads it, 2026-11-20"
@@ -414,13 +414,9 @@ class Walk:
             seconds = duration_seconds(value)
             if seconds is not None and abs(seconds) <= 315_576_000_000:
                 return value
-            return self.wrong(
-                value,
-                "a duration: seconds and an s, such as 3600s,",
-                raw,
-                path,
-                f"write {value}s" if isinstance(value, int) and not isinstance(value, bool) else "",
-            )
+            meant = meant_seconds(str(value)) if isinstance(value, (str, int)) and not isinstance(value, bool) else None
+            fix = f"write {meant}s" if meant is not None else ""
+            return self.wrong(value, "a duration: seconds and an s, such as 3600s,", raw, path, fix)
         if name == "Timestamp":
             if isinstance(value, str) and _TIMESTAMP.fullmatch(value):
                 return value

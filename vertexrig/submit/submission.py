@@ -104,9 +104,10 @@ class UploadedArtifacts:
         found = self.storage.read_json(images.pointer(self.loaded, kind)) or {}
         uri = str(found.get("uri", ""))
         if not images.is_ours(self.loaded, kind, uri):
-            raise NoPackageError(
-                f"no {kind.upper()} image of the trainer was pushed: `vertexrig image NAME --push` makes it"
-            )
+            makes = "`vertexrig image NAME --push` makes it"
+            if images.is_local():
+                makes = 'in a shell with eval "$(vertexrig local env)", `vertexrig function package` takes it from the sources'
+            raise NoPackageError(f"no {kind.upper()} image of the trainer was pushed: {makes}")
         return uri
 
 

@@ -83,8 +83,10 @@ def parse(data: bytes) -> Any:
         raise _malformed("the body is nested too deeply") from None
     except UnicodeDecodeError:
         raise _malformed("the body is not UTF-8 text") from None
-    except ValueError:
-        raise _malformed("the body is not JSON") from None
+    except json.JSONDecodeError as error:
+        raise _malformed(f"the body is not JSON: character {error.pos + 1}: {error.msg}") from None
+    except ValueError as error:
+        raise _malformed(f"the body cannot be taken: {error}") from None
     if _deeper(body, DEPTH):
         raise _malformed("the body is nested too deeply")
     try:
@@ -209,19 +211,21 @@ def _malformed(detail: str) -> RequestProblem:
 
 
 def _once(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
-    found = dict(pairs)
-    if len(found) != len(pairs):
-        raise ValueError("a key is there twice")
+    found: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in found:
+            raise ValueError(f"the key {name[:80]!r} is there twice")
+        found[name] = value
     return found
 
 
 def _constant(name: str) -> NoReturn:
-    raise ValueError(name)
+    raise ValueError(f"{name} is not a number of JSON")
 
 
 def _whole(text: str) -> int:
     if len(text) > 18:
-        raise ValueError("a whole number of more than 18 digits")
+        raise ValueError("a whole number has more than 18 digits")
     return int(text)
 
 
@@ -229,7 +233,7 @@ def _number(text: str) -> int | float:
     """A number; 5.0 is the whole number 5, as in JSON Schema."""
     value = float(text)
     if not math.isfinite(value):
-        raise ValueError("not finite")
+        raise ValueError("a number is too large")
     return int(value) if value.is_integer() and abs(value) < 2**53 else value
 
 

@@ -43,6 +43,10 @@ class Query:
     trailing: bool = False
 
 
+_MISSED_KEPT = 100
+"""Names of missing buckets that are remembered."""
+
+
 class ObjectStore:
     """Buckets and objects under one root. Safe to use from many threads.
 
@@ -57,6 +61,7 @@ class ObjectStore:
         self.files = Files(root)
         self.records = Records(self.files.state / "storage.sqlite3")
         self.lock = self.records.database.lock
+        self._missed: set[str] = set()
 
     def close(self) -> None:
         """Close the database."""
@@ -83,6 +88,8 @@ class ObjectStore:
         with self.records.database.transaction():
             if not self.files.has_bucket(name):
                 check_bucket(name)
+                if len(self._missed) < _MISSED_KEPT:
+                    self._missed.add(name)
                 raise not_found("The specified bucket does not exist.")
             bucket = self.records.bucket(name)
             if bucket is None:
@@ -91,6 +98,11 @@ class ObjectStore:
                 self.records.save_bucket(bucket)
         conditions.check(None, bucket.metageneration, reading=reading)
         return bucket
+
+    def absent(self) -> list[str]:
+        """Buckets that somebody asked for and that are still not here."""
+        with self.lock:
+            return sorted(name for name in self._missed if not self.files.has_bucket(name))
 
     def buckets(self, prefix: str = "", after: str = "", limit: int = 1000) -> tuple[list[Bucket], str]:
         """One page of buckets by name, and the token of the next."""
