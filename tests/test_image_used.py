@@ -84,7 +84,9 @@ def test_a_push_to_the_local_vertex_calls_nothing(tmp_path: Path) -> None:
     for name in ("gcloud", "docker"):
         stub(tmp_path / "bin", name, 7)
     with clouds.cloud(tmp_path) as here:
-        triggered = Workspace(loaded, uploaded=submission.uploaded(loaded, Storage(clouds.BUCKET, url=here.url)))
+        triggered = Workspace(
+            loaded, uploaded=submission.UploadedArtifacts(loaded, Storage(clouds.BUCKET, url=here.url))
+        )
         environment = {**clouds.variables(here), "PATH": str(tmp_path / "bin")}
         done = vertexrig("image", "cpu", "--push", cwd=tmp_path, env=environment)
         assert done.returncode == 0 and "nothing is built or pushed" in done.stderr, done.stderr

@@ -112,11 +112,15 @@ def test_signals_are_passed_on(number: signal.Signals, here: server.RunningServe
     ]
     env = {**os.environ, "PYTHONPATH": str(INSTALLED)}
     with subprocess.Popen(
-        argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=env, start_new_session=True
-    ) as process:
-        assert process.stdout is not None and process.stdout.readline() == "ready\n"
-        process.send_signal(number)
-        assert process.wait(60) == 5
+        argv, stdout=subprocess.PIPE, text=True, cwd=tmp_path, env=env, start_new_session=True,
+        preexec_fn=lambda: signal.signal(number, signal.SIG_DFL),  # a shell's background jobs ignore SIGINT
+    ) as process:  # fmt: skip
+        try:
+            assert process.stdout is not None and process.stdout.readline() == "ready\n"
+            process.send_signal(number)
+            assert process.wait(60) == 5
+        finally:
+            process.kill()
 
 
 def test_a_signal_that_is_ignored_stays_so(here: server.RunningServer, tmp_path: Path) -> None:
