@@ -4,13 +4,14 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import PurePosixPath
 
 from vertexrig.errors import nearest
 from vertexrig.package.source import program
 from vertexrig.package.source.choose import chosen
 from vertexrig.package.source.model import Flag, SourceProblem, TrainerSource
+from vertexrig.project.value import dataclass
 from vertexrig.spec.document import Document, Pool
 
 # argparse takes `-1` for a value, as long as no flag of the parser looks like a number

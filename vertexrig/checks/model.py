@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from datetime import date
 
 from vertexrig.catalog import Catalog, Image
 from vertexrig.finding import Severity
 from vertexrig.package.source.model import TrainerSource
+from vertexrig.project.value import dataclass
 from vertexrig.spec.document import Document
 
 

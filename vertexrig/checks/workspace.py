@@ -6,7 +6,7 @@ import copy
 import json
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from fnmatch import fnmatchcase
 from functools import cached_property
 from pathlib import Path
@@ -25,6 +25,7 @@ from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD, Sweep
 from vertexrig.project.origins import origin
 from vertexrig.project.resolve import Uploaded
+from vertexrig.project.value import dataclass
 from vertexrig.render.renderer import Rendered, Renderer
 from vertexrig.spec.masking import masked
 from vertexrig.text import command_line

@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from vertexrig.errors import UsageError
+from vertexrig.project.value import dataclass
 
 
 @dataclass(frozen=True)

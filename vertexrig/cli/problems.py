@@ -3,13 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from typing import Any
 
 import click
 
 from vertexrig.cli.extras import missing
 from vertexrig.errors import UsageError, VertexrigError
+from vertexrig.project.value import dataclass
 
 INTERRUPTED = 130
 

@@ -10,7 +10,7 @@ import hashlib
 import json
 import re
 import shutil
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 
 from vertexrig.errors import PackageError
@@ -20,6 +20,7 @@ from vertexrig.package.recipes import DISTRIBUTIONS, KINDS, Recipe, pinned, reci
 from vertexrig.package.sources import DIGEST_LENGTH, identify
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Trainer
+from vertexrig.project.value import dataclass
 
 FOLDER = "build/images"
 _FORMAT = b"vertexrig-image-1\n"

@@ -9,7 +9,6 @@ from __future__ import annotations
 
 import ast
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from io import StringIO
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
@@ -18,6 +17,7 @@ from vertexrig.errors import PackageError
 from vertexrig.package import pyproject
 from vertexrig.package.folders import read_bytes
 from vertexrig.package.pyproject import Declared, Metadata
+from vertexrig.project.value import dataclass
 
 if TYPE_CHECKING:
     from configparser import RawConfigParser

@@ -9,13 +9,14 @@ from __future__ import annotations
 import re
 import sys
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
 from vertexrig.errors import PackageError
 from vertexrig.package.indexes import beyond_the_package, is_pypi
 from vertexrig.package.supplied import normalise
+from vertexrig.project.value import dataclass
 
 _VERSION = re.compile(r"""^\s*(?:__version__|VERSION|version)\s*(?::\s*[\w.]+\s*)?=\s*["']([^"']+)["']""", re.MULTILINE)
 

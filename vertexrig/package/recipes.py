@@ -7,10 +7,11 @@ Sources: the TPU rows are from "Train with TPU VMs" (Vertex AI documentation, mi
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from types import MappingProxyType
 
 from vertexrig.errors import PackageError
+from vertexrig.project.value import dataclass
 
 KINDS = ("cpu", "gpu", "tpu")
 _TPU = "https://storage.googleapis.com"

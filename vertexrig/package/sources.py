@@ -9,7 +9,6 @@ import ast
 import hashlib
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path, PurePosixPath
 
 from vertexrig.errors import PackageError
@@ -34,6 +33,7 @@ from vertexrig.package.source.follow import follow
 from vertexrig.package.source.model import Import, SourceProblem
 from vertexrig.package.source.names import Code, walk
 from vertexrig.package.supplied import distribution_of, is_supplied, normalise
+from vertexrig.project.value import dataclass
 
 _FORMAT = b"vertexrig-package-2\n"
 """Part of every hash: raised when staging changes what the same sources become."""

@@ -6,7 +6,7 @@ import os
 import re
 import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import field, replace
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +15,7 @@ from vertexrig.catalog import typed as schema
 from vertexrig.errors import ConfigError, UsageError, did_you_mean
 from vertexrig.project import then
 from vertexrig.project.model import NAME, Job, Project, Sweep
+from vertexrig.project.value import dataclass
 from vertexrig.text import kind_of, quoted
 
 DEFAULT_NAME = "vertexrig.yaml"

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 import math
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import Any, Protocol
 
 from vertexrig import spec
@@ -19,6 +19,7 @@ from vertexrig.errors import did_you_mean
 from vertexrig.project import model, runs
 from vertexrig.project.config import Loaded
 from vertexrig.project.origins import carry, plain
+from vertexrig.project.value import dataclass
 
 ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
 

@@ -12,7 +12,7 @@ import shlex
 import traceback
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from functools import cached_property
 from importlib.util import find_spec
 from pathlib import Path
@@ -29,6 +29,7 @@ from vertexrig.package import folders
 from vertexrig.project import resolve
 from vertexrig.project.config import Loaded
 from vertexrig.project.origins import Origins, Recorder, Tagged, laid_over, tagged_project, untagged
+from vertexrig.project.value import dataclass
 from vertexrig.render.compiled import compiled_templates
 from vertexrig.render.sandbox import Sandbox, charge, guarded_filter, weight
 from vertexrig.spec.names import camel

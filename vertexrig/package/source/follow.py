@@ -5,7 +5,6 @@ from __future__ import annotations
 import ast
 import os
 import sys
-from dataclasses import dataclass
 from pathlib import Path
 
 from vertexrig.errors import PackageError, did_you_mean, nearest
@@ -13,6 +12,7 @@ from vertexrig.package.source.files import Tree, open_tree, parse_module
 from vertexrig.package.source.model import Import, SourcePlace, SourceProblem
 from vertexrig.package.source.names import Code, Imported, Module, dotted, last_name, walk
 from vertexrig.package.source.unbound import undefined
+from vertexrig.project.value import dataclass
 
 MAX_MODULES = 500
 
