@@ -168,9 +168,8 @@ def required_passed(document: Document, trainer: TrainerSource, pools: list[Pool
         given = always | {id(item.flag) for item in items if item.flag is not None}
         has_values = any(not item.name for item in items)
         for flag in trainer.flags:
-            by_place = has_values and (
-                flag.positional or flag.parser == "fire"
-            )  # fire takes every flag by its place, too
+            # fire takes every flag by its place, too
+            by_place = has_values and (flag.positional or flag.parser == "fire")
             if not flag.required or id(flag) in given or by_place:
                 continue
             name, path = flag.names[0] if flag.positional else _long(flag), f"{pool.program_path}.args"

@@ -138,9 +138,8 @@ class ResourceStore:
             most: How many are read at a time.
         """
         last = before if before is not None else 2**62
-        while (
-            True
-        ):  # portion by portion, since a filter may take one of thousands, and a cursor would hold the database
+        # portion by portion, since a filter may take one of thousands, and a cursor would hold the database
+        while True:
             rows = self.database.rows(
                 "SELECT name, number, body FROM resources WHERE kind = ? AND parent = ? AND number < ? "
                 "ORDER BY number DESC LIMIT ?",

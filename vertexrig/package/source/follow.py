@@ -121,9 +121,8 @@ def _entry(
         problems.append(SourceProblem(message, code="unnamed"))
         return []
     file = tree.find(name)
-    if file is None or file.endswith(
-        "/__init__.py"
-    ):  # `python -m package` runs package/__main__.py, __init__.py or not
+    # `python -m package` runs package/__main__.py, __init__.py or not
+    if file is None or file.endswith("/__init__.py"):
         main = tree.find(f"{name}.__main__")
         queue = [(f"{name}.__main__", main)] if main else []
     else:
