@@ -24,7 +24,7 @@ import pytest
 import vertexrig as package
 
 if TYPE_CHECKING:
-    from tests.trainer.forks import Forks
+    from tests.forks import Forks
 
 REPOSITORY = Path(__file__).parent.parent
 INSTALLED = Path(package.__file__).parent.parent
@@ -118,7 +118,7 @@ def typed(*words: str, cwd: Path | None = None) -> Done:
 @cache
 def _forks() -> Forks:
     """The process that has imported the command line, for those that are forked from it; it ends with this one."""
-    from tests.trainer.forks import Forks
+    from tests.forks import Forks
     from vertexrig.cli import VERBS
 
     verbs = [f"vertexrig.cli.{module}" for module, _ in VERBS.values()]

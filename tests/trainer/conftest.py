@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from forks import Forked, Forks
+
+from tests.forks import Forked, Forks
 
 ROOT = Path(__file__).resolve().parents[2]
 PACKAGE = ROOT / "trainer_pkg"
