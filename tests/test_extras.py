@@ -80,13 +80,24 @@ def _here(line: str) -> str:
 
 
 @cache
+def installed_modules() -> dict[str, set[str]]:
+    """The distributions of each installed module, without the copies that setuptools brings: it puts them on the path."""
+    whole = sys.path[:]
+    sys.path[:] = [place for place in whole if Path(place).name != "_vendor"]
+    try:
+        return {module: {normalised(one) for one in found} for module, found in packages_distributions().items()}
+    finally:
+        sys.path[:] = whole
+
+
+@cache
 def distributions(place: str) -> frozenset[str]:
     """The distributions whose modules the Python files of a place import, nested imports too."""
     root = REPOSITORY / place
     files = [root] if root.is_file() else sorted(root.rglob("*.py"))
     names = {name for file in files for name in imports(file)}
     own = {"vertexrig", "tests", "trainer", "tools"}
-    by_module = {module: {normalised(one) for one in found} for module, found in packages_distributions().items()}
+    by_module = installed_modules()
     found = {
         one
         for name in names
