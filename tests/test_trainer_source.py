@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from tests.packages import PARSER, TRAINERS, trainer_of
+from vertexrig.package.source.follow import follow
 from vertexrig.package.source.model import TrainerSource
 from vertexrig.package.source.reader import read
 
@@ -62,7 +63,7 @@ def test_metric_strategy_keras_and_environment_are_read(full: TrainerSource) -> 
     assert full.strategy_names == {"MirroredStrategy"}
     assert set(full.keras) == {"tf_keras"} and full.legacy_keras == "1"
     assert "AIP_MODEL_DIR" in full.environment and "AIP_CHECKPOINT_DIR" not in full.environment
-    assert full.undefined == ()
+    assert follow(TRAINERS / "full", "trainer.task").undefined == ()
 
 
 def test_nothing_is_imported_or_run(tmp_path: Path) -> None:
@@ -310,7 +311,8 @@ def test_imports_say_what_is_missing_and_what_is_survived(tmp_path: Path) -> Non
 )
 def test_names_that_nothing_binds_are_found(tmp_path: Path, code: str, names: list[str]) -> None:
     """Only what every import of the module would end with: top-level statements, no branch, no star import."""
-    assert [place.text for place in trainer_of(tmp_path, code).undefined] == names
+    trainer_of(tmp_path, code)
+    assert [place.text for place in follow(tmp_path, "trainer.task").undefined] == names
 
 
 def test_a_wrong_module_name_gets_the_nearest(tmp_path: Path) -> None:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, studied
+from vertexrig.cli import options, streams, studied
 from vertexrig.cli.output import result, say
 from vertexrig.cli.tables import table
 from vertexrig.errors import UsageError
@@ -57,7 +57,7 @@ def command(sweep: str, file: Path | None, local: bool, chain: bool, format_: st
     data["certainty"] = {**asdict(sure), "within_noise": sure.within_noise} if sure else None
     result(format_, data, lambda: table(*trials.columns(rows)))
     if sure is not None and format_ == "text":
-        options.note(sure.text())
+        streams.note(sure.text())
 
 
 def _why_none(sweep: str, study: StudyRecord) -> str:

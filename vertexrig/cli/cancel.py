@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from vertexrig.cli import options, remote
+from vertexrig.cli import options, remote, streams
 from vertexrig.cli.output import progress, result
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError
@@ -32,4 +32,4 @@ def command(job: str, file: Path | None, poll: float, format_: str) -> None:
 
     ended = report.cancel(vertex, found.name, wait=wait, poll_s=poll)
     result(format_, {"job": dict(ended.data)}, "")
-    options.note("it costs nothing any more")
+    streams.note("it costs nothing any more")

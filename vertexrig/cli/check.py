@@ -9,7 +9,7 @@ import click
 
 from vertexrig import files
 from vertexrig.checks.workspace import Workspace
-from vertexrig.cli import options, output, show, steps, targets
+from vertexrig.cli import options, output, show, steps, streams, targets
 from vertexrig.cli.tables import table
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.finding import Finding, Severity
@@ -72,7 +72,7 @@ def command(
         else:
             other = Workspace(own, templates=templates, region=region, trainer=trainer, program=steps.program())
             names = _all_names(other)
-            options.note(f"{path}: a project file: checked {', '.join(names) or 'nothing, since it has no jobs'}")
+            streams.note(f"{path}: a project file: checked {', '.join(names) or 'nothing, since it has no jobs'}")
             found += _found(other, names)
     _report(found, format_, sources, info=info, strict=strict)
 
@@ -103,13 +103,13 @@ def _file(workspace: Workspace, path: str, text: str, kind: str | None, *, propo
     """What there is to report about a YAML file; with `propose`, also the lines that map its image to the trainer's folder."""
     document, found = workspace.check_text(text, file=path, kind=targets.kind(kind))
     if document.data:
-        options.note(f"{path}: read as a {document.kind}")
+        streams.note(f"{path}: read as a {document.kind}")
     proposed = workspace.proposed_image(document) if propose else ""
     if proposed:
         place = "add to vertexrig.yaml"
         if not workspace.loaded.file.name:
             place, proposed = "write a vertexrig.yaml", f"project: my-project\nregion: us-central1\n{proposed}"
-        options.note(f"{path}: to rehearse its image on this machine, {place}:\n{proposed}")
+        streams.note(f"{path}: to rehearse its image on this machine, {place}:\n{proposed}")
     return found
 
 
@@ -123,5 +123,5 @@ def _list_rules(format_: str) -> None:
 @options.format_option("text", "json")
 def renamed_checks(format_: str) -> None:
     """List every rule, as `vertexrig check --list-rules` does."""
-    options.note(f"`checks` is now called `{steps.line('check', '--list-rules')}`")
+    streams.note(f"`checks` is now called `{steps.line('check', '--list-rules')}`")
     _list_rules(format_)

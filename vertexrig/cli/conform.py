@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vertexrig import files, times
-from vertexrig.cli import options
+from vertexrig.cli import options, streams
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 from vertexrig.errors import FindingsError, UsageError
@@ -120,7 +120,7 @@ def command(
         outcome = tries.conform(held, rows, target, _report)
     if recording is not None:
         files.write_text(recording, tries.recording(outcome.exchanges))
-        options.note(f"wrote {files.typed(recording)}")
+        streams.note(f"wrote {files.typed(recording)}")
     if accept:
         _accept(held, outcome)
     _conclude(format_, held, outcome, strict=against == "cloud", accepted=accept)
@@ -161,7 +161,7 @@ def _replay(format_: str, file: Path, where: AbstractContextManager[Target]) -> 
 
 
 def _report(name: str, record: ScriptRecord) -> None:
-    options.note(f"{name}: {record.broken or record.missing or 'done'}")
+    streams.note(f"{name}: {record.broken or record.missing or 'done'}")
 
 
 def _table(found: Sequence[AreaScore]) -> str:
@@ -186,13 +186,13 @@ def _show_plan(format_: str, made: Sequence[Creation]) -> None:
     result(
         format_, {"creates": data, "usd_at_most": round(usd, 4), "complete": all(one.complete for one in made)}, text
     )
-    options.note("every job is priced until its timeout of 10 minutes; most end after about 4")
+    streams.note("every job is priced until its timeout of 10 minutes; most end after about 4")
 
 
 def _check_budget(made: Sequence[Creation], budget: float) -> None:
     usd = sum(one.usd for one in made)
     if not all(one.complete for one in made):
-        options.note("warning: the catalog has no prices for this region: the rows may cost more than its sums")
+        streams.note("warning: the catalog has no prices for this region: the rows may cost more than its sums")
     if usd > budget:
         raise UsageError(
             f"the rows would cost up to {usd:.2f} USD, and --budget is {budget:.2f}; choose rows with --area or --row, "
@@ -244,4 +244,4 @@ def _accept(held: Manifest, outcome: Tried) -> None:
     path = held.folder / "score.json"
     today = f"{times.now():%Y-%m-%d}"
     files.write_text(path, json.dumps(accepted(held, outcome.verdicts, today), indent=1, ensure_ascii=False) + "\n")
-    options.note(f"wrote {files.typed(path)}")
+    streams.note(f"wrote {files.typed(path)}")

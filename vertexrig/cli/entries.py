@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, steps
+from vertexrig.cli import steps, streams
 from vertexrig.cli.output import result
 from vertexrig.files import typed
 
@@ -55,7 +55,7 @@ def show(made: Pulled, into: Path | None, format_: str, more: Mapping[str, Any] 
     }
     result(format_, data, "" if into is not None else made.text.rstrip("\n"))
     for line in made.notes:
-        options.note(f"note: {line}")
+        streams.note(f"note: {line}")
     if into is not None:
-        options.note(f"added {' and '.join(one.name for one in made.entries)} to {into}; next:")
-        options.note(steps.line("check", made.name, "--file", typed(into)))
+        streams.note(f"added {' and '.join(one.name for one in made.entries)} to {into}; next:")
+        streams.note(steps.line("check", made.name, "--file", typed(into)))

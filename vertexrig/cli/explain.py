@@ -11,7 +11,7 @@ import click
 
 from vertexrig import files, spec
 from vertexrig.checks.workspace import Workspace
-from vertexrig.cli import forecast, options, output, steps, targets
+from vertexrig.cli import forecast, options, output, steps, streams, targets
 from vertexrig.explain import model as explain
 from vertexrig.explain import picture as explain_text
 from vertexrig.explain import simulate
@@ -56,7 +56,7 @@ def command(
     topology = ""
     if is_file:
         document = spec.parse(files.read_text(target), file=target, kind=targets.kind(kind))
-        options.note(f"{target}: read as a {document.kind}")
+        streams.note(f"{target}: read as a {document.kind}")
     else:
         rendered = workspace.renderer.render(target)
         topology = rendered.view.template
@@ -69,7 +69,7 @@ def command(
     if errors:
         what = "error" if errors == 1 else "errors"
         shown_by = steps.line("check", target) if is_file else workspace.verb("check", target)
-        options.note(f"{target}: {errors} {what} in reading; what was refused is left out. `{shown_by}` shows it")
+        streams.note(f"{target}: {errors} {what} in reading; what was refused is left out. `{shown_by}` shows it")
     one = found.replica(replica) if replica else None
     ahead = _ahead(file, workspace, document, found, place, asked)
     if format_ == "json":

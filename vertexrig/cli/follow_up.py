@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, steps, studied
+from vertexrig.cli import options, steps, streams, studied
 from vertexrig.cli.options import Integer
 from vertexrig.cli.output import result
 
@@ -54,7 +54,7 @@ def command(
     ended = outcome(sweep, found.job)
     made = follow_up.follow_up(ended, edit.data_of(text, str(loaded.file)), found.sweep, name, grid=grid, trials=trials)
     if studied.has_changed(found):
-        options.note(f"note: {found.sweep} has other parameters in {loaded.file} than the study; the study's count")
+        streams.note(f"note: {found.sweep} has other parameters in {loaded.file} than the study; the study's count")
     first = edit.added(text, made.entry, str(loaded.file))
     prepared = studied.rendered(first, loaded.file, name, found.sweep)
     price = estimate(prepared.document, prepared.workspace.catalog) if prepared is not None else None
@@ -89,8 +89,8 @@ def _report(
     }
     result(format_, data, diff)
     if not written:
-        options.note(f"nothing was written to {found.loaded.file}; without --dry-run it is")
+        streams.note(f"nothing was written to {found.loaded.file}; without --dry-run it is")
         return
-    options.note(f"added sweep {made.name} to {found.loaded.file}; next:")
-    options.note(steps.line("check", made.name, *steps.named(file)))
-    options.note(steps.line("rehearse" if found.rehearsed else "submit", made.name, *steps.named(file)))
+    streams.note(f"added sweep {made.name} to {found.loaded.file}; next:")
+    streams.note(steps.line("check", made.name, *steps.named(file)))
+    streams.note(steps.line("rehearse" if found.rehearsed else "submit", made.name, *steps.named(file)))

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import click
 
-from vertexrig.cli import options, steps
+from vertexrig.cli import options, steps, streams
 from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
 from vertexrig.project import config
@@ -30,9 +30,9 @@ def build(file: Path | None, output: Path | None, format_: str) -> None:
 
     loaded = config.load(file)
     staged = stage.stage(loaded, output or loaded.path(stage.FOLDER))
-    options.note(f"{staged.files} files, {staged.size / 1024:.0f} KiB, {staged.requirements} packages to install")
+    streams.note(f"{staged.files} files, {staged.size / 1024:.0f} KiB, {staged.requirements} packages to install")
     if output is None:
-        options.note(f"what deploys it, printed and not run:\n{steps.line('function', 'deploy', *steps.named(file))}")
+        streams.note(f"what deploys it, printed and not run:\n{steps.line('function', 'deploy', *steps.named(file))}")
     result(format_, {**asdict(staged), "folder": str(staged.folder)}, str(staged.folder))
 
 
@@ -66,7 +66,7 @@ def serve(file: Path | None, port: int, target: str) -> None:
             raise UsageError("no local Vertex runs here: start one with `vertexrig local up`")
         environment |= control.env(here)
     staged = stage.stage(loaded, loaded.path(stage.FOLDER))
-    options.note(f"serving {staged.folder} on http://127.0.0.1:{port}")
+    streams.note(f"serving {staged.folder} on http://127.0.0.1:{port}")
     # The script gets no folder of the tool on its path: the function imports the staged copy, as in the cloud.
     start = "import runpy, sys; sys.argv.pop(0); runpy.run_path(sys.argv[0], run_name='__main__')"
     script = Path(__file__).with_name("function_server.py")
@@ -110,6 +110,6 @@ def deploy(file: Path | None, run: bool, format_: str) -> None:
         return
     outcomes: dict[str, str] = {}
     for step, outcome in deploy.run(plan):
-        options.note(f"{outcome}: {step.why}")
+        streams.note(f"{outcome}: {step.why}")
         outcomes[step.line] = outcome
     result(format_, {"steps": [{**row, "outcome": outcomes.get(str(row["command"]))} for row in rows]}, "")

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options
+from vertexrig.cli import options, streams
 from vertexrig.cli.output import result
 from vertexrig.errors import JobFailedError, UsageError, VertexrigError
 from vertexrig.project.config import Loaded
@@ -77,7 +77,7 @@ def command(
     if mode == PLAN:
         _show(loaded, made)
     elif mode == PUSH and _is_local():
-        options.note(
+        streams.note(
             "the local Vertex runs the trainer's sources: nothing is built or pushed; jobs that it is asked for run these"
         )
         for one in made:
@@ -100,16 +100,16 @@ def _make(loaded: Loaded, kind: str, renew: bool) -> _Made:
 
     made, package = image.identify_image(loaded, kind), locking.wheel_of(loaded)
     for warning in package.warnings:
-        options.note(f"warning: {warning}")
+        streams.note(f"warning: {warning}")
     assert package.wheel is not None
     lines = locking.inputs(loaded, kind, package.wheel)
     if renew or not locking.is_current(made, lines):
-        options.note(f"resolving {len(lines)} requirements for Python {made.python}")
+        streams.note(f"resolving {len(lines)} requirements for Python {made.python}")
         locking.write_lock(made, lines)
-        options.note(f"wrote {made.lock}: commit it")
+        streams.note(f"wrote {made.lock}: commit it")
         made = image.identify_image(loaded, kind)
     folder = image.stage(made, package.wheel, loaded.path(image.FOLDER) / made.name.partition(":")[0])
-    options.note(f"wrote {folder}")
+    streams.note(f"wrote {folder}")
     project = loaded.project
     return _Made(made, folder, image.build_commands(made, folder, project.project, project.region))
 
@@ -153,7 +153,7 @@ def _run(loaded: Loaded, made: _Made, program: str, *, pushed: bool) -> None:
             _command(list(step.words))
     words = made.commands[program]
     for line in words if pushed else words[:1]:
-        options.note(shlex.join(line))
+        streams.note(shlex.join(line))
         _command(line)
     if pushed:
         _remember(loaded, made.image)
@@ -174,7 +174,7 @@ def _remember(loaded: Loaded, image: ImageId) -> None:
     try:
         images.remember(loaded, image.kind, image.uri, Storage(loaded.project.bucket, location=loaded.project.region))
     except VertexrigError as error:
-        options.note(
+        streams.note(
             f"warning: triggered runs go on with the image before, until `vertexrig function package`: {error}"
         )
 
@@ -183,11 +183,11 @@ def _show(loaded: Loaded, made: list[_Made]) -> None:
     """The commands that would run."""
     from vertexrig.trigger import deploy
 
-    options.note("once for the project:")
+    streams.note("once for the project:")
     for step in deploy.registry_steps(loaded):
-        options.note(f"  {step.line}")
+        streams.note(f"  {step.line}")
     for one in made:
         for program, lines in one.commands.items():
-            options.note(f"with {program}:")
+            streams.note(f"with {program}:")
             for line in lines:
-                options.note(f"  {shlex.join(line)}")
+                streams.note(f"  {shlex.join(line)}")

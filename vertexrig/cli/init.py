@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vertexrig.cli import options, steps
+from vertexrig.cli import options, steps, streams
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError, VertexrigError
 from vertexrig.files import write_text
@@ -56,16 +56,16 @@ def command(output: Path, force: bool, trainer: Path | None, format_: str) -> No
         format_, {"path": str(output), "trainer": str(found[0].path) if found else None, "notes": list(made.notes)}, ""
     )
     if not found:
-        options.note(f"wrote {output}, but there is no trainer in {folder} yet. Put one there, and then:")
-        options.note(steps.line("init", "--force", *_named(output)))
+        streams.note(f"wrote {output}, but there is no trainer in {folder} yet. Put one there, and then:")
+        streams.note(steps.line("init", "--force", *_named(output)))
         return
-    options.note(f"found {found[0].path}: a {found[0].kind}; python -m {found[0].module} starts it")
+    streams.note(f"found {found[0].path}: a {found[0].kind}; python -m {found[0].module} starts it")
     others = list(dict.fromkeys(one.path for one in found[1:] if one.path != found[0].path))
     if others:
-        options.note(f"also found {', '.join(others[:5])}; --trainer takes another")
+        streams.note(f"also found {', '.join(others[:5])}; --trainer takes another")
     for note in made.notes:
-        options.note(f"note: {note}")
-    options.note(f"wrote {output}")
+        streams.note(f"note: {note}")
+    streams.note(f"wrote {output}")
     _next(output, made)
 
 
@@ -81,18 +81,18 @@ def _next(output: Path, made: Starter) -> None:
 
     if made.missing:
         flags = " and ".join(f"--{name}" for name in made.missing)
-        options.note(
+        streams.note(
             f"the trainer requires {flags}: write {'them' if len(made.missing) > 1 else 'it'} under args, then"
         )
     try:
         Workspace(config.load(output)).renderer.render(starter.JOB)
     except VertexrigError as error:
-        options.note(f"the trainer cannot be packaged as it is: {error}")
+        streams.note(f"the trainer cannot be packaged as it is: {error}")
         return
     file = [] if output == Path(DEFAULT_NAME) else ["--file", str(output)]
-    options.note("next:")
-    options.note(steps.line("render", starter.JOB, *file))
-    options.note(steps.line("check", *file))
-    options.note(steps.line("rehearse", starter.JOB, *file))
+    streams.note("next:")
+    streams.note(steps.line("render", starter.JOB, *file))
+    streams.note(steps.line("check", *file))
+    streams.note(steps.line("rehearse", starter.JOB, *file))
     if made.sweep:
-        options.note(steps.line("rehearse", starter.SWEEP, "--trials", TRIALS, *file))
+        streams.note(steps.line("rehearse", starter.SWEEP, "--trials", TRIALS, *file))

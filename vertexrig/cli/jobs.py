@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 
 import click
 
-from vertexrig.cli import options, remote
+from vertexrig.cli import options, remote, streams
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 from vertexrig.spec.states import short
@@ -38,7 +38,7 @@ def command(file: Path | None, local: bool, all_: bool, live: bool, limit: int, 
         return
     rehearsed = len(remote.history(file).all())
     if rehearsed:
-        options.note(f"also rehearsed on this machine: {rehearsed}; `vertexrig jobs --local` lists them")
+        streams.note(f"also rehearsed on this machine: {rehearsed}; `vertexrig jobs --local` lists them")
     vertex = remote.vertex(file)
     filters = [] if all_ else [f"labels.{LABEL}:*"]
     filters += ["(" + " OR ".join(f'state="{state}"' for state in LIVE) + ")"] if live else []
@@ -72,9 +72,9 @@ def _reconcile(file: Path | None, vertex: Vertex, twice: list[tuple[str, str]]) 
     for claim, collection in twice:
         try:
             for name in reconciler.look(claim, collection):
-                options.note(f"cancelled {name.rpartition('/')[2]}: a second job of one request")
+                streams.note(f"cancelled {name.rpartition('/')[2]}: a second job of one request")
         except VertexrigError as error:
-            options.note(
+            streams.note(
                 f"a request has two jobs (label vertexrig_claim={claim}), and the second cannot be cancelled: {error}"
             )
 

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import conform, local_place, local_python, local_run, options, output, shells, steps
+from vertexrig.cli import conform, local_place, local_python, local_run, options, output, shells, steps, streams
 from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
 
@@ -106,12 +106,12 @@ def up(
         faults=[Fault.parse(fault) for fault in faults],
     )  # fmt: skip
     if not guard.KNOWS_USERS:
-        options.note("warning: this system does not show whose a connection is: its other users can reach the server")
+        streams.note("warning: this system does not show whose a connection is: its other users can reach the server")
     if detach:
         here = control.up(settings, port, record=record)
         local_place.make_bucket(here, loaded)
         result(format_, _where(here), "")
-        options.note(f"the local Vertex answers at {here.url}; its console: {here.url}/")
+        streams.note(f"the local Vertex answers at {here.url}; its console: {here.url}/")
         _show_next(loaded, steps.named(file), ["--root", root] if root is not None else [])
         return
     from vertexrig.local import server
@@ -125,10 +125,10 @@ def _where(here: RunningServer) -> dict[str, Any]:
 
 def _show_next(loaded: Loaded | None, named: list[object], rooted: list[object]) -> None:
     """How to use the server: in the shell of whoever started it, and with the project's first job."""
-    options.note(f"""point gcloud and the SDK at it:\neval "$({steps.line("local", "env", *named, *rooted)})\"""")
+    streams.note(f"""point gcloud and the SDK at it:\neval "$({steps.line("local", "env", *named, *rooted)})\"""")
     job = next(iter(loaded.project.jobs), None) if loaded else None
     if job is not None:
-        options.note(f"then submit to it as to Vertex AI:\n{steps.line('submit', job, *named)}")
+        streams.note(f"then submit to it as to Vertex AI:\n{steps.line('submit', job, *named)}")
 
 
 def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], None]:
@@ -139,7 +139,7 @@ def _started(format_: str, loaded: Loaded | None) -> Callable[[RunningServer], N
         if format_ == "json":
             document.data.update(_where(here))
             document.send()
-        options.note(f"the local Vertex answers at {here.url}; its state is in {here.root}; its console: {here.url}/")
+        streams.note(f"the local Vertex answers at {here.url}; its state is in {here.root}; its console: {here.url}/")
 
     return report
 
@@ -157,9 +157,9 @@ def down(file: Path | None, root: Path | None, forget: bool, format_: str) -> No
     stopped = control.down(folder)
     forgotten = forget and control.forget(folder)
     result(format_, {"stopped": bool(stopped), **({"forgotten": forgotten} if forget else {})}, "")
-    options.note("stopped" if stopped else f"no local Vertex runs on {folder}")
+    streams.note("stopped" if stopped else f"no local Vertex runs on {folder}")
     if forget:
-        options.note(f"removed the state in {folder}" if forgotten else f"there is no state in {folder}")
+        streams.note(f"removed the state in {folder}" if forgotten else f"there is no state in {folder}")
 
 
 @command.command("status", short_help="Show whether the server runs, and what it does.")

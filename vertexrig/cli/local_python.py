@@ -7,7 +7,7 @@ from pathlib import Path
 
 import click
 
-from vertexrig.cli import options
+from vertexrig.cli import options, streams
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 from vertexrig.files import write_text
@@ -35,17 +35,17 @@ def command(file: Path | None, image: str, wire: bool, format_: str) -> None:
     loaded = _project(file, needed=image == BUILD or wire)
     overlay = loaded.project.catalog if loaded is not None else None
     catalog = catalog_with(loaded.path(overlay) if loaded is not None and overlay else None)
-    made = pythons.make_python(pythons.wanted(image, catalog, loaded), options.note)
-    options.note("made" if made.fresh else "made before, and nothing has changed")
+    made = pythons.make_python(pythons.wanted(image, catalog, loaded), streams.note)
+    streams.note("made" if made.fresh else "made before, and nothing has changed")
     for one in made.differs:
-        options.note(f"differs: {one}")
+        streams.note(f"differs: {one}")
     row = catalog.find_short(image, "cpu")
     name = row.name if row is not None else f"{loaded.project.trainer.build.name}-cpu:" if loaded is not None else image
     lines = f"local:\n  interpreters: {{{json.dumps(f'*{name}*')}: {image}}}\n"
     if wire and loaded is not None:
         _wire(loaded, lines, f"*{name}*")
     else:
-        options.note(f"to rehearse with it, in the project file:\n{lines.rstrip()}")
+        streams.note(f"to rehearse with it, in the project file:\n{lines.rstrip()}")
     data = {"image": image, "python": str(made.python), "fresh": made.fresh, "differs": list(made.differs)}
     result(format_, {**data, "lines": lines}, str(made.python))
 
@@ -66,10 +66,10 @@ def _wire(loaded: Loaded, lines: str, pattern: str) -> None:
         UsageError: It has one, which a person must edit.
     """
     if pattern in loaded.project.local.interpreters:
-        options.note(f"{loaded.file} names an interpreter for {pattern} already")
+        streams.note(f"{loaded.file} names an interpreter for {pattern} already")
         return
     text = loaded.file.read_text(encoding="utf-8")
     if ("local",) in loaded.lines:
         raise UsageError(f"{loaded.file} has a `local:` already; add to it:\n{lines.partition(chr(10))[2].rstrip()}")
     write_text(loaded.file, f"{text.rstrip()}\n\n{lines}")
-    options.note(f"wrote {loaded.file}")
+    streams.note(f"wrote {loaded.file}")

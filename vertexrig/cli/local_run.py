@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import local_place, options
+from vertexrig.cli import local_place, options, streams
 from vertexrig.errors import UsageError
 
 if TYPE_CHECKING:
@@ -89,7 +89,7 @@ def difference(here: RunningServer, loaded: Loaded | None) -> Environment:
 def mention(change: Environment) -> None:
     """One line about credentials that are hidden."""
     if change.hidden:
-        options.note(f"hidden from the command: {', '.join(change.hidden)}")
+        streams.note(f"hidden from the command: {', '.join(change.hidden)}")
 
 
 @contextmanager
@@ -123,7 +123,7 @@ def _server(
 
         extras.need("uvicorn", "starlette", "optuna", "google_crc32c", "cryptography")
         here = control.up(settings, record=record)
-        options.note(f"the local Vertex answers at {here.url}")
+        streams.note(f"the local Vertex answers at {here.url}")
     with state.in_use(folder, begun=here.pid if started else None) as last:
         try:
             if started or here.front_port is not None:
@@ -181,18 +181,18 @@ def _report(after: Mapping[str, Any], before: Mapping[str, Any], root: Path) -> 
     """What the command made, and what it asked for in vain."""
     for one in after["made"]:
         state = str(one["state"]).rpartition("STATE_")[2]
-        options.note(
+        streams.note(
             f"made: {_SHOWN.get(one['kind'], one['kind'])} {one['name'].rpartition('/')[2]}  {one['displayName']}  {state}"
         )
         if one.get("error"):
-            options.note(f"  {one['error']}")
+            streams.note(f"  {one['error']}")
     if any(not one["ended"] for one in after["made"]):
-        options.note("jobs that have not ended go on with the local Vertex: `vertexrig local up`")
+        streams.note("jobs that have not ended go on with the local Vertex: `vertexrig local up`")
     for what, times in after["noted"].items():
         more = times - before["noted"].get(what, 0)
         if more > 0:
-            options.note(f"{what}{f' ({more} times)' if more > 1 else ''}")
+            streams.note(f"{what}{f' ({more} times)' if more > 1 else ''}")
     for name in sorted(set(after.get("absent", ())) - set(before.get("absent", ()))):
-        options.note(
+        streams.note(
             f"there is no bucket gs://{name} here; a folder makes one: mkdir -p {shlex.quote(str(root / 'gs' / name))}"
         )

@@ -12,14 +12,13 @@ import click
 
 from vertexrig import files
 from vertexrig.checks.workspace import Workspace
-from vertexrig.cli import steps, streams
+from vertexrig.cli import steps
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.project.model import NAME
 from vertexrig.text import quoted
 
 F = TypeVar("F", bound=Callable[..., Any])
-note = streams.note
 
 
 class Integer(click.IntRange):

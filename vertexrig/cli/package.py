@@ -7,7 +7,7 @@ from pathlib import Path
 import click
 
 from vertexrig.checks.workspace import Workspace
-from vertexrig.cli import options
+from vertexrig.cli import options, streams
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 from vertexrig.package import builder
@@ -66,8 +66,8 @@ def command(
         wheel=wheel,
     )
     for warning in built.warnings:
-        options.note(f"warning: {warning}")
-    options.note("built" if built.fresh else "nothing has changed since it was built")
+        streams.note(f"warning: {warning}")
+    streams.note("built" if built.fresh else "nothing has changed since it was built")
     uris = _upload(workspace, name) if upload else []
     paths = {"path": str(built.path), "wheel": str(built.wheel) if built.wheel else None}
     data = {**paths, "version": built.id.version, "digest": built.id.digest, "fresh": built.fresh, "uris": uris}
@@ -89,5 +89,5 @@ def _upload(workspace: Workspace, name: str | None) -> list[str]:
         return submission.upload(workspace, {uri: {workspace.loaded.project.trainer.module}}, storage)
     uris = submission.upload_packages(workspace, [name], storage)
     if not uris:
-        options.note(f"{name} runs no package of the project's trainer; nothing was uploaded")
+        streams.note(f"{name} runs no package of the project's trainer; nothing was uploaded")
     return uris

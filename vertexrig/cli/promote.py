@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, steps, studied
+from vertexrig.cli import options, steps, streams, studied
 from vertexrig.cli.options import Integer
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
@@ -88,9 +88,9 @@ def _report(
     result(format_, {**data, "written": written, "keys": dict(entry.data), "diff": diff}, diff)
     file = found.loaded.file
     if written:
-        options.note(f"added job {entry.name} to {file}")
+        streams.note(f"added job {entry.name} to {file}")
     else:
-        options.note(f"nothing was written to {file}; without --dry-run it is")
+        streams.note(f"nothing was written to {file}; without --dry-run it is")
 
 
 def _warm_start(found: studied.Studied, chosen: TrialResult, given: str | None) -> dict[str, str]:
@@ -113,9 +113,9 @@ def _warm_start(found: studied.Studied, chosen: TrialResult, given: str | None) 
 def _go_on(name: str, file: Path | None, where: str | None, format_: str, *, rehearsed: bool) -> None:
     """Run the new job, or say how."""
     if where is None:
-        options.note("next:")
-        options.note(steps.line("check", name, *steps.named(file)))
-        options.note(steps.line("rehearse" if rehearsed else "submit", name, *steps.named(file)))
+        streams.note("next:")
+        streams.note(steps.line("check", name, *steps.named(file)))
+        streams.note(steps.line("rehearse" if rehearsed else "submit", name, *steps.named(file)))
         return
     context = click.get_current_context()
     group = context.find_root().command

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig import files
-from vertexrig.cli import entries, extras, options, steps
+from vertexrig.cli import entries, extras, options, steps, streams
 from vertexrig.errors import UsageError
 
 if TYPE_CHECKING:
@@ -71,7 +71,7 @@ def _seeded(data: Mapping[str, Any], wanted: Wanted, made: Pulled, into: Path | 
         loaded = config.loads(made.text.removeprefix("\ufeff"), file=into or Path(config.DEFAULT_NAME))
     region = wanted.region or loaded.project.region
     if region != loaded.project.region:
-        options.note(f"note: the job is in {region}, and the project in {loaded.project.region}, where verbs look")
+        streams.note(f"note: the job is in {region}, and the project in {loaded.project.region}, where verbs look")
     one = seeding.seed_of(data, loaded.project.project, region, wanted.source)
     seeding.seed(folder, one)
     return one
@@ -80,10 +80,10 @@ def _seeded(data: Mapping[str, Any], wanted: Wanted, made: Pulled, into: Path | 
 def _next(seeded: Seed, file: Path | None) -> None:
     """Where the job is now, and how to look at it."""
     kind, _, number = seeded.name.rpartition("/")
-    options.note(f"put {kind.rpartition('/')[2]}/{number} into the local Vertex; look at it there:")
-    options.note(steps.line("local", "up", "--detach", *steps.named(file)))
-    options.note(f'eval "$({steps.line("local", "env", *steps.named(file))})"')
-    options.note(steps.line("trials" if seeded.trials else "report", number, *steps.named(file)))
+    streams.note(f"put {kind.rpartition('/')[2]}/{number} into the local Vertex; look at it there:")
+    streams.note(steps.line("local", "up", "--detach", *steps.named(file)))
+    streams.note(f'eval "$({steps.line("local", "env", *steps.named(file))})"')
+    streams.note(steps.line("trials" if seeded.trials else "report", number, *steps.named(file)))
 
 
 def _started(job: str, file: Path | None, local: bool) -> Mapping[str, Any]:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import options, remote
+from vertexrig.cli import options, remote, streams
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 
@@ -91,10 +91,10 @@ def command(
     comparison = register.compare(trained, there, min_gain)
     serving = register.serving(trained, catalog.load(), project.region, serving_image, date.today())
     body = register.model_body(trained, display, serving.uri, alias, project.labels)
-    options.note(f"{display}: {comparison.text}")
+    streams.note(f"{display}: {comparison.text}")
     wanted = comparison.better or force
     if wanted:
-        options.note(serving.text)
+        streams.note(serving.text)
     made: dict[str, Any] = {}
     if wanted and not dry_run:
         made = models.upload(body, plain(str(there["name"])) if there else "")

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import creation, options, steps
+from vertexrig.cli import creation, options, steps, streams
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 from vertexrig.errors import JobFailedError
@@ -72,7 +72,7 @@ def command(
         )  # fmt: skip
     result(format_, _plain(done), lambda: _text(done))
     if done.trials:
-        options.note(f"these trials again: {steps.line('trials', name, '--local', *steps.named(file))}")
+        streams.note(f"these trials again: {steps.line('trials', name, '--local', *steps.named(file))}")
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
     if done.succeeded:
@@ -80,9 +80,9 @@ def command(
         return
     said = done.error.partition("\n")[2].removesuffix(f"Hint: {done.hint}").strip()
     if said and quiet:  # otherwise it was shown as it came
-        options.note(f"\n{done.failed_replica or name} ended with:\n{said}\n")
+        streams.note(f"\n{done.failed_replica or name} ended with:\n{said}\n")
     if done.hint:
-        options.note(f"hint: {done.hint}")
+        streams.note(f"hint: {done.hint}")
     raise JobFailedError(f"{name} failed: {_first_line(done.error) or done.state}")
 
 
@@ -96,16 +96,16 @@ def _watcher(name: str, quiet: bool) -> Watcher:
         if one.routine:
             return
         who = f"trial {trial_of.get(job, '?')} {one.task}" if job else one.task
-        options.note(f"{who} | {one.text}")
+        streams.note(f"{who} | {one.text}")
 
     def trial(record: Mapping[str, Any]) -> None:
         trial_of[str(record.get("customJob", "")).rpartition("/")[2]] = str(record.get("id", ""))
         if record.get("state") in ("SUCCEEDED", "INFEASIBLE"):
-            options.note(f"{name}: {_trial(record)}")
+            streams.note(f"{name}: {_trial(record)}")
 
     return Watcher(
         line=(lambda job, one: None) if quiet else line,
-        state=lambda state: options.note(f"{name}: {short(state)}"),
+        state=lambda state: streams.note(f"{name}: {short(state)}"),
         trial=trial,
     )
 
@@ -117,11 +117,11 @@ def _on_vertex(workspace: Workspace, name: str, file: Path | None) -> None:
     write_text(path, prepared.rendered.text)
     given = steps.named(file)
     if prepared.document.study is not None:
-        options.note(f"its best trial:\n{steps.line('best', name, *given)}")
-    options.note(f"through the API, on this machine:\n{steps.line('local', 'up', '--detach', *given)}")
-    options.note(f"wrote {path}; on Vertex AI:")
+        streams.note(f"its best trial:\n{steps.line('best', name, *given)}")
+    streams.note(f"through the API, on this machine:\n{steps.line('local', 'up', '--detach', *given)}")
+    streams.note(f"wrote {path}; on Vertex AI:")
     for line in creation.on_vertex(workspace, [(prepared, path)]):
-        options.note(line)
+        streams.note(line)
 
 
 @contextmanager

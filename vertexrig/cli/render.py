@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import creation, options, show
+from vertexrig.cli import creation, options, show, streams
 from vertexrig.cli.output import result, say
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import write_text
@@ -73,7 +73,7 @@ def command(
     if check:
         show.findings(found, sources=show.project_sources(workspace.loaded.file), info=info)
     else:
-        options.note("not checked")
+        streams.note("not checked")
     written = [(one, Path(row["path"])) for one, row in zip(prepared, rows, strict=True) if row["command"]]
     lines = creation.on_vertex(workspace, written)
     data = {"jobs": rows, "commands": lines, "checked": check, "findings": show.rows(found)}
@@ -91,8 +91,8 @@ def _write(workspace: Workspace, one: Prepared, output: Path | None) -> dict[str
     if path == STDOUT:
         return row | {"yaml": one.rendered.text}
     write_text(path, one.rendered.text)
-    options.note(f"wrote {path}")
-    options.note(f"output: {_output(one)}")
+    streams.note(f"wrote {path}")
+    streams.note(f"output: {_output(one)}")
     return row | {"path": str(path), "command": creation.on_vertex(workspace, [(one, path)])[-1] if one.ok else None}
 
 

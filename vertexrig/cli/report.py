@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import extras, options, studied
+from vertexrig.cli import extras, options, streams, studied
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 
@@ -56,7 +56,7 @@ def command(
     data = _data(found, links)
     if output is not None:
         write_text(output, text)
-        options.note(f"wrote {output}")
+        streams.note(f"wrote {output}")
     if figures is not None:
         data["figures"] = _write(drawn, figures)
     result(format_, {**data, "path": output and str(output)}, "" if output else text.rstrip("\n"))
@@ -163,5 +163,5 @@ def _write(drawn: list[tuple[str, bytes]], folder: Path) -> list[str]:
     paths = [folder / f"{name}.png" for name, _ in drawn]
     for path, (_, png) in zip(paths, drawn, strict=True):
         write_bytes(path, png)
-    options.note(f"wrote {len(paths)} charts to {folder}")
+    streams.note(f"wrote {len(paths)} charts to {folder}")
     return [str(path) for path in paths]

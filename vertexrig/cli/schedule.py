@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import extras, options
+from vertexrig.cli import extras, options, streams
 from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError, did_you_mean
@@ -67,7 +67,7 @@ def _print(steps: list[Step], format_: str) -> None:
         for step in steps
     ]
     result(format_, {"steps": rows}, schedules.diff(steps) or "no schedules, here or there")
-    options.note(_summary(steps))
+    streams.note(_summary(steps))
 
 
 @command.command("apply")
@@ -175,7 +175,7 @@ def _verb(name: str, doc: str) -> None:
         id = schedules.job_id(loaded, schedule)
         getattr(_client(loaded), name)(id)
         result(format_, {"name": schedule, "job": id, "action": name}, "")
-        options.note(f"{id}: {name}")
+        streams.note(f"{id}: {name}")
 
 
 _verb("run", "Fire a schedule now.")

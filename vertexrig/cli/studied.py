@@ -11,7 +11,7 @@ import click
 
 from vertexrig import files
 from vertexrig.checks.workspace import Prepared, Workspace
-from vertexrig.cli import options, steps
+from vertexrig.cli import options, steps, streams
 from vertexrig.errors import UsageError, VertexrigError, did_you_mean
 from vertexrig.project import config
 
@@ -152,7 +152,7 @@ def rendered(text: str, file: Path, name: str, before: str) -> Prepared | None:
         try:
             workspace.prepare(before, check=False)
         except VertexrigError:
-            options.note(f"note: {error}")
+            streams.note(f"note: {error}")
             return None
         raise
 

@@ -9,9 +9,10 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from vertexrig.cli import forecast, options, show, steps
+from vertexrig.cli import forecast, options, show, steps, streams
 from vertexrig.cli.output import result
 from vertexrig.errors import FindingsError
+from vertexrig.project.model import Budget
 
 if TYPE_CHECKING:
     from vertexrig.checks.workspace import Prepared
@@ -55,7 +56,6 @@ def command(
     """
     from vertexrig.cli import remote
     from vertexrig.cloud.vertex import Vertex
-    from vertexrig.project.model import Budget
     from vertexrig.project.runs import new_run
     from vertexrig.submit import submission as submit
     from vertexrig.submit.claims import digest
@@ -75,11 +75,11 @@ def command(
     _ahead(submitter, prepared, asked, file)
     if dry_run:
         shown = prepared.in_run(resume or new_run())
-        options.note(f"estimate: {submitter.dry_run(shown).estimate['arithmetic']}")
+        streams.note(f"estimate: {submitter.dry_run(shown).estimate['arithmetic']}")
         result(format_, _body(shown), lambda: json.dumps(_body(shown), indent=2))
         return
     for uri in submit.publish(workspace, [name], storage):
-        options.note(f"{'package' if uri.startswith('gs://') else 'image'}: {uri}")
+        streams.note(f"{'package' if uri.startswith('gs://') else 'image'}: {uri}")
     key = submit.request_key(request_id) if request_id else submit.fresh_key()
     body = _body(prepared)
     made = submitter.submit(prepared, key, digest({"body": body, "run": resume} if resume else body), resume)
@@ -92,7 +92,7 @@ def _ahead(submitter: Submitter, prepared: Prepared, asked: forecast.ForecastOpt
     catalog = submitter.workspace.catalog
     ahead = forecast.forecast(submitter.estimate(prepared), prepared.document, catalog, asked, file) if asked else None
     if ahead is not None:
-        options.note(forecast.text(ahead))
+        streams.note(forecast.text(ahead))
 
 
 def _body(of: Prepared) -> dict[str, Any]:
@@ -108,10 +108,10 @@ def _body(of: Prepared) -> dict[str, Any]:
 
 def _notes(name: str, made: Submitted, file: Path | None) -> None:
     """What a person wants to know of the new job, and what to type next."""
-    options.note(f"estimate: {made.estimate.get('arithmetic', '')}")
-    options.note(f"output: {made.output or 'none'}")
-    options.note(f"console: {made.console}")
+    streams.note(f"estimate: {made.estimate.get('arithmetic', '')}")
+    streams.note(f"output: {made.output or 'none'}")
+    streams.note(f"console: {made.console}")
     if made.duplicate:
-        options.note(f"{name} was submitted before with this request id; this is the first job")
-    options.note(f"follow it to its end:\n{steps.line('watch', made.name.rpartition('/')[2], *steps.named(file))}")
-    options.note(f"start it over HTTP or by schedule:\n{steps.line('function', 'build', *steps.named(file))}")
+        streams.note(f"{name} was submitted before with this request id; this is the first job")
+    streams.note(f"follow it to its end:\n{steps.line('watch', made.name.rpartition('/')[2], *steps.named(file))}")
+    streams.note(f"start it over HTTP or by schedule:\n{steps.line('function', 'build', *steps.named(file))}")

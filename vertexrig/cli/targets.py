@@ -7,7 +7,7 @@ from pathlib import Path
 
 from vertexrig import spec, yamltext
 from vertexrig.checks.workspace import Workspace
-from vertexrig.cli import options, steps
+from vertexrig.cli import steps, streams
 from vertexrig.errors import UsageError
 from vertexrig.project import config
 from vertexrig.project.model import Project
@@ -61,6 +61,6 @@ def workspace(
         if needed or file is not None or overrides:
             raise
         if isinstance(error, config.ForeignProjectError):
-            options.note(error)
+            streams.note(error)
         loaded = config.Loaded(Project(project="", region=""), Path(), {})
     return Workspace(loaded, templates=templates, region=region, trainer=trainer, program=steps.program())

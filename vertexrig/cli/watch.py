@@ -43,7 +43,7 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
     """
     vertex = remote.vertex(file)
     last = vertex.lookup(job)
-    options.note(vertex.console(last.name))
+    streams.note(vertex.console(last.name))
     back = steps.line("watch", last.id, *steps.named(file))
     try:
         if format_ == "text" and not plain and sys.stdout.isatty():
@@ -51,7 +51,7 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
         else:
             last = _lines(vertex, last, poll, format_)
     except KeyboardInterrupt:
-        options.note(f"\n{last.display_name} goes on; come back to it:\n{back}")
+        streams.note(f"\n{last.display_name} goes on; come back to it:\n{back}")
         raise
     if not last.ended:  # the reader of the lines has gone
         return
@@ -69,7 +69,7 @@ def _lines(vertex: Vertex, last: RemoteJob, poll: float, format_: str) -> Remote
         nonlocal failing
         if (error is not None) != failing:
             failing = error is not None
-            options.note(f"lost the connection, trying again: {error}" if error else "connected again")
+            streams.note(f"lost the connection, trying again: {error}" if error else "connected again")
 
     for now in report.follow(vertex, last.name, poll_s=poll, lost=lost):
         last = now

@@ -136,10 +136,9 @@ def pareto(study: StudyRecord) -> Chart:
 def parallel(study: StudyRecord) -> Chart:
     """A line per trial through its parameters and its value, each axis on the parameter's own scale."""
     axes = chart_data.axes(study)
-    titles = dict(axes)
     x = {
         "field": "a", "type": "ordinal", "sort": [key for key, _ in axes], "title": None,
-        "axis": {"labelExpr": f"{json.dumps(titles)}[datum.value]", "labelAngle": -20, "labelLimit": 150, "domain": False,
+        "axis": {"labelExpr": f"{json.dumps(dict(axes))}[datum.value]", "labelAngle": -20, "labelLimit": 150, "domain": False,
                  "ticks": False, "labelPadding": 8, "labelOverlap": False},
         "scale": {"padding": 0.35},
     }  # fmt: skip

@@ -153,7 +153,11 @@ def show_buckets(folder: str) -> None:
     mount("", "/", "", _RECURSIVE | _PRIVATE)  # or what is mounted below would show in the machine's own namespace
     if os.path.isdir(GCS):
         return mount(folder, GCS, "", _BIND)
-    root = os.path.join(os.path.dirname(folder), "root")
+    _enter_copy(os.path.join(os.path.dirname(folder), "root"), folder, mount)
+
+
+def _enter_copy(root: str, folder: str, mount: Callable[[str, str, str, int], None]) -> None:
+    """Make a root with all that is at the present one, and the folder as /gcs, and go there."""
     os.makedirs(root, exist_ok=True)
     mount("tmpfs", root, "tmpfs", 0)
     for entry in os.scandir("/"):

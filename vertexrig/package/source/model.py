@@ -289,7 +289,6 @@ class TrainerSource:
         tells_chief: Whether the source tells the chief from other workers.
         names_bucket: Whether the source names a place in Cloud Storage.
         imports: Every import of the modules read.
-        undefined: Names that are used when a module is imported, and that nothing in it binds.
         slips: Places that would end it after its machine has started, or let it do nothing.
         problems: What could not be read.
     """
@@ -326,7 +325,6 @@ class TrainerSource:
     tells_chief: bool = False
     names_bucket: bool = False
     imports: tuple[Import, ...] = ()
-    undefined: tuple[SourcePlace, ...] = ()
     slips: tuple[Slip, ...] = ()
     problems: tuple[SourceProblem, ...] = ()
 

@@ -25,7 +25,6 @@ from vertexrig.package.source.runs import Runs
 from vertexrig.package.source.saving import remote, saves, tells_chief
 from vertexrig.package.source.slips import needed_names, slips, unused_reports
 from vertexrig.package.source.torches import torch_use, watches_memory
-from vertexrig.package.source.unbound import undefined
 
 LIBRARIES: tuple[Callable[[Collector], None], ...] = (
     absl_flags.read,
@@ -116,7 +115,6 @@ def read_tree(tree: Tree, entry_file: str | None, module: str | None, problems: 
         tells_chief=tells_chief(code),
         names_bucket=remote(code),
         imports=tuple(imports(code, tree)),
-        undefined=tuple(undefined(code)),
         slips=tuple(slips(code, runs, flags)),
         problems=tuple(problems),
     )

@@ -9,6 +9,7 @@ from vertexrig.errors import nearest
 from vertexrig.package.source.declared import Collector
 from vertexrig.package.source.model import DYNAMIC, Slip
 from vertexrig.package.source.names import (
+    FUNCTIONS,
     Code,
     Definition,
     Module,
@@ -33,9 +34,8 @@ _SETS_UP = frozenset({
     "set_seed", "set_random_seed", "manual_seed", "float", "int", "str", "tuple", "list", "dict", "set", "frozenset", "range",
 })  # fmt: skip
 """Calls at the top of a module that prepare something and train nothing."""
-_INERT = (ast.Import, ast.ImportFrom, ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef, ast.Pass)
-_DEFINITIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.ClassDef)
-_FUNCTIONS = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
+_INERT = (ast.Import, ast.ImportFrom, ast.Pass)
+_DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 
 
 def slips(code: Code, runs: Runs, flags: Collector) -> Iterator[Slip]:
@@ -52,7 +52,7 @@ def unused_reports(code: Code) -> dict[int, str]:
     calls = code.callers("report_hyperparameter_tuning_metric")
     if not calls or any(open_ended(module) or "getattr" in _callees(module) for module in code.modules):
         return {}
-    named = {last_name(node) for module in code.modules for node, _ in module.nodes if _is_name(node)}
+    named = {last_name(node) for node, _ in code.nodes if _is_name(node)}
     named |= {item.name for module in code.modules for item in module.imports}
     found = {}
     for call in calls:
@@ -132,34 +132,28 @@ def _changes_namespaces(code: Code) -> bool:
     """Whether attributes may be made by other means than flags and assignments."""
     if code.callers("setattr") or code.callers("Namespace") or any("namespace" in call.keywords for call in code.calls):
         return True
-    for module in code.modules:
-        for node, _ in module.nodes:
-            if isinstance(node, ast.Attribute) and node.attr == "__dict__":
-                return True
-            owner = node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else None
-            if isinstance(owner, ast.Call) and last_name(owner.func) == "vars":
-                return True  # vars(args).update(...), vars(args)["x"] = ...
+    for node, _ in code.nodes:
+        if isinstance(node, ast.Attribute) and node.attr == "__dict__":
+            return True
+        owner = node.value if isinstance(node, (ast.Attribute, ast.Subscript)) else None
+        if isinstance(owner, ast.Call) and last_name(owner.func) == "vars":
+            return True  # vars(args).update(...), vars(args)["x"] = ...
     return False
 
 
 def _destinations(code: Code, found: set[str]) -> set[str]:
     """The attributes that a namespace of the trainer may have."""
     for call in code.calls:
-        name, words = last_name(call.node.func), {word.arg: word.value for word in call.node.keywords}
+        name, words = last_name(call.node.func), call.keywords
         if name == "set_defaults":
-            found |= {word for word in words if word}
+            found |= words.keys()
         elif name == "add_subparsers":
             dest = words.get("dest")
             found |= {str(dest.value)} if isinstance(dest, ast.Constant) else set()
         elif name in {"hasattr", "getattr"} and len(call.node.args) > 1 and isinstance(call.node.args[1], ast.Constant):
             found.add(str(call.node.args[1].value))
-    for module in code.modules:
-        found |= {
-            node.attr
-            for node, _ in module.nodes
-            if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load)
-        }
-    return found
+    stored = (node for node, _ in code.nodes if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load))
+    return found | {node.attr for node in stored}
 
 
 class _Namespaces:
@@ -183,7 +177,7 @@ class _Namespaces:
     def holds(self, name: str, scope: Scope | None, depth: int = 0) -> bool:
         inner = scope
         while scope is not None and depth < 4:
-            if isinstance(scope.node, _FUNCTIONS) and name in _parameters(scope.node):
+            if isinstance(scope.node, (*FUNCTIONS, ast.Lambda)) and name in _parameters(scope.node):
                 return name not in scope.names and self._given(scope, name, depth)
             if name in scope.names and (scope is inner or not isinstance(scope.node, ast.ClassDef)):
                 values = scope.names[name]
@@ -225,18 +219,15 @@ class _Namespaces:
     def _given(self, scope: Scope, name: str, depth: int) -> bool:
         """Whether every call of a function gives its parameter one."""
         node = scope.node
-        if not isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef)) or not isinstance(
-            scope.parent.node if scope.parent else None, ast.Module
-        ):
+        if not isinstance(node, FUNCTIONS) or not isinstance(scope.parent.node if scope.parent else None, ast.Module):
             return False
         position = [arg.arg for arg in [*node.args.posonlyargs, *node.args.args]]
         calls = [call for call in self._code.callers(node.name) if isinstance(call.node.func, ast.Name)]
         return bool(calls) and all(self._passes(call, name, position, depth) for call in calls)
 
     def _passes(self, call: SourceCall, name: str, position: list[str], depth: int) -> bool:
-        words = {word.arg: word.value for word in call.node.keywords}
         index = position.index(name) if name in position else len(call.node.args)
-        given = call.node.args[index] if index < len(call.node.args) else words.get(name)
+        given = call.node.args[index] if index < len(call.node.args) else call.keywords.get(name)
         return self._made(given, call.scope, depth + 1)
 
 
@@ -318,8 +309,7 @@ def needed_names(code: Code) -> Collection[str]:
     """Every name that the trainer looks up as `os.environ[name]`."""
     return {
         str(node.slice.value)
-        for module in code.modules
-        for node, _ in module.nodes
+        for node, _ in code.nodes
         if isinstance(node, ast.Subscript)
         and isinstance(node.ctx, ast.Load)
         and isinstance(node.slice, ast.Constant)
