@@ -10,15 +10,15 @@ import tempfile
 from collections.abc import Iterable
 from pathlib import Path
 
-from vertexrig.local import logs, scheduler, storage, vertex
+from vertexrig.local import storage, vertex
 from vertexrig.local.front.identity import COVERAGE as IDENTITY
 from vertexrig.local.http import Coverage
 from vertexrig.local.jobs import coverage as fields
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.registry import Registry
-from vertexrig.local.registry.coverage import coverage
-from vertexrig.local.registry.empty import COVERAGE as EMPTY
-from vertexrig.local.registry.projects import SERVICE as PROJECTS
+from vertexrig.local.services import Registry
+from vertexrig.local.services.coverage import LOGGING, SCHEDULER, coverage
+from vertexrig.local.services.empty import COVERAGE as EMPTY
+from vertexrig.local.services.projects import SERVICE as PROJECTS
 
 STATES = ("served", "approximated", "not served")
 
@@ -42,9 +42,9 @@ SECTIONS: tuple[tuple[str, tuple[Coverage, ...]], ...] = (
     *services(),
     ("Lists of what is not kept here, Vertex AI v1, v1beta1", EMPTY),
     ("Fields of jobs and studies", fields.COVERAGE),
-    ("Cloud Logging v2", logs.COVERAGE),
+    ("Cloud Logging v2", LOGGING),
     ("Cloud Storage, JSON API", storage.COVERAGE),
-    ("Cloud Scheduler v1", scheduler.COVERAGE),
+    ("Cloud Scheduler v1", SCHEDULER),
     ("Beside them, for programs of `local run`", IDENTITY),
 )
 

@@ -35,9 +35,9 @@ LAYERS: tuple[tuple[str, ...], ...] = (
 # The same inside the local Vertex: a room there imports from its own line or from one above it in this list.
 LOCAL_LAYERS: tuple[tuple[str, ...], ...] = (
     ("guard", "state", "http", "filters", "sqlite", "clock", "hints", "methods"),
-    ("storage", "logs", "scheduler", "study", "runner"),
+    ("storage", "runner"),
     ("jobs",),
-    ("registry", "console"),
+    ("services",),
     ("front",),
     ("", "conform"),
 )

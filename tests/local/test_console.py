@@ -20,8 +20,8 @@ from jobkit import Api, job, pool, with_trainer
 from tests.browser import chromium
 from tests.web import http
 from vertexrig.local import server
-from vertexrig.local.console import names
-from vertexrig.local.console.calls import MOST_CALLS, MOST_METHODS, Calls
+from vertexrig.local.front import call_names
+from vertexrig.local.front.calls import MOST_CALLS, MOST_METHODS, Calls
 from vertexrig.local.front.variables import transparent
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
@@ -454,7 +454,7 @@ AIP = "google.cloud.aiplatform.v1"
 )  # fmt: skip
 def test_calls_have_the_names_of_methods(http: str, host: str, path: str, method: str) -> None:
     """A request on either port has the full name of its method; one that no table has is shown as its route."""
-    assert names.method(http, host, path)[0] == method
+    assert call_names.method(http, host, path)[0] == method
 
 
 @pytest.mark.parametrize(
@@ -471,7 +471,7 @@ def test_calls_have_the_names_of_methods(http: str, host: str, path: str, method
 )  # fmt: skip
 def test_clients_have_short_names(agent: str, api: str, client: str) -> None:
     """A program is named by what tells it from others, in at most 60 characters."""
-    assert names.client({"user-agent": agent, "x-goog-api-client": api}) == client
+    assert call_names.client({"user-agent": agent, "x-goog-api-client": api}) == client
 
 
 def test_the_journal_is_bounded() -> None:

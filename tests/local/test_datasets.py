@@ -14,8 +14,8 @@ from jobkit import Api, job, pool, with_trainer
 from vertexrig.errors import ServiceError
 from vertexrig.local import control, server
 from vertexrig.local.jobs.settings import Settings
-from vertexrig.local.registry.datasets import _split
 from vertexrig.local.runner import RunOptions
+from vertexrig.local.services.datasets import _split
 
 SCHEMA = "gs://google-cloud-aiplatform/schema/dataset/metadata/tabular_1.0.0.yaml"
 TASK = "gs://google-cloud-aiplatform/schema/trainingjob/definition/custom_task_1.0.0.yaml"

@@ -16,9 +16,9 @@ from vertexrig.cli.local import command
 from vertexrig.local import server
 from vertexrig.local.hints import hint
 from vertexrig.local.jobs.inprocess import run_study
+from vertexrig.local.jobs.metrics import last_values
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import Control, Line, RunOptions, run_job
-from vertexrig.local.study.metrics import last_values
 
 TORCH = "us-docker.pkg.dev/vertex-ai/training/pytorch-gpu.2-4.py310:latest"
 

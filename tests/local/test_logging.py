@@ -26,9 +26,11 @@ from tests.web import http
 from vertexrig import times
 from vertexrig.local.guard import LoopbackGuard
 from vertexrig.local.http import ApiError, mount
-from vertexrig.local.logs import COVERAGE, LoggingApi, LogStore
-from vertexrig.local.logs.query import bounds, matches, parse
 from vertexrig.local.runner.lines import Line
+from vertexrig.local.services import coverage
+from vertexrig.local.services.log_store import LogStore
+from vertexrig.local.services.logging_api import LoggingApi
+from vertexrig.local.services.logging_query import bounds, matches, parse
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 START = datetime(2026, 11, 20, 12, tzinfo=timezone.utc)
@@ -242,7 +244,7 @@ def test_pages_give_each_entry_once(tmp_path: Path) -> None:
 CHILD = """
 import sys, time
 from pathlib import Path
-from vertexrig.local.logs import LogStore
+from vertexrig.local.services.log_store import LogStore
 from vertexrig.local.runner.lines import Line
 store = LogStore(Path(sys.argv[1]))
 for number in range(10**9):
@@ -369,5 +371,5 @@ def test_nonsense_is_never_a_500(served_store: tuple[str, LogStore], path: str, 
 
 def test_coverage_names_each_method_once() -> None:
     """The coverage table has one row per method, each with a known state."""
-    assert len({row.method for row in COVERAGE}) == len(COVERAGE)
-    assert {row.state for row in COVERAGE} <= {"served", "approximated", "not served"}
+    assert len({row.method for row in coverage.LOGGING}) == len(coverage.LOGGING)
+    assert {row.state for row in coverage.LOGGING} <= {"served", "approximated", "not served"}

@@ -9,7 +9,7 @@ import pytest
 
 from vertexrig.local.http import ApiError
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.registry import Registry
+from vertexrig.local.services import Registry
 
 PARENT = "projects/1/locations/us-central1"
 STORE = f"{PARENT}/metadataStores/default"

@@ -27,7 +27,10 @@ from tests.tools import examples
 from tests.web import http
 from vertexrig.local.guard import LoopbackGuard
 from vertexrig.local.http import mount
-from vertexrig.local.scheduler import COVERAGE, JobStore, SchedulerApi, SchedulerEngine
+from vertexrig.local.services import coverage
+from vertexrig.local.services.scheduler_api import SchedulerApi
+from vertexrig.local.services.scheduler_engine import SchedulerEngine
+from vertexrig.local.services.scheduler_store import JobStore
 
 Command = Callable[..., subprocess.CompletedProcess[str]]
 
@@ -203,8 +206,8 @@ def test_nonsense_is_never_a_500(
 
 def test_coverage_names_each_method_once() -> None:
     """The coverage table has one row per method, each with a known state."""
-    assert len({row.method for row in COVERAGE}) == len(COVERAGE)
-    assert {row.state for row in COVERAGE} <= {"served", "approximated", "not served"}
+    assert len({row.method for row in coverage.SCHEDULER}) == len(coverage.SCHEDULER)
+    assert {row.state for row in coverage.SCHEDULER} <= {"served", "approximated", "not served"}
 
 
 SERVER = """
@@ -213,7 +216,9 @@ from contextlib import asynccontextmanager
 from pathlib import Path
 from starlette.applications import Starlette
 from vertexrig.local.http import mount
-from vertexrig.local.scheduler import SchedulerEngine, JobStore, SchedulerApi
+from vertexrig.local.services.scheduler_api import SchedulerApi
+from vertexrig.local.services.scheduler_engine import SchedulerEngine
+from vertexrig.local.services.scheduler_store import JobStore
 engine = SchedulerEngine(JobStore(Path(sys.argv[1])))
 @asynccontextmanager
 async def lifespan(app):

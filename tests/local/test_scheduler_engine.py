@@ -17,11 +17,12 @@ from starlette.requests import Request
 from starlette.responses import RedirectResponse, Response
 from starlette.routing import Route
 
-from vertexrig.local.scheduler import JobStore, SchedulerEngine, delivery
-from vertexrig.local.scheduler import engine as engines
-from vertexrig.local.scheduler.delivery import DeliveryOutcome
-from vertexrig.local.scheduler.jobs import DEFAULT_RETRY
-from vertexrig.local.scheduler.store import StoredSchedule
+from vertexrig.local.services import scheduler_delivery as delivery
+from vertexrig.local.services import scheduler_engine as engines
+from vertexrig.local.services.scheduler_delivery import DeliveryOutcome
+from vertexrig.local.services.scheduler_engine import SchedulerEngine
+from vertexrig.local.services.scheduler_jobs import DEFAULT_RETRY
+from vertexrig.local.services.scheduler_store import JobStore, StoredSchedule
 
 START = datetime(2026, 11, 20, 12, 0, 30, tzinfo=timezone.utc)
 

@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 
 from vertexrig.cloud.cron import ScheduleError, parse
 from vertexrig.local.http import ApiError
-from vertexrig.local.scheduler.delivery import refusal
-from vertexrig.local.scheduler.engine import backoff, may_retry
-from vertexrig.local.scheduler.jobs import DEFAULT_RETRY, changed, complete, read
+from vertexrig.local.services.scheduler_delivery import refusal
+from vertexrig.local.services.scheduler_engine import backoff, may_retry
+from vertexrig.local.services.scheduler_jobs import DEFAULT_RETRY, changed, complete, read
 
 UTC = timezone.utc
 JOB: dict[str, Any] = {

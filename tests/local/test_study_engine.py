@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 
 from vertexrig.errors import ConfigError
-from vertexrig.local.study.engine import StudyEngine, StudyExhausted
+from vertexrig.local.jobs.study_engine import StudyEngine, StudyExhausted
 from vertexrig.spec.trial import Measurement, Trial, TrialState
 from vertexrig.times import rfc3339, seconds_since_1970
 
@@ -323,7 +323,7 @@ def test_study_stopping_by_time() -> None:
 def test_optuna_is_not_loaded_before_the_first_suggestion() -> None:
     """Importing the study engine, and reading a grid, leaves Optuna out."""
     code = (
-        "import sys; from vertexrig.local.study.engine import StudyEngine; import vertexrig.studies.trials;"
+        "import sys; from vertexrig.local.jobs.study_engine import StudyEngine; import vertexrig.studies.trials;"
         f"e = StudyEngine({study(UNITS, algorithm='GRID_SEARCH')!r}); e.suggest('1'); sys.exit('optuna' in sys.modules)"
     )
     assert subprocess.run([sys.executable, "-c", code], check=False).returncode == 0

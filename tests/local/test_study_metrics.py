@@ -15,7 +15,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vertexrig.local.study.metrics import MetricFile
+from vertexrig.local.jobs.metrics import MetricFile
 
 
 def reader(path: Path, *ids: str, started: float | None = None, after: float = -1.0) -> MetricFile:

@@ -18,8 +18,8 @@ from typing import Any
 import pytest
 
 from vertexrig.errors import PackageError
-from vertexrig.local.study.engine import StudyEngine
-from vertexrig.local.study.run import StudyRun, TrialOutcome
+from vertexrig.local.jobs.study_engine import StudyEngine
+from vertexrig.local.jobs.study_run import StudyRun, TrialOutcome
 from vertexrig.spec.trial import Trial
 
 SPEC: dict[str, Any] = {
@@ -279,8 +279,8 @@ import sys
 from pathlib import Path
 sys.path.insert(0, {tests!r})
 import test_study_run as t
-from vertexrig.local.study.engine import StudyEngine as Engine
-from vertexrig.local.study.run import StudyRun
+from vertexrig.local.jobs.study_engine import StudyEngine as Engine
+from vertexrig.local.jobs.study_run import StudyRun
 folder = Path({folder!r})
 class Noted(t.Processes):
     def start(self, trial, args):

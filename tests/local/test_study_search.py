@@ -9,7 +9,7 @@ from typing import Any
 
 import pytest
 
-from vertexrig.local.study.engine import StudyEngine
+from vertexrig.local.jobs.study_engine import StudyEngine
 from vertexrig.spec.trial import Measurement
 
 SEEDS, TRIALS = range(20), 30

@@ -10,7 +10,7 @@ import optuna  # noqa: F401 - hypothesis looks at numpy, which a thread of the e
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from vertexrig.local.study.engine import StudyEngine, StudyExhausted
+from vertexrig.local.jobs.study_engine import StudyEngine, StudyExhausted
 from vertexrig.spec.space import Space
 from vertexrig.spec.trial import Measurement
 

@@ -14,6 +14,7 @@ from vertexrig.cloud.vertex import CUSTOM, TUNING
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.inprocess import run_study
+from vertexrig.local.jobs.metrics import last_values
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner.configured import of_project
 from vertexrig.local.runner.environment import local_path
@@ -23,7 +24,6 @@ from vertexrig.local.runner.places import metric_file
 from vertexrig.local.runner.result import JobResult, new_job_id
 from vertexrig.local.runner.run import run_job
 from vertexrig.local.state import make_private
-from vertexrig.local.study.metrics import last_values
 from vertexrig.package import builder
 from vertexrig.project import runs
 from vertexrig.project.config import STATE_FOLDER

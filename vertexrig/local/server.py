@@ -35,12 +35,6 @@ from vertexrig.finding import Finding
 from vertexrig.local import http, state, storage
 from vertexrig.local.admin import Admin
 from vertexrig.local.conform.record import CallRecorder
-from vertexrig.local.console import Calls, Console
-from vertexrig.local.console.app import sandboxed
-from vertexrig.local.console.calls import GRPC
-from vertexrig.local.console.names import APIS
-from vertexrig.local.console.names import client as client_of
-from vertexrig.local.console.plots import plots
 from vertexrig.local.control import (
     DEFAULT_PORT,
     add_fault,
@@ -56,6 +50,11 @@ from vertexrig.local.control import (
     usual_port,
 )  # fmt: skip
 from vertexrig.local.front.assembly import Front
+from vertexrig.local.front.call_names import APIS
+from vertexrig.local.front.call_names import client as client_of
+from vertexrig.local.front.calls import GRPC, Calls
+from vertexrig.local.front.console import Console, sandboxed
+from vertexrig.local.front.plots import plots
 from vertexrig.local.front.proxy import Journal
 from vertexrig.local.front.serving import protocol, server_with
 from vertexrig.local.front.variables import of_replica
@@ -66,13 +65,14 @@ from vertexrig.local.jobs.resources import CUSTOM_JOBS, PIPELINES, TUNING_JOBS
 from vertexrig.local.jobs.settings import Fault, Settings
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.jobs.studies import Studies
-from vertexrig.local.logs import LoggingApi
-from vertexrig.local.logs.api import tail
-from vertexrig.local.logs.store import LogStore
-from vertexrig.local.registry import Registry
 from vertexrig.local.runner.options import RunOptions, TrainerSources
 from vertexrig.local.runner.run import run_job
-from vertexrig.local.scheduler import JobStore, SchedulerApi, SchedulerEngine
+from vertexrig.local.services import Registry
+from vertexrig.local.services.log_store import LogStore
+from vertexrig.local.services.logging_api import LoggingApi, tail
+from vertexrig.local.services.scheduler_api import SchedulerApi
+from vertexrig.local.services.scheduler_engine import SchedulerEngine
+from vertexrig.local.services.scheduler_store import JobStore
 from vertexrig.local.state import (
     ADMIN,
     AIPLATFORM,

@@ -15,7 +15,7 @@ from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.listing import page
 from vertexrig.local.jobs.resources import CUSTOM_JOBS, OPERATIONS, PIPELINES, TUNING_JOBS, Json
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
-from vertexrig.local.registry.service import Done, operation
+from vertexrig.local.services.service import Done, operation
 
 _PARENT = "/{version}/projects/{project}/locations/{location}"
 _VERSIONS = ("v1", "v1beta1")

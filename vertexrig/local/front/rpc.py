@@ -20,7 +20,7 @@ from vertexrig.local import guard, methods
 from vertexrig.local.front import rpc_convert as convert
 from vertexrig.local.front import rpc_inside as inside
 from vertexrig.local.http import JSON_LIMIT, ApiError, invalid, unserved
-from vertexrig.local.registry import empty
+from vertexrig.local.services import empty
 from vertexrig.local.state import HOST
 from vertexrig.spec import messages
 

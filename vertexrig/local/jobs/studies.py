@@ -15,10 +15,10 @@ from vertexrig.local.jobs import defaults, lifecycle, resources, validation
 from vertexrig.local.jobs.manager import Jobs
 from vertexrig.local.jobs.resources import TUNING_JOBS, Json
 from vertexrig.local.jobs.store import StoredResource
+from vertexrig.local.jobs.study_engine import StudyEngine
+from vertexrig.local.jobs.study_run import Handle, StudyRun, TrialOutcome
 from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.places import metric_file
-from vertexrig.local.study.engine import StudyEngine
-from vertexrig.local.study.run import Handle, StudyRun, TrialOutcome
 from vertexrig.spec.states import CANCELLED, CANCELLING, ENDED, FAILED, PENDING, RUNNING, SUCCEEDED
 from vertexrig.spec.trial import Trial
 from vertexrig.times import seconds_since_1970
@@ -38,7 +38,7 @@ class _Handle:
 
 
 class _Executor:
-    """Runs trials as custom jobs (`vertexrig.local.study.Executor`)."""
+    """Runs trials as custom jobs (`vertexrig.local.jobs.study_run.Executor`)."""
 
     def __init__(self, jobs: Jobs, study: StoredResource) -> None:
         self.jobs, self.study = jobs, study

@@ -12,8 +12,8 @@ from vertexrig.local.http import invalid
 from vertexrig.local.jobs.listing import offset_of, token_of
 from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.registry.collection import Collection, page_size
-from vertexrig.local.registry.service import PACKAGE, Done, Method, place_of
+from vertexrig.local.services.collection import Collection, page_size
+from vertexrig.local.services.service import PACKAGE, Done, Method, place_of
 
 SERVICE = f"{PACKAGE}.TensorboardService"
 _UPDATED = frozenset({"displayName", "description", "labels", "isDefault", "pluginName", "pluginData"})

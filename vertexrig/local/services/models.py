@@ -10,8 +10,8 @@ from vertexrig.local.http import ApiError, invalid, not_found
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.resources import MODELS, Json
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
-from vertexrig.local.registry.collection import Collection, apply_mask, predicate
-from vertexrig.local.registry.service import PACKAGE, Done, Method, exists, place_of, precondition
+from vertexrig.local.services.collection import Collection, apply_mask, predicate
+from vertexrig.local.services.service import PACKAGE, Done, Method, exists, place_of, precondition
 
 SERVICE = f"{PACKAGE}.ModelService"
 _UPDATED = frozenset({

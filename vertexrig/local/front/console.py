@@ -13,13 +13,13 @@ from starlette.responses import JSONResponse, Response
 from starlette.routing import BaseRoute, Route
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
-from vertexrig.local.console import looks
-from vertexrig.local.console.calls import Calls
+from vertexrig.local.front import looks
+from vertexrig.local.front.calls import Calls
 from vertexrig.local.http import Endpoint, endpoint, in_thread, mount, not_found, query_int
 from vertexrig.local.jobs.resources import MODELS
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.logs.store import LogStore
-from vertexrig.local.scheduler.store import JobStore
+from vertexrig.local.services.log_store import LogStore
+from vertexrig.local.services.scheduler_store import JobStore
 
 PREFIX = "/console"
 POLICY = (
@@ -50,7 +50,7 @@ class Console:
         queue: How many slots are used.
         root: The state folder.
         refused: What the front refused, and how often.
-        plots: The rows of the plots of a study, by its name (`vertexrig.local.console.plots`).
+        plots: The rows of the plots of a study, by its name (`vertexrig.local.front.plots`).
     """
 
     def __init__(
@@ -137,7 +137,7 @@ class Console:
 
 
 def _file(name: str) -> Response:
-    package = "vertexrig.studies" if name == _SHARED else "vertexrig.local.console"
+    package = "vertexrig.studies" if name == _SHARED else "vertexrig.local.front"
     data = (resources.files(package) / "page" / name).read_bytes()
     headers = {
         "content-security-policy": POLICY,

@@ -11,8 +11,8 @@ from urllib.parse import quote
 from vertexrig import times
 from vertexrig.local.filters import Node
 from vertexrig.local.http import Json
-from vertexrig.local.logs.query import bounds, matches
 from vertexrig.local.runner.lines import Line
+from vertexrig.local.services.logging_query import bounds, matches
 from vertexrig.local.sqlite import Database
 
 SCHEMA = """

@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterable, Mapping
 from typing import Any
 
 from vertexrig.errors import ConfigError, VertexrigError
-from vertexrig.local.study import sampling, stopping
+from vertexrig.local.jobs import sampling, stopping
 from vertexrig.spec.objective import Objective
 from vertexrig.spec.space import ParameterValue, Space
 from vertexrig.spec.trial import Measurement, Trial, TrialState

@@ -17,9 +17,9 @@ from vertexrig.errors import VertexrigError
 from vertexrig.local.http import invalid
 from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.registry.collection import Collection
-from vertexrig.local.registry.service import PACKAGE, Done, Method
 from vertexrig.local.runner.environment import local_path
+from vertexrig.local.services.collection import Collection
+from vertexrig.local.services.service import PACKAGE, Done, Method
 
 SERVICE = f"{PACKAGE}.DatasetService"
 _TABULAR = "/dataset/metadata/tabular_"

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from vertexrig.errors import ConfigError, UsageError
-from vertexrig.local.console.looks import stored
+from vertexrig.local.front.looks import stored
 from vertexrig.local.http import Json, invalid
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.text import shown

@@ -13,9 +13,9 @@ from datetime import datetime, timedelta
 from vertexrig.cloud.cron import ScheduleError, backoff, parse
 from vertexrig.local.clock import LONGEST, Clock
 from vertexrig.local.http import Json
-from vertexrig.local.scheduler.delivery import INTERNAL, DeliveryOutcome, deliver
-from vertexrig.local.scheduler.jobs import seconds
-from vertexrig.local.scheduler.store import JobStore, StoredSchedule
+from vertexrig.local.services.scheduler_delivery import INTERNAL, DeliveryOutcome, deliver
+from vertexrig.local.services.scheduler_jobs import seconds
+from vertexrig.local.services.scheduler_store import JobStore, StoredSchedule
 from vertexrig.times import rfc3339
 
 _LOG = logging.getLogger(__name__)

@@ -12,8 +12,8 @@ from starlette.responses import JSONResponse, Response
 
 from vertexrig.local.filters import Node
 from vertexrig.local.http import VERB, Endpoint, Json, endpoint, in_thread, invalid, place_of_token, read_json, token_of
-from vertexrig.local.logs.query import SEVERITIES, parse
-from vertexrig.local.logs.store import LogStore, Place
+from vertexrig.local.services.log_store import LogStore, Place
+from vertexrig.local.services.logging_query import SEVERITIES, parse
 from vertexrig.times import nanoseconds
 
 Values = Mapping[str, str]

@@ -15,10 +15,10 @@ from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.listing import offset_of, token_of
 from vertexrig.local.jobs.resources import STUDIES, Json
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
+from vertexrig.local.jobs.study_engine import StudyEngine, StudyExhausted
 from vertexrig.local.jobs.validation import found_errors, whole_numbers
-from vertexrig.local.registry.collection import Collection, page_size
-from vertexrig.local.registry.service import PACKAGE, Done, Method, exists, place_of, precondition
-from vertexrig.local.study.engine import StudyEngine, StudyExhausted
+from vertexrig.local.services.collection import Collection, page_size
+from vertexrig.local.services.service import PACKAGE, Done, Method, exists, place_of, precondition
 from vertexrig.spec.names import snake
 from vertexrig.spec.trial import Measurement, Trial, TrialState
 from vertexrig.times import seconds_since_1970

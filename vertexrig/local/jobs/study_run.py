@@ -12,8 +12,8 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from vertexrig.errors import VertexrigError
-from vertexrig.local.study.engine import StudyEngine, StudyExhausted
-from vertexrig.local.study.metrics import MetricFile
+from vertexrig.local.jobs.metrics import MetricFile
+from vertexrig.local.jobs.study_engine import StudyEngine, StudyExhausted
 from vertexrig.spec import states
 from vertexrig.spec.trial import Trial, TrialState
 from vertexrig.times import seconds_since_1970

@@ -21,9 +21,9 @@ from vertexrig.local.http import (
     read_json,
     token_of,
 )
-from vertexrig.local.scheduler.engine import SchedulerEngine
-from vertexrig.local.scheduler.jobs import NAME, changed, complete, read
-from vertexrig.local.scheduler.store import StoredSchedule
+from vertexrig.local.services.scheduler_engine import SchedulerEngine
+from vertexrig.local.services.scheduler_jobs import NAME, changed, complete, read
+from vertexrig.local.services.scheduler_store import StoredSchedule
 from vertexrig.times import rfc3339
 
 Values = Mapping[str, str]

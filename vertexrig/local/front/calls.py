@@ -12,7 +12,7 @@ from typing import Any
 from starlette.types import ASGIApp, Message, Receive, Scope, Send
 
 from vertexrig import times
-from vertexrig.local.console import names
+from vertexrig.local.front import call_names
 from vertexrig.local.http import HOST_STATE, STATUSES
 
 MOST_CALLS, MOST_METHODS = 500, 200
@@ -53,7 +53,7 @@ class ClientCall:
 
     def shown(self) -> dict[str, Any]:
         """The call with the names of its method, its resource and its status."""
-        method, target = names.method(self.http, self.host, self.path)
+        method, target = call_names.method(self.http, self.host, self.path)
         word = "OK" if self.status < 300 else STATUSES.get(self.status, ("", ""))[0]
         return {**asdict(self), "method": method, "target": target, "word": word}
 
@@ -97,7 +97,7 @@ class Calls:
                 raw = scope.get("raw_path") or scope["path"].encode()
                 self.note(
                     http=scope["method"], host=host, path=raw.decode("latin-1").split("?", 1)[0][:500],
-                    client=names.client({k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}),
+                    client=call_names.client({k.decode("latin-1").lower(): v.decode("latin-1") for k, v in scope["headers"]}),
                     status=status[0] or 499, ms=round(1000 * (self._clock() - begun), 1),
                     transport=_way(transport, through=bool(host) or (scope.get("client") or ("", 0))[1] in piped),
                     time=times.rfc3339(at),
@@ -112,7 +112,7 @@ class Calls:
             call = ClientCall(seq=self.last, **fields)
             self._calls.append(call)
         if call.status == _UNSERVED:
-            method, _ = names.method(call.http, call.host, call.path)
+            method, _ = call_names.method(call.http, call.host, call.path)
             self.unserved(method, call.client, call.transport)
 
     def streamed(self, path: str, headers: Mapping[str, str], port: int, status: int, piped: Container[int]) -> None:
@@ -126,7 +126,7 @@ class Calls:
             piped: Ports of clients' ends that are the front's.
         """
         self.note(
-            http="POST", host="", path=path, client=names.client(headers), status=status, ms=0.0,
+            http="POST", host="", path=path, client=call_names.client(headers), status=status, ms=0.0,
             transport=_way(GRPC, through=port in piped), time=times.rfc3339(times.now()),
         )  # fmt: skip
 

@@ -11,7 +11,7 @@ from typing import Any
 
 from vertexrig.local.guard import LOOPBACK
 from vertexrig.local.http import Json
-from vertexrig.local.scheduler.jobs import seconds
+from vertexrig.local.services.scheduler_jobs import seconds
 
 REPLACED = ("host", "content-length", "user-agent", "transfer-encoding", "connection")
 REPLACED_PREFIXES = ("x-google-", "x-appengine-", "x-cloudscheduler")

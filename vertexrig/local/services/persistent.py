@@ -9,8 +9,8 @@ from vertexrig.local.http import invalid, not_found
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.registry.collection import Collection
-from vertexrig.local.registry.service import PACKAGE, Done, Method, place_of
+from vertexrig.local.services.collection import Collection
+from vertexrig.local.services.service import PACKAGE, Done, Method, place_of
 
 SERVICE = f"{PACKAGE}.PersistentResourceService"
 _UPDATED = frozenset({"displayName", "labels", "resourcePools"})

@@ -9,7 +9,7 @@ from starlette.responses import JSONResponse, Response
 
 from vertexrig.local import http, methods
 from vertexrig.local.http import Coverage, Endpoint
-from vertexrig.local.registry.service import PACKAGE, check_place
+from vertexrig.local.services.service import PACKAGE, check_place
 
 # service, method, and the method's name on the coverage page
 _LISTS = (

@@ -13,7 +13,7 @@ from vertexrig.local.jobs import filters, resources
 from vertexrig.local.jobs.listing import page
 from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.store import ResourceStore, StoredResource
-from vertexrig.local.registry.service import Done, exists, place_of
+from vertexrig.local.services.service import Done, exists, place_of
 from vertexrig.spec.names import camel
 
 _PAGE, _LARGEST_PAGE = 100, 1000

@@ -12,8 +12,8 @@ from vertexrig.local.http import ApiError, invalid
 from vertexrig.local.jobs import resources
 from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.registry.collection import Collection, predicate
-from vertexrig.local.registry.service import PACKAGE, Done, Method, place_of
+from vertexrig.local.services.collection import Collection, predicate
+from vertexrig.local.services.service import PACKAGE, Done, Method, place_of
 
 SERVICE = f"{PACKAGE}.MetadataService"
 _UPDATED = frozenset(

@@ -1,7 +1,9 @@
-"""Resources beside jobs: models, datasets, studies of Vizier, TensorBoards, metadata, persistent resources, projects.
+"""What is served beside jobs: Vertex AI's models, datasets, studies of Vizier, TensorBoards, metadata and persistent resources,
+projects, Cloud Logging (`log*`) and Cloud Scheduler (`scheduler_*`), which really fires HTTP targets on this machine.
 
-Each service is a table of methods that take a request and give an answer as canonical JSON. `service.rows` makes their REST
-routes from Google's own table, and gRPC calls those.
+A service of Vertex AI is a table of methods that take a request and give an answer as canonical JSON. `service.rows` makes their
+REST routes from Google's own table, and gRPC calls those. The other two have endpoints of their own; gcloud finds them by
+`CLOUDSDK_API_ENDPOINT_OVERRIDES_LOGGING` and `…_CLOUDSCHEDULER`.
 """
 
 from __future__ import annotations
@@ -11,14 +13,14 @@ from pathlib import Path
 
 from vertexrig.local.http import Endpoint
 from vertexrig.local.jobs.store import ResourceStore
-from vertexrig.local.registry import datasets, empty, metadata, models, persistent, service, tensorboards, vizier
-from vertexrig.local.registry.projects import Projects
+from vertexrig.local.services import datasets, empty, metadata, models, persistent, service, tensorboards, vizier
+from vertexrig.local.services.projects import Projects
 
 __all__ = ["Registry"]
 
 
 class Registry:
-    """The services of this room over one store.
+    """Vertex AI's services beside jobs, over one store.
 
     Args:
         store: Where their resources are kept.
