@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-MAKERS = {"library": dataclasses.dataclass, "ours": importlib.import_module("vertexrig.project.value").dataclass}
+MAKERS = {"library": dataclasses.dataclass, "ours": importlib.import_module("vertexrig.catalog.value").dataclass}
 
 
 def made(maker: Any) -> dict[str, type]:

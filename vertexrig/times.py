@@ -9,14 +9,13 @@ import re
 from datetime import datetime, timedelta, timezone
 from typing import Any
 
-_RFC3339 = re.compile(
+_RFC3339 = (
     r"(\d{4})-(\d\d)-(\d\d)(?:[Tt ](\d\d):(\d\d)(?::(\d\d)(?:\.(\d{1,9})\d*)?)?(?:([Zz])|([+-])(\d\d):?(\d\d))?)?"
 )
 _DURATION = re.compile(r"-?\d{1,12}(?:\.\d{1,9})?s")
-_WRITTEN = re.compile(
-    r"P?(?:(\d{1,5})\s*d(?:ays?)?)?\s*T?(?:(\d{1,6})\s*h(?:ours?|rs?)?)?\s*(?:(\d{1,7})\s*m(?:in(?:ute)?s?)?)?\s*"
-    r"(?:(\d{1,9})\s*(?:s(?:ec(?:ond)?s?)?)?)?",
-    re.IGNORECASE,
+_WRITTEN = (
+    r"(?i)P?(?:(\d{1,5})\s*d(?:ays?)?)?\s*T?(?:(\d{1,6})\s*h(?:ours?|rs?)?)?\s*(?:(\d{1,7})\s*m(?:in(?:ute)?s?)?)?\s*"
+    r"(?:(\d{1,9})\s*(?:s(?:ec(?:ond)?s?)?)?)?"
 )
 _NS = 1_000_000_000
 _EPOCH = datetime(1970, 1, 1, tzinfo=timezone.utc)
@@ -29,7 +28,7 @@ def now() -> datetime:
 
 def nanoseconds(text: str) -> int | None:
     """Nanoseconds since 1970 of an RFC 3339 time or date, None if it is neither. Without a zone it is read as UTC."""
-    match = _RFC3339.fullmatch(text.strip())
+    match = re.fullmatch(_RFC3339, text.strip())
     if match is None:
         return None
     year, month, day, hour, minute, second = (int(part or 0) for part in match.groups()[:6])
@@ -114,7 +113,7 @@ def duration_seconds(text: Any) -> float | None:
 
 def meant_seconds(text: str) -> int | None:
     """Seconds of a duration as people write it (`90m`, `1h30m`, `2 days`, `PT1H`, `3600`); None for anything else."""
-    match = _WRITTEN.fullmatch(text.strip())
+    match = re.fullmatch(_WRITTEN, text.strip())
     if match is None or not any(match.groups()):
         return None
     return sum(int(part) * size for part, size in zip(match.groups("0"), (86_400, 3_600, 60, 1), strict=True))

@@ -43,7 +43,7 @@ __all__ = [
 ]
 
 _FRAMEWORKS = {"tensorflow": "tf", "torch": "pytorch", "scikit-learn": "sklearn"}
-_SHORT_NAME = re.compile(r"([A-Za-z-]+)-([0-9]+(?:\.[0-9]+)*)")
+_SHORT_NAME = r"([A-Za-z-]+)-([0-9]+(?:\.[0-9]+)*)"
 
 
 class Catalog:
@@ -257,7 +257,7 @@ class Catalog:
 
     def find_short(self, short_name: str, kind: str) -> Image | None:
         """The prebuilt image of a short name as the project file has it, `tf-2.17`, for one kind."""
-        found = _SHORT_NAME.fullmatch(short_name)
+        found = re.fullmatch(_SHORT_NAME, short_name)
         return self.find_image(found[1], found[2], kind) if found else None
 
     def short_names(self) -> tuple[str, ...]:

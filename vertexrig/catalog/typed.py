@@ -17,12 +17,12 @@ import re
 import types
 import typing
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Literal, TypeVar, Union
 
 from vertexrig import yamltext
 from vertexrig.catalog.option import Scalar
+from vertexrig.catalog.value import dataclass
 from vertexrig.errors import ConfigError, did_you_mean
 from vertexrig.text import kind_of, quoted
 

@@ -7,10 +7,10 @@ import re
 from vertexrig.catalog import Catalog, Machine
 from vertexrig.errors import meant
 
-_SIZED = re.compile(r"([a-z0-9]+)-([a-z]+)-(\d+)")
+_SIZED = r"([a-z0-9]+)-([a-z]+)-(\d+)"
 # Families for every purpose, in the order they are proposed for one that cannot train.
 _FAMILIES = ("n2", "n1", "n4", "e2")
-_GKE = re.compile(r"(?:cloud-)?tpu-(v\d+[a-z]*)(?:-lite)?-(?:podslice|slice|device)")
+_GKE = r"(?:cloud-)?tpu-(v\d+[a-z]*)(?:-lite)?-(?:podslice|slice|device)"
 _VERTEX_TPU = {
     "v2": "machineType: cloud-tpu with acceleratorType: TPU_V2 and acceleratorCount: 8",
     "v3": "machineType: cloud-tpu with acceleratorType: TPU_V3 and acceleratorCount: 8",
@@ -22,7 +22,7 @@ _VERTEX_TPU = {
 
 def instead(name: str, catalog: Catalog) -> str:
     """The smallest machine type for training that is as large as `name`, of the same family if it has one; or ""."""
-    found = _SIZED.match(name)
+    found = re.match(_SIZED, name)
     if found is None:
         return ""
     family, kind, size = found[1], found[2], int(found[3])
@@ -38,7 +38,7 @@ def instead(name: str, catalog: Catalog) -> str:
 def unknown(name: str, catalog: Catalog) -> tuple[str, str]:
     """The message about a machine type that no list has, and the fix if there is a likely one."""
     text = f"{name[:80]!r} is not on the list of machine types for training."
-    gke = _GKE.fullmatch(name)
+    gke = re.fullmatch(_GKE, name)
     if gke is not None:
         known = _VERTEX_TPU.get(gke[1])
         choices = ", ".join(name for name in _VERTEX_TPU if name != "v5")  # v5 is GKE's own name of v5e

@@ -13,7 +13,7 @@ from vertexrig.package.source import program
 from vertexrig.package.source.model import TrainerSource
 from vertexrig.spec.document import Document, Pool
 
-_SHELL = re.compile(r"(?:.*/)?(?:ba|da|z|a)?sh")
+_SHELL = r"(?:.*/)?(?:ba|da|z|a)?sh"
 _DOCKER = "Dockerfile reference, ENTRYPOINT (moby/buildkit, frontend/dockerfile/docs/reference.md, read 2026-11-21)"
 
 
@@ -67,7 +67,7 @@ def command_words(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         command = [str(word) for word in (pool.container or {}).get("command", ())]
         words = command[0].split() if command else []
-        if len(words) > 1 and (program.find(words) is not None or _SHELL.fullmatch(words[0])):
+        if len(words) > 1 and (program.find(words) is not None or re.fullmatch(_SHELL, words[0])):
             message = f"{command[0][:80]!r} is one word for the container: there is no program of that name"
             fix = f"write command: [{', '.join(words)}]"
             yield Problem(f"{pool.program_path}.command", message, fix)

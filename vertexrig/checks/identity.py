@@ -12,10 +12,10 @@ from vertexrig.spec.document import Document
 from vertexrig.spec.pools import machine_path, running, tpu_name
 
 _LONGEST = 320  # characters of an e-mail address
-_EMAIL = re.compile(r"[^@\s/{}<>$]+@[^@\s/{}<>$]+\.[^@\s/{}<>$]+")
-_TENSORBOARD = re.compile(r"projects/[^/]+/locations/([^/]+)/tensorboards/[^/]+")
-_CONTEXT = re.compile(r"projects/[^/]+/locations/([^/]+)/metadataStores/[^/]+/contexts/[^/]+")
-_KEY = re.compile(r"projects/[^/]+/locations/([^/]+)/keyRings/[^/]+/cryptoKeys/[^/]+")
+_EMAIL = r"[^@\s/{}<>$]+@[^@\s/{}<>$]+\.[^@\s/{}<>$]+"
+_TENSORBOARD = r"projects/[^/]+/locations/([^/]+)/tensorboards/[^/]+"
+_CONTEXT = r"projects/[^/]+/locations/([^/]+)/metadataStores/[^/]+/contexts/[^/]+"
+_KEY = r"projects/[^/]+/locations/([^/]+)/keyRings/[^/]+/cryptoKeys/[^/]+"
 
 
 def service_account(document: Document, context: Context) -> Iterator[Problem]:
@@ -23,10 +23,10 @@ def service_account(document: Document, context: Context) -> Iterator[Problem]:
     path = f"{document.job_path}serviceAccount"
     if not name:
         return
-    if len(name) > _LONGEST or not _EMAIL.fullmatch(name):
+    if len(name) > _LONGEST or not re.fullmatch(_EMAIL, name):
         text = f"{name[:80]!r} is not a service account: NAME@PROJECT.iam.gserviceaccount.com"
         last = name.rpartition("/")[2][:_LONGEST]
-        fix = f"write {last}" if _EMAIL.fullmatch(last) else ""
+        fix = f"write {last}" if re.fullmatch(_EMAIL, last) else ""
         yield Problem(path, text, fix)
     elif not name.endswith("gserviceaccount.com"):
         text = f"{name} does not look like a service account: those end in gserviceaccount.com"
@@ -44,7 +44,7 @@ def tensorboard(document: Document, context: Context) -> Iterator[Problem]:
     path = f"{document.job_path}tensorboard"
     if not name:
         return
-    found = _TENSORBOARD.fullmatch(name)
+    found = re.fullmatch(_TENSORBOARD, name)
     if found is None:
         yield Problem(path, f"{name!r} is not a TensorBoard: projects/PROJECT/locations/REGION/tensorboards/ID")
     elif context.region and found[1] != context.region:
@@ -62,7 +62,7 @@ def tensorboard_account(document: Document, context: Context) -> Iterator[Proble
 def experiment(document: Document, context: Context) -> Iterator[Problem]:
     for key in ("experiment", "experimentRun"):
         name = document.job.get(key)
-        if name and not _CONTEXT.fullmatch(name):
+        if name and not re.fullmatch(_CONTEXT, name):
             text = f"{name!r} is not of the form projects/PROJECT/locations/REGION/metadataStores/STORE/contexts/NAME"
             yield Problem(f"{document.job_path}{key}", text)
     if document.job.get("experiment") and document.job.get("tensorboard"):
@@ -95,7 +95,7 @@ def check_kms_key(name: str, region: str) -> list[Problem]:
         region: The job's region, "" if it is not known.
     """
     path = "encryptionSpec.kmsKeyName"
-    found = _KEY.fullmatch(name)
+    found = re.fullmatch(_KEY, name)
     if found is None:
         form = "projects/PROJECT/locations/REGION/keyRings/RING/cryptoKeys/KEY"
         return [Problem(path, f"{name!r} is not a key: {form}")]

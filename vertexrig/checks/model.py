@@ -7,9 +7,9 @@ from dataclasses import field
 from datetime import date
 
 from vertexrig.catalog import Catalog, Image
+from vertexrig.catalog.value import dataclass
 from vertexrig.finding import Severity
 from vertexrig.package.source.model import TrainerSource
-from vertexrig.project.value import dataclass
 from vertexrig.spec.document import Document
 
 

@@ -13,9 +13,9 @@ from vertexrig.finding import Severity
 from vertexrig.spec.document import Document
 from vertexrig.spec.pools import job_part
 
-_BY_ID = re.compile(r"projects/([^/]+)/global/networks/[^/]+")
-_ATTACHMENT = re.compile(r"(?:projects/[^/]+/regions/([^/]+)/networkAttachments/)?[a-z](?:[a-z0-9-]*[a-z0-9])?")
-_NUMERIC = re.compile(r"[0-9.:]*[0-9]")
+_BY_ID = r"projects/([^/]+)/global/networks/[^/]+"
+_ATTACHMENT = r"(?:projects/[^/]+/regions/([^/]+)/networkAttachments/)?[a-z](?:[a-z0-9-]*[a-z0-9])?"
+_NUMERIC = r"[0-9.:]*[0-9]"
 
 
 def network(document: Document, context: Context) -> Iterator[Problem]:
@@ -23,7 +23,7 @@ def network(document: Document, context: Context) -> Iterator[Problem]:
     if not name or re.fullmatch(context.catalog.limits.text("network.pattern"), name):
         return
     path = f"{document.job_path}network"
-    by_id = _BY_ID.fullmatch(name)
+    by_id = re.fullmatch(_BY_ID, name)
     if by_id:
         text = f"the network is named with the project id {by_id[1]!r}; it needs the project's number"
         yield Problem(path, text, f"find it with: gcloud projects describe {by_id[1]} --format='value(projectNumber)'")
@@ -48,7 +48,7 @@ def psc_attachment(document: Document, context: Context) -> Iterator[Problem]:
         return
     name = job_part(document, "pscInterfaceConfig").get("networkAttachment")
     path = f"{document.job_path}pscInterfaceConfig.networkAttachment"
-    found = _ATTACHMENT.fullmatch(name or "")
+    found = re.fullmatch(_ATTACHMENT, name or "")
     if not name:
         yield Problem(path, "pscInterfaceConfig names no network attachment", "write networkAttachment")
     elif found is None:
@@ -101,7 +101,7 @@ def _mount_problems(mount: Mapping[str, Any], path: str, root: str, needed: tupl
         yield Problem(f"{path}.mountPoint", text, f"write {name}" if name else "", Severity.WARNING)
     address = str(mount.get(needed[0], ""))
     if address and not _is_address(address):
-        severity = None if _NUMERIC.fullmatch(address) else Severity.WARNING
+        severity = None if re.fullmatch(_NUMERIC, address) else Severity.WARNING
         text = f"{address[:80]!r} is not an IP address"
         yield Problem(f"{path}.{needed[0]}", text, "write the server's IP address", severity)
 

@@ -22,13 +22,13 @@ from vertexrig.checks.sources import (
 from vertexrig.finding import Severity
 from vertexrig.spec.document import Document, Pool
 
-_MODULE = re.compile(r"[^\W\d]\w*(?:\.[^\W\d]\w*)*")
+_MODULE = r"[^\W\d]\w*(?:\.[^\W\d]\w*)*"
 _FLAG = re.compile(r"--?[A-Za-z][\w.-]*")
 _SEVERAL = re.compile(r"(--?[A-Za-z][\w.-]*)=(\S+\s+--[A-Za-z][\w.-]*=.*)$", re.DOTALL)
 """`--epochs=3 --lr=0.1` in one item."""
 _GLUED = re.compile(r"(--?[A-Za-z][\w.-]*)\s+(\S.*)", re.DOTALL)
 # $(NAME) is replaced by a variable, $$(NAME) is the text $(NAME): EnvVar.value in the REST reference
-_REFERENCE = re.compile(r"(?<!\$)\$\(([A-Za-z_][A-Za-z0-9_]*)\)")
+_REFERENCE = r"(?<!\$)\$\(([A-Za-z_][A-Za-z0-9_]*)\)"
 _SHELLS = {"sh", "bash", "dash", "zsh"}
 
 
@@ -68,13 +68,13 @@ def module_missing(document: Document, context: Context) -> Iterator[Problem]:
 def module_form(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         name = pool.module
-        if not name or (_MODULE.fullmatch(name) and not name.endswith(".py")):
+        if not name or (re.fullmatch(_MODULE, name) and not name.endswith(".py")):
             continue
         path = f"{pool.path}.pythonPackageSpec.pythonModule"
         plain = name.removesuffix(".py").strip("/ ").replace("/", ".")
-        fix = f"write {plain}" if _MODULE.fullmatch(plain) else ""
+        fix = f"write {plain}" if re.fullmatch(_MODULE, plain) else ""
         # A dash cannot be imported, but python -m finds a file of that name.
-        dashed = bool(_MODULE.fullmatch(name.replace("-", "_"))) and not name.endswith(".py")
+        dashed = bool(re.fullmatch(_MODULE, name.replace("-", "_"))) and not name.endswith(".py")
         text = f"{name!r} is not a module: names joined by dots, such as trainer.task"
         yield Problem(path, text, fix, Severity.WARNING if dashed else None)
 
@@ -198,7 +198,7 @@ def env_reference(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         names = [str(variable.get("name", "")) for variable in pool.env]
         for number, variable in enumerate(pool.env):
-            for wanted in dict.fromkeys(_REFERENCE.findall(str(variable.get("value", "")))):
+            for wanted in dict.fromkeys(re.findall(_REFERENCE, str(variable.get("value", "")))):
                 if wanted in names and wanted not in names[:number]:
                     text = f"$({wanted}) stays as it is: {wanted} is defined further down"
                     yield Problem(f"{pool.program_path}.env[{number}].value", text, f"move {wanted} up")

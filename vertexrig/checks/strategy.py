@@ -10,12 +10,12 @@ import re
 from collections.abc import Iterator
 from dataclasses import replace
 
+from vertexrig.catalog.value import dataclass
 from vertexrig.checks._arguments import passed, trainer_pools
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import DISTRIBUTED, PRACTICE, TPU_DOC, WALKTHROUGH, join
 from vertexrig.finding import Severity
 from vertexrig.package.source.model import DYNAMIC, TrainerSource
-from vertexrig.project.value import dataclass
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.pools import has_gpu, placeholder, tpu_name
 
@@ -35,7 +35,7 @@ _OTHERS = frozenset(
 )  # fmt: skip
 # Images of other registries that name their TensorFlow: gcr.io/cloud-aiplatform/training/tf-gpu.2-4,
 # deeplearning-platform-release/tf2-cpu.2-11, tensorflow/tensorflow:2.15.0-gpu.
-_NAMED = re.compile(r"(?:/tf2?-[a-z]+\.|(?:^|/)tensorflow/tensorflow:)(?P<version>\d+[.-]\d+)")
+_NAMED = r"(?:/tf2?-[a-z]+\.|(?:^|/)tensorflow/tensorflow:)(?P<version>\d+[.-]\d+)"
 _FLAGS = ("strategy", "distribute", "distribution", "distribution_strategy", "distribute_strategy", "tf_strategy")
 _BY_NAME = {
     "mirrored": _MIRRORED, "gpusonemachine": _MIRRORED, "multigpu": _MIRRORED, "onedevice": _ONE,
@@ -257,7 +257,7 @@ def _tensorflow(pool: Pool, context: Context) -> tuple[int, ...] | None:
         if image is not None and image.framework == "tf":
             parts = image.version.split(".")
             return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else None
-        named = _NAMED.search(uri)
+        named = re.search(_NAMED, uri)
         if named is not None:
             return tuple(int(part) for part in re.split(r"[.-]", named["version"]))
     return None

@@ -368,7 +368,7 @@ def model_dir_used(document: Document, trainer: TrainerSource, pools: list[Pool]
         yield Problem(path, message, 'save to os.environ.get("AIP_MODEL_DIR", "model")')
 
 
-_OUTPUT_FLAG = re.compile(
+_OUTPUT_FLAG = (
     r"(job|model|out(put)?|save|export|checkpoint|ckpt|log|result|artifact|work)s?[-_]?(dir|path|uri|folder|to|bucket)?"
 )
 
@@ -376,7 +376,9 @@ _OUTPUT_FLAG = re.compile(
 def _is_output(item: Passed) -> bool:
     """Whether an argument names a place in Cloud Storage to write to: `--job-dir=gs://…`."""
     name = item.name.strip("-").casefold()
-    return bool(item.value) and str(item.value).startswith(("gs://", "/gcs/")) and _OUTPUT_FLAG.match(name) is not None
+    return (
+        bool(item.value) and str(item.value).startswith(("gs://", "/gcs/")) and re.match(_OUTPUT_FLAG, name) is not None
+    )
 
 
 @of_trainer

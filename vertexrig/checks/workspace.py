@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING
 
 from vertexrig import checks, spec
 from vertexrig.catalog import Catalog, Image, load
+from vertexrig.catalog.value import dataclass
 from vertexrig.checks import built, identity, naming
 from vertexrig.checks.model import BuiltImage
 from vertexrig.errors import did_you_mean
@@ -25,7 +26,6 @@ from vertexrig.project.config import Loaded
 from vertexrig.project.model import BUILD, Sweep
 from vertexrig.project.origins import origin
 from vertexrig.project.resolve import Uploaded
-from vertexrig.project.value import dataclass
 from vertexrig.render.renderer import Rendered, Renderer
 from vertexrig.spec.masking import masked
 from vertexrig.text import command_line

@@ -5,8 +5,8 @@ from __future__ import annotations
 import importlib
 from collections.abc import Mapping
 
+from vertexrig.catalog.value import dataclass
 from vertexrig.errors import UsageError
-from vertexrig.project.value import dataclass
 
 
 @dataclass(frozen=True)

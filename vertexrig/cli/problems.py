@@ -8,9 +8,9 @@ from typing import Any
 
 import click
 
+from vertexrig.catalog.value import dataclass
 from vertexrig.cli.extras import missing
 from vertexrig.errors import UsageError, VertexrigError
-from vertexrig.project.value import dataclass
 
 INTERRUPTED = 130
 

@@ -11,7 +11,8 @@ from vertexrig.package import dockerfile
 from vertexrig.package.dockerfile import DockerImage
 from vertexrig.package.source import program
 from vertexrig.package.source.files import ROOTS, Tree
-from vertexrig.package.source.model import SourcePlace, SourceProblem, TrainerSource
+from vertexrig.package.source.model import SourcePlace, TrainerSource
+from vertexrig.package.source.problem import SourceProblem
 from vertexrig.package.source.program import SourceProgram
 from vertexrig.package.source.reader import read_tree
 

@@ -13,6 +13,7 @@ import shutil
 from dataclasses import replace
 from pathlib import Path
 
+from vertexrig.catalog.value import dataclass
 from vertexrig.errors import PackageError
 from vertexrig.files import write_text
 from vertexrig.package import folders
@@ -20,7 +21,6 @@ from vertexrig.package.recipes import DISTRIBUTIONS, KINDS, Recipe, pinned, reci
 from vertexrig.package.sources import DIGEST_LENGTH, identify
 from vertexrig.project.config import Loaded
 from vertexrig.project.model import Trainer
-from vertexrig.project.value import dataclass
 
 FOLDER = "build/images"
 _FORMAT = b"vertexrig-image-1\n"

@@ -13,11 +13,11 @@ from io import StringIO
 from pathlib import Path, PurePosixPath
 from typing import TYPE_CHECKING
 
+from vertexrig.catalog.value import dataclass
 from vertexrig.errors import PackageError
 from vertexrig.package import pyproject
 from vertexrig.package.folders import read_bytes
 from vertexrig.package.pyproject import Declared, Metadata
-from vertexrig.project.value import dataclass
 
 if TYPE_CHECKING:
     from configparser import RawConfigParser

@@ -13,12 +13,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
+from vertexrig.catalog.value import dataclass
 from vertexrig.errors import PackageError
 from vertexrig.package.indexes import beyond_the_package, is_pypi
 from vertexrig.package.supplied import normalise
-from vertexrig.project.value import dataclass
 
-_VERSION = re.compile(r"""^\s*(?:__version__|VERSION|version)\s*(?::\s*[\w.]+\s*)?=\s*["']([^"']+)["']""", re.MULTILINE)
+_VERSION = r"""(?m)^\s*(?:__version__|VERSION|version)\s*(?::\s*[\w.]+\s*)?=\s*["']([^"']+)["']"""
 
 
 @dataclass(frozen=True)
@@ -147,7 +147,7 @@ def _dynamic_version(file: _File, name: str) -> str | None:
     plain = re.sub(r"[-.]+", "_", str(file.table("tool", "flit", "module").get("name") or name))
     candidates += [f"{root}{plain}{end}" for root in ("", "src/") for end in ("/__init__.py", ".py", "/__about__.py")]
     for path in candidates:
-        match = _VERSION.search(file.text_of(path)) if path else None
+        match = re.search(_VERSION, file.text_of(path)) if path else None
         if match:
             return match[1]
     return None

@@ -10,8 +10,8 @@ from collections.abc import Mapping
 from dataclasses import field
 from types import MappingProxyType
 
+from vertexrig.catalog.value import dataclass
 from vertexrig.errors import PackageError
-from vertexrig.project.value import dataclass
 
 KINDS = ("cpu", "gpu", "tpu")
 _TPU = "https://storage.googleapis.com"

@@ -9,7 +9,7 @@ from dataclasses import dataclass, field
 
 from vertexrig.errors import PackageError
 from vertexrig.package.source.files import parse_module
-from vertexrig.package.source.model import SourceProblem
+from vertexrig.package.source.problem import SourceProblem
 from vertexrig.package.supplied import normalise
 
 REQUIREMENTS = "requirements.txt"
@@ -18,20 +18,16 @@ _REQUIREMENT = re.compile(
     r"(?P<lead>\s*)(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*?(?P<extras>\[[^\]]*\])?"
     r"\s*?(?P<pin>[<>=!~(][^;#@]*?|@[^;#]*?)?\s*?(?P<marker>;[^#]*?)?(?P<comment>\s+#.*|\s*)"
 )
-_URL = re.compile(
-    r"(?P<lead>\s*)(?:-e\s+|--editable[= ]\s*)?(?P<url>(?:(?:git|hg|svn|bzr)\+[a-z]+|https?|ssh)://[^\s#;]+)(?P<fragment>#\S*)?(?P<rest>\s.*)?"
-)
-_NAMED_URL = re.compile(
-    r"\s*(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*@\s*(?P<url>[a-z+]+:\S+)(?P<rest>\s.*)?"
-)
+_URL = r"(?P<lead>\s*)(?:-e\s+|--editable[= ]\s*)?(?P<url>(?:(?:git|hg|svn|bzr)\+[a-z]+|https?|ssh)://[^\s#;]+)(?P<fragment>#\S*)?(?P<rest>\s.*)?"
+_NAMED_URL = r"\s*(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^\]]*\])?\s*@\s*(?P<url>[a-z+]+:\S+)(?P<rest>\s.*)?"
 # Arguments of setup() whose lists the container does not install.
 _OTHER_SETUP_LISTS = frozenset(
     {"keywords", "classifiers", "packages", "py_modules", "scripts", "extras_require", "tests_require"}
 )
-_BROUGHT = re.compile(r"tensorflow(-cpu|-gpu|-intel|-macos)?|tf-nightly|protobuf")
+_BROUGHT = r"tensorflow(-cpu|-gpu|-intel|-macos)?|tf-nightly|protobuf"
 # Of these the image has its own; a list of requirements that nobody wrote for a package often names them.
-_LEFT_OUT = re.compile(_BROUGHT.pattern + "|keras")
-_LEFT_OUT_ELSEWHERE = re.compile(r"torch|torchvision|torchaudio|xgboost|jax|jaxlib|numpy")
+_LEFT_OUT = _BROUGHT + "|keras"
+_LEFT_OUT_ELSEWHERE = r"torch|torchvision|torchaudio|xgboost|jax|jaxlib|numpy"
 FIRST_TF_KERAS = (2, 14)
 """tf-keras 2.14.1 is its first release (PyPI, 2026-11-21)."""
 
@@ -116,7 +112,7 @@ def hold(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: 
     name, pin = normalise(match["name"]), (match["pin"] or "").strip()
     notes.requirements.append(Requirement(name, pin, file, line))
     place = f"{file}:{line}"
-    if _BROUGHT.fullmatch(name):
+    if re.fullmatch(_BROUGHT, name):
         _judge_pin(name, pin, place, minor, notes)
     if name != "tf-keras" or minor is None:
         return text
@@ -139,11 +135,11 @@ def hold(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: 
 
 def _from_url(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: Notes) -> str:
     """Notes a requirement that comes from a URL. One that only names itself by `#egg=` gets the form that setup() takes."""
-    named, bare = _NAMED_URL.fullmatch(text), _URL.fullmatch(text)
+    named, bare = re.fullmatch(_NAMED_URL, text), re.fullmatch(_URL, text)
     if named is not None:
         name = normalise(named["name"])
         notes.requirements.append(Requirement(name, f"@ {named['url']}", file, line))
-        if _BROUGHT.fullmatch(name):
+        if re.fullmatch(_BROUGHT, name):
             _judge_pin(name, f"@ {named['url']}", f"{file}:{line}", minor, notes)
         return text
     if bare is None:
@@ -180,7 +176,7 @@ def left_out(text: str, minor: tuple[int, int] | None) -> bool:
     """Whether a requirement is one that the image brings: of TensorFlow if it has that, else of the other frameworks."""
     match = _REQUIREMENT.fullmatch(text)
     brought = _LEFT_OUT_ELSEWHERE if minor is None else _LEFT_OUT
-    return match is not None and brought.fullmatch(normalise(match["name"])) is not None
+    return match is not None and re.fullmatch(brought, normalise(match["name"])) is not None
 
 
 def lines_of(text: str) -> Iterator[tuple[int, str]]:

@@ -11,6 +11,7 @@ import re
 from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path, PurePosixPath
 
+from vertexrig.catalog.value import dataclass
 from vertexrig.errors import PackageError
 from vertexrig.package import layouts
 from vertexrig.package.folders import files_of, is_package, is_script, module_root, read_bytes
@@ -30,10 +31,10 @@ from vertexrig.package.requirements import (
 )
 from vertexrig.package.source.files import ROOTS, Tree, parse_module
 from vertexrig.package.source.follow import follow
-from vertexrig.package.source.model import Import, SourceProblem
+from vertexrig.package.source.model import Import
 from vertexrig.package.source.names import Code, walk
+from vertexrig.package.source.problem import SourceProblem
 from vertexrig.package.supplied import distribution_of, is_supplied, normalise
-from vertexrig.project.value import dataclass
 
 _FORMAT = b"vertexrig-package-2\n"
 """Part of every hash: raised when staging changes what the same sources become."""

@@ -12,10 +12,10 @@ from typing import Any
 
 from vertexrig import files, yamltext
 from vertexrig.catalog import typed as schema
+from vertexrig.catalog.value import dataclass
 from vertexrig.errors import ConfigError, UsageError, did_you_mean
 from vertexrig.project import then
 from vertexrig.project.model import NAME, Job, Project, Sweep
-from vertexrig.project.value import dataclass
 from vertexrig.text import kind_of, quoted
 
 DEFAULT_NAME = "vertexrig.yaml"

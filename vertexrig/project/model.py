@@ -8,6 +8,7 @@ from collections.abc import Mapping
 from typing import Any, Literal
 
 from vertexrig.catalog.option import Scalar, option
+from vertexrig.catalog.value import dataclass
 from vertexrig.project.study import (
     ConditionalParameter as ConditionalParameter,
 )
@@ -56,7 +57,6 @@ from vertexrig.project.study import (
 from vertexrig.project.then import NextStep, Then, steps
 from vertexrig.project.value import NAME as NAME
 from vertexrig.project.value import Goal as Goal
-from vertexrig.project.value import dataclass
 from vertexrig.spec.names import PROJECT, REGION
 
 BUILD = "build"

@@ -15,11 +15,11 @@ from typing import Any, Protocol
 from vertexrig import spec
 from vertexrig.catalog import Catalog
 from vertexrig.catalog.option import Scalar
+from vertexrig.catalog.value import dataclass
 from vertexrig.errors import did_you_mean
 from vertexrig.project import model, runs
 from vertexrig.project.config import Loaded
 from vertexrig.project.origins import carry, plain
-from vertexrig.project.value import dataclass
 
 ROLES = ("chief", "worker", "ps", "reduction_server", "evaluator")
 

@@ -13,7 +13,7 @@ from vertexrig.errors import UsageError
 FOLDER = "runs"
 RUN = re.compile(r"[0-9]{8}-[0-9]{6}-[0-9a-f]{4}")
 """A run's name: `20261121-171500-ab12`."""
-_NAME = re.compile(r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}")
+_NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 
 
 def new_run(now: datetime | None = None) -> str:
@@ -58,7 +58,7 @@ def must_be_own(view: Named, run: str) -> None:
             f"every run of {view.name} writes to its base_output_directory, {view.job.base_output_directory}, and finds "
             "there what the run before it left; only jobs without one have runs with names"
         )
-    if not _NAME.fullmatch(run):
+    if not re.fullmatch(_NAME, run):
         raise UsageError(f"{run!r} is not the name of a run, such as 20261121-171500-ab12")
 
 

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Literal
 
 from vertexrig.catalog.option import option
-from vertexrig.project.value import Goal, dataclass
+from vertexrig.catalog.value import dataclass
+from vertexrig.project.value import Goal
 
 
 @dataclass(frozen=True)

@@ -5,7 +5,8 @@ from collections.abc import Mapping
 from typing import Any, Literal, Union
 
 from vertexrig.catalog.option import Scalar, option
-from vertexrig.project.value import NAME, Goal, dataclass
+from vertexrig.catalog.value import dataclass
+from vertexrig.project.value import NAME, Goal
 
 ALIAS = (
     r"[a-z][a-zA-Z0-9-]{0,126}[a-z0-9]",

@@ -24,12 +24,12 @@ from markupsafe import Markup
 
 from vertexrig import spec, yamltext
 from vertexrig.catalog import Catalog
+from vertexrig.catalog.value import dataclass
 from vertexrig.errors import ConfigError, TemplateError, VertexrigError, did_you_mean
 from vertexrig.package import folders
 from vertexrig.project import resolve
 from vertexrig.project.config import Loaded
 from vertexrig.project.origins import Origins, Recorder, Tagged, laid_over, tagged_project, untagged
-from vertexrig.project.value import dataclass
 from vertexrig.render.compiled import compiled_templates
 from vertexrig.render.sandbox import Sandbox, charge, guarded_filter, weight
 from vertexrig.spec.names import camel

@@ -33,7 +33,7 @@ in a process of 2 GB, which may fall into it, took over 0.5."""
 MOST_SOURCE = 100_000
 """Characters of a template; compiling as many takes about a second. Ours have at most 5,000."""
 
-_WIDTH = re.compile(r"%[^a-zA-Z%]*(\*|\d{4,})")
+_WIDTH = r"%[^a-zA-Z%]*(\*|\d{4,})"
 _SCOPES = (nodes.Template, nodes.For, nodes.Macro, nodes.CallBlock, nodes.Block)
 
 
@@ -139,7 +139,7 @@ def guarded_filter(function: Callable[..., Any]) -> Callable[..., Any]:
 def _format(value: Any, *args: Any) -> str:
     """Filter `format` and operator `%`, without widths that make much of little."""
     text = str(value)
-    if _WIDTH.search(text):
+    if re.search(_WIDTH, text):
         raise LimitError(f"{text[:60]!r} has a width of more than three digits, or one from elsewhere")
     charge(len(text) + sum(2 * weight(one) for one in args))
     return text % (args[0] if len(args) == 1 and isinstance(args[0], (dict, tuple)) else args)

@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import field
 from functools import cached_property
 from typing import Any, Literal
 
+from vertexrig.catalog.value import dataclass
 from vertexrig.finding import Finding
 from vertexrig.spec.parameters import Parameter, everywhere, top
 

@@ -28,37 +28,38 @@ _MARKS = (
     r"(?<=projects/)[A-Z][A-Z_-]+",
     r"\A[\w-]*(?:\.\.\.|…)\Z",  # hf_...
 )
-_SURE = re.compile("|".join(_MARKS))
-_LIKELY = re.compile(r"(?<![\w-])your[_-][a-z0-9][a-z0-9_-]*")
+# Patterns are text here, and in other modules that every command loads: `re` compiles each at its first use.
+_SURE = "|".join(_MARKS)
+_LIKELY = r"(?<![\w-])your[_-][a-z0-9][a-z0-9_-]*"
 # Where no free text belongs, more can only be a placeholder.
-_NAMED = re.compile(r"(?<![{$])\{[A-Za-z_][\w.]*\}(?!\})|\A[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z")
-_CAPITALS = re.compile(r"(?<![A-Za-z0-9])[A-Z][A-Z0-9_]{2,}(?![a-z0-9])")
+_NAMED = r"(?<![{$])\{[A-Za-z_][\w.]*\}(?!\})|\A[A-Z][A-Z0-9]*(?:_[A-Z0-9]+)+\Z"
+_CAPITALS = r"(?<![A-Za-z0-9])[A-Z][A-Z0-9_]{2,}(?![a-z0-9])"
 
-_FREE = re.compile(r"\.(?:args|command)\[\d+\]$|\.env\[\d+\]\.\w+$|(?:^|\.)studySpec\b|^labels\b|^displayName$")
-_PROGRAM = re.compile(r"\.(?:args|command)\[\d+\]$|\.env\[\d+\]\.value$")
-_VARIABLE = re.compile(r"\.env\[\d+\]\.name$")
-_LOWER_CASE = re.compile(r"\.(?:imageUri|executorImageUri)$|(?:^|\.)serviceAccount$")
+_FREE = r"\.(?:args|command)\[\d+\]$|\.env\[\d+\]\.\w+$|(?:^|\.)studySpec\b|^labels\b|^displayName$"
+_PROGRAM = r"\.(?:args|command)\[\d+\]$|\.env\[\d+\]\.value$"
+_VARIABLE = r"\.env\[\d+\]\.name$"
+_LOWER_CASE = r"\.(?:imageUri|executorImageUri)$|(?:^|\.)serviceAccount$"
 _TOKENS = {"s", "pad", "unk", "mask", "bos", "eos", "cls", "sep", "image", "audio", "think", "br", "p", "b"}
 """Marks of language models and of HTML that look like `<name>` or `[NAME]`."""
 
 _OPEN, _CLOSE = "\ue000", "\ue001"
-_ENGINE = re.compile(r"\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}", re.DOTALL)
-_HIDDEN = re.compile(f"{_OPEN}(\\d+){_CLOSE}")
+_ENGINE = r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}"
+_HIDDEN = f"{_OPEN}(\\d+){_CLOSE}"
 
 
 def marks(text: str, path: str, *, enum: bool = False) -> list[str]:
     """The placeholders in the text at `path` of a job spec; an enum's values are in capitals themselves."""
-    if "\n" in text and _PROGRAM.search(path):
+    if "\n" in text and re.search(_PROGRAM, path):
         return []  # a script: its braces and dollars are its own
-    found = [one for one in _SURE.findall(text) if one.strip("<>[]").casefold() not in _TOKENS]
-    found += _LIKELY.findall(text)
-    if _VARIABLE.search(path):  # a variable may well be called YOUR_NAME
+    found = [one for one in re.findall(_SURE, text) if one.strip("<>[]").casefold() not in _TOKENS]
+    found += re.findall(_LIKELY, text)
+    if re.search(_VARIABLE, path):  # a variable may well be called YOUR_NAME
         found = [one for one in found if not one[0].isalnum()]
-    if not enum and not _FREE.search(path):
-        found += [one for one in _NAMED.findall(text) if one not in found]
-    if _LOWER_CASE.search(path):
+    if not enum and not re.search(_FREE, path):
+        found += [one for one in re.findall(_NAMED, text) if one not in found]
+    if re.search(_LOWER_CASE, path):
         known = " ".join(found)
-        found += [one for one in _CAPITALS.findall(_untagged(text)) if one not in known]
+        found += [one for one in re.findall(_CAPITALS, _untagged(text)) if one not in known]
     return list(dict.fromkeys(found))
 
 
@@ -74,7 +75,7 @@ def instead(value: Any) -> str:
 
 def certain(text: str, path: str) -> bool:
     """Whether a job with this text cannot run: what a program is given may be meant as it is written."""
-    return not _PROGRAM.search(path) and not _LIKELY.fullmatch(text)
+    return not re.search(_PROGRAM, path) and not re.fullmatch(_LIKELY, text)
 
 
 def hide(text: str) -> tuple[str, list[str]]:
@@ -88,12 +89,12 @@ def hide(text: str) -> tuple[str, list[str]]:
         lines = "\n" * match[0].count("\n")
         before = text[text.rfind("\n", 0, match.start()) + 1 : match.start()]
         after = text[match.end() : text.find("\n", match.end())] if "\n" in text[match.end() :] else text[match.end() :]
-        if not match[0].startswith("{{") and not _ENGINE.sub("", before + after).strip():
+        if not match[0].startswith("{{") and not re.sub(_ENGINE, "", before + after).strip():
             return lines
         hidden.append(" ".join(match[0].split()))
         return f"{_OPEN}{len(hidden) - 1}{_CLOSE}{lines}"
 
-    return _ENGINE.sub(replace, text), hidden
+    return re.sub(_ENGINE, replace, text), hidden
 
 
 def shown(value: Any, hidden: list[str]) -> Any:
@@ -105,7 +106,7 @@ def shown(value: Any, hidden: list[str]) -> Any:
     if isinstance(value, list):
         return [shown(item, hidden) for item in value]
     if isinstance(value, str):
-        return _HIDDEN.sub(lambda match: hidden[int(match[1])], value)
+        return re.sub(_HIDDEN, lambda match: hidden[int(match[1])], value)
     return value
 
 

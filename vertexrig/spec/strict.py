@@ -8,11 +8,11 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
-from dataclasses import dataclass
 from functools import cache
 from typing import Any
 
 from vertexrig import yamltext
+from vertexrig.catalog.value import dataclass
 from vertexrig.errors import did_you_mean, meant
 from vertexrig.finding import MOST, Finding, Severity, left_out
 from vertexrig.spec import placeholders
@@ -60,8 +60,8 @@ READING_RULES = (
 _SEVERITY = {rule.id: rule.severity for rule in READING_RULES}
 _SOURCE = {rule.id: rule.source for rule in READING_RULES}
 
-_TIMESTAMP = re.compile(r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[-+][0-9]{2}:[0-9]{2})")
-_NUMBER = re.compile(r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?")
+_TIMESTAMP = r"[0-9]{4}-[0-9]{2}-[0-9]{2}T[0-9:.]+(Z|[-+][0-9]{2}:[0-9]{2})"
+_NUMBER = r"[-+]?(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][-+]?[0-9]+)?"
 _WRAPPERS = ("Double", "Float", "Int64", "UInt64", "Int32", "UInt32", "Bool", "String", "Bytes")
 # google.protobuf.descriptor.FieldDescriptor.TYPE_*: the numbers are protobuf's wire contract
 _DOUBLE, _FLOAT, _BOOL, _STRING = 1, 2, 8, 9
@@ -403,7 +403,7 @@ class Walk:
             if math.isfinite(number):
                 return value
             return self.wrong(value, "a finite number", raw, path)
-        if isinstance(value, str) and _NUMBER.fullmatch(value) and math.isfinite(float(value)):
+        if isinstance(value, str) and re.fullmatch(_NUMBER, value) and math.isfinite(float(value)):
             text = f"{quoted(value)} is text; gcloud and REST make a number of it, other readers keep the text"
             self.report("quoted-number", raw, path, text, "write it without quotes")
             return float(value)
@@ -418,7 +418,7 @@ class Walk:
             fix = f"write {meant}s" if meant is not None else ""
             return self.wrong(value, "a duration: seconds and an s, such as 3600s,", raw, path, fix)
         if name == "Timestamp":
-            if isinstance(value, str) and _TIMESTAMP.fullmatch(value):
+            if isinstance(value, str) and re.fullmatch(_TIMESTAMP, value):
                 return value
             return self.wrong(value, "a time such as 2026-01-31T12:00:00Z", raw, path)
         for wrapper in _WRAPPERS:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import ast
 
-from vertexrig.package.source.model import Flag, SourceProblem
+from vertexrig.package.source.model import Flag
 from vertexrig.package.source.names import ROOT, Code, Owners, SourceCall, bound, full_name, last_name, plain_text
+from vertexrig.package.source.problem import SourceProblem
 
 _SUFFIXES = ("-command", "-cmd", "-group", "-grp")  # click leaves these off a function's name since 8.2
 

@@ -10,7 +10,7 @@ import warnings
 from collections.abc import Iterator, Mapping
 from pathlib import Path, PurePosixPath
 
-from vertexrig.package.source.model import SourceProblem
+from vertexrig.package.source.problem import SourceProblem
 
 MAX_FILE_BYTES = 2_000_000
 """Source files above this size are reported and not parsed: hand-written modules are far smaller."""

@@ -7,12 +7,13 @@ import os
 import sys
 from pathlib import Path
 
+from vertexrig.catalog.value import dataclass
 from vertexrig.errors import PackageError, did_you_mean, nearest
 from vertexrig.package.source.files import Tree, open_tree, parse_module
-from vertexrig.package.source.model import Import, SourcePlace, SourceProblem
+from vertexrig.package.source.model import Import, SourcePlace
 from vertexrig.package.source.names import Code, Imported, Module, dotted, last_name, walk
+from vertexrig.package.source.problem import SourceProblem
 from vertexrig.package.source.unbound import undefined
-from vertexrig.project.value import dataclass
 
 MAX_MODULES = 500
 
@@ -55,7 +56,7 @@ def follow(source: Path | str, module: str) -> Followed:
     return Followed(
         tuple(item.file for item in modules),
         tuple(imports(code, tree)),
-        tuple(undefined(code)),
+        tuple(SourcePlace(module.file, name.lineno, name.id) for module, name in undefined(code)),
         tuple(problems),
     )
 

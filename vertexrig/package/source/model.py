@@ -1,7 +1,10 @@
 """What is known of a trainer's source: plain values, with no part in how they were read."""
 
 # No postponed annotations: they are read at run time, and 300 of them would be compiled one by one at every start.
-from dataclasses import dataclass, field
+from dataclasses import field
+
+from vertexrig.catalog.value import dataclass
+from vertexrig.package.source.problem import SourceProblem
 
 DYNAMIC = "dynamic"
 """A type, action or nargs that is not plain in the source."""
@@ -10,25 +13,6 @@ DEFAULT_METRIC = "training/hptuning/metric"
 WITHOUT_VALUE = frozenset(
     {"store_true", "store_false", "store_const", "append_const", "count", "help", "version", "BooleanOptionalAction"}
 )
-
-
-@dataclass(frozen=True)
-class SourceProblem:
-    """Something that kept part of the trainer from being read.
-
-    Args:
-        message: What is wrong, in one line.
-        file: The file, relative to the trainer's folder; empty if it concerns no file.
-        line: Its line, counted from 1; None if unknown.
-        code: `module` (there is no such module), `unnamed` (none was named), `syntax` (a file does not parse), or empty.
-        nearest: The module that may have been meant.
-    """
-
-    message: str
-    file: str = ""
-    line: int | None = None
-    code: str = ""
-    nearest: str = ""
 
 
 @dataclass(frozen=True)
@@ -265,7 +249,7 @@ class TrainerSource:
         abbreviations: argparse takes an unambiguous beginning of a long flag (`allow_abbrev`, its default).
         commands: Paths of the sub-commands: `train`, one within another `data prepare`.
         command_required: Whether the program stops without one.
-        command: The one chosen, see `vertexrig.package.source.choose`; empty if none is.
+        command: The one that a job's arguments choose; empty if none is.
         command_unknown: The word in its place that is not a sub-command.
         leading: Arguments that the image's entry point gives before the job's own.
         base_image: The image that the container's own starts from; empty if that is not known.

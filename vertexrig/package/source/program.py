@@ -5,7 +5,8 @@ from __future__ import annotations
 import re
 import shlex
 from collections.abc import Sequence
-from dataclasses import dataclass
+
+from vertexrig.catalog.value import dataclass
 
 _PYTHON = re.compile(r"(?:.*/)?(?:python|pypy)(?:\d(?:\.\d+)?)?")
 _SHELL = re.compile(r"(?:.*/)?(?:ba|da|z|a)?sh")

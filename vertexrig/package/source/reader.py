@@ -18,8 +18,9 @@ from vertexrig.package.source.declared import Collector
 from vertexrig.package.source.files import Tree, open_tree
 from vertexrig.package.source.follow import imports, load
 from vertexrig.package.source.listening import listeners
-from vertexrig.package.source.model import SourceProblem, TrainerSource
+from vertexrig.package.source.model import TrainerSource
 from vertexrig.package.source.names import Code, Module, full_name, last_name
+from vertexrig.package.source.problem import SourceProblem
 from vertexrig.package.source.reading import names_gcsfs, reads
 from vertexrig.package.source.runs import Runs
 from vertexrig.package.source.saving import remote, saves, tells_chief

@@ -6,7 +6,6 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from vertexrig.package.source.model import SourcePlace
 from vertexrig.package.source.names import Code, Module, last_name
 
 _KNOWN = frozenset(dir(builtins)) | {
@@ -17,8 +16,8 @@ _TYPE_PARAMETERS = frozenset({"TypeVar", "ParamSpec", "TypeVarTuple"})  # from P
 _LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
 
 
-def undefined(code: Code) -> Iterator[SourcePlace]:
-    """The places, one per name and module. Only statements at the top of a module are looked at, outside of any branch,
+def undefined(code: Code) -> Iterator[tuple[Module, ast.Name]]:
+    """The first use of each such name, with its module. Only statements at the top of a module are looked at, outside of any branch,
     and a name that is bound anywhere in the module counts as bound: what is found here ends every run."""
     for module in code.modules:
         if open_ended(module):
@@ -30,7 +29,7 @@ def undefined(code: Code) -> Iterator[SourcePlace]:
                 for name in _used(statement):
                     if name.id not in bound and name.id not in seen:
                         seen.add(name.id)
-                        yield SourcePlace(module.file, name.lineno, name.id)
+                        yield module, name
 
 
 def open_ended(module: Module) -> bool:
