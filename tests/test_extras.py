@@ -47,6 +47,7 @@ COMES_WITH = {
     "tensorflow-datasets": "a trainer that names one of its data sets",
     "markupsafe": "jinja2",
     "h11": "uvicorn, whose parser the front changes",
+    "gunicorn": "functions-framework, whose server it is",
 }
 """Imported, and not listed: what brings it holds the version."""
 

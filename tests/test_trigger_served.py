@@ -168,3 +168,22 @@ def test_it_imports_what_it_installs(staged: Path, here: server.RunningServer) -
              "google.protobuf", "proto")  # fmt: skip
     assert not [name for name in modules if name in heavy or name.startswith(("vertexrig.local", "vertexrig.cli"))]
     assert tool.startswith(str(staged))
+
+
+def test_the_server_opens_no_control_socket(here: server.RunningServer, staged: Path) -> None:
+    """gunicorn, as functions-framework makes it after it has loaded the function, starts no control server beside it."""
+    code = (
+        "from functions_framework import create_app\n"
+        "from functions_framework._http.gunicorn import GunicornApplication as Server\n"
+        "before = Server(None, '127.0.0.1', 0, False).cfg.control_socket_disable\n"
+        "create_app('trigger', 'main.py')\n"
+        "print(before, Server(None, '127.0.0.1', 0, False).cfg.control_socket_disable)"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", code],
+        cwd=staged,
+        env={**os.environ, **clouds.variables(here)},
+        capture_output=True,
+        text=True,
+    )
+    assert done.stdout.split() == ["False", "True"], done.stderr

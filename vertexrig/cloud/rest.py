@@ -2,7 +2,7 @@
 
 requests with google.auth, not the client libraries: google-cloud-storage takes 0.35 s and 58 MB to import and
 google-cloud-aiplatform 2.6 s and 188 MiB, where requests with google.auth takes 0.15 s and 27 MiB (measured 2026-11-20,
-google-cloud-storage 3.17.1), and a function pays that at each cold start.
+google-cloud-storage 3.17.1), and a function pays that at each cold start. There `runtime` gives the token, without google.auth.
 """
 
 from __future__ import annotations
@@ -21,6 +21,7 @@ import urllib3
 from requests.adapters import HTTPAdapter
 from urllib3.util import Retry
 
+from vertexrig.cloud import runtime
 from vertexrig.errors import ServiceError
 
 _LOG = logging.getLogger(__name__)
@@ -210,6 +211,8 @@ class Rest:
             raise RestError(text, outcome_unknown=sent) from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, _TooSlowError) as error:
             raise RestError(f"{self.name} did not answer: {_line(error)}", outcome_unknown=True) from None
+        except runtime.NoTokenError as error:
+            raise RestError(f"no credentials for {self.name}: {error}", status=401) from None
         except Exception as error:  # by its name: google.auth is imported only where a host takes credentials
             if not type(error).__module__.startswith("google.auth"):
                 raise
@@ -303,6 +306,10 @@ def _session(url: str) -> requests.Session:
 
 def _signed_in(url: str) -> requests.Session | None:
     """A session with the user's credentials; None for a host that must not see them."""
+    session = requests.Session()
+    if runtime.has_account() and takes_credentials(url):
+        session.auth = runtime.RuntimeAccount(SCOPE)
+        return session
     import google.auth
     from google.auth.transport.requests import AuthorizedSession
 

@@ -433,7 +433,21 @@ def application(folder: Path) -> Trigger:
     file = os.environ.get(FILE_VARIABLE)
     trigger = Trigger(config.load(Path(file) if file else folder / config.DEFAULT_NAME))
     trigger.warm_up()
+    _without_control_socket()
     return trigger
+
+
+def _without_control_socket() -> None:
+    """Turns off gunicorn's `--control-socket`, on by default since 25.1 and out of reach of functions-framework's options.
+
+    It would start asyncio in a thread of the process that starts the workers, while the first request is answered, and
+    nobody can reach it in a function.
+    """
+    try:
+        from gunicorn.config import ControlSocketDisable
+    except ImportError:  # an older gunicorn, or another server
+        return
+    ControlSocketDisable.default = True
 
 
 def http(trigger: Trigger, flask_request: Any) -> tuple[bytes, int, dict[str, str]]:
