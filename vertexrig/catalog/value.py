@@ -47,6 +47,11 @@ def _fields(cls: type) -> tuple[tuple[str, ...], dict[str, dataclasses.Field[Any
 
 def _init(self: Any, /, *args: Any, **given: Any) -> None:
     positional, fields = _fields(self.__class__)
+    if given.keys() == fields.keys() and not args:  # as from `replace`
+        vars(self).update(given)
+        if hasattr(self, "__post_init__"):
+            self.__post_init__()
+        return
     name = self.__class__.__name__
     if len(args) > len(positional):
         raise TypeError(f"{name} takes {len(positional)} values by position, and {len(args)} were given")

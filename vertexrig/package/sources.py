@@ -335,6 +335,8 @@ def _setup_identity(files: Mapping[str, Path]) -> dict[str, str | None]:
 
 def _configured(text: bytes) -> dict[str, str]:
     """Plain values of setup.cfg's [metadata]; `attr:` and `file:` are left to the build."""
+    if not text.strip():  # most trainers have none
+        return {}
     config = layouts.read_config(text.decode("utf-8", "replace"))
     values = dict(config["metadata"]) if config.has_section("metadata") else {}
     return {key.lower(): value for key, value in values.items() if not value.startswith(("attr:", "file:"))}

@@ -9,7 +9,6 @@ from __future__ import annotations
 import copy
 import re
 import shlex
-import traceback
 from collections.abc import Iterable, Mapping
 from contextvars import ContextVar
 from dataclasses import replace
@@ -331,8 +330,14 @@ def _variables(view: resolve.View, loaded: Loaded) -> dict[str, Any]:
     }
 
 
+_NULL = Markup("null")
+
+
 def _emit(value: Any) -> Markup:
     """A value as a JSON scalar, list or mapping on one line, in the part of JSON that every YAML reader agrees on."""
+    if value is None:  # most fields of most jobs
+        charge(4)
+        return _NULL
     if isinstance(value, Markup):
         charge(len(value))
         return value
@@ -362,6 +367,8 @@ def _without_nulls(lines: Iterable[str]) -> list[str]:
     below, below_is_item = -1, False  # indentation of the nearest kept line below, -1 at the end
     for line in reversed([line for line in lines if line.strip()]):
         content = line.lstrip(" ")
+        if content.endswith(": null") and content[0] not in "-#":  # most lines
+            continue
         if content.startswith("#"):
             comments.append(line)
             continue
@@ -386,6 +393,8 @@ def _explained(error: Exception, template: str) -> str:
         return f"{error.name or template}:{error.lineno}: {error.message}"
     if isinstance(error, jinja2.TemplateNotFound):
         return f"template {template} includes {error.name!r}, which is not there"
+    import traceback
+
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(SUFFIX)]
     if frames:
         return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: {error}"

@@ -18,6 +18,7 @@ from typing import Any
 
 import jinja2
 from jinja2 import nodes
+from jinja2.compiler import CodeGenerator, Frame
 from jinja2.runtime import markup_join
 from jinja2.sandbox import ImmutableSandboxedEnvironment
 from jinja2.visitor import NodeTransformer
@@ -198,9 +199,20 @@ def _own_fields(cls: Hashable) -> frozenset[str]:
     return frozenset(field.name for field in dataclasses.fields(cls)) if own else frozenset()  # type: ignore[arg-type]
 
 
-class Sandbox(ImmutableSandboxedEnvironment):
-    """The environment of templates from elsewhere. `bounded` renders one."""
+class _Finalized(CodeGenerator):
+    """Writes no call of `escape` around what `finalize` returns: Markup already, of which it would make another."""
 
+    def _output_child_pre(self, node: nodes.Expr, frame: Frame, finalize: Any) -> None:
+        if finalize.src is None or frame.eval_ctx.volatile or not frame.eval_ctx.autoescape:
+            super()._output_child_pre(node, frame, finalize)
+        else:
+            self.write(f"({finalize.src}")
+
+
+class Sandbox(ImmutableSandboxedEnvironment):
+    """The environment of templates from elsewhere, with a `finalize` that returns Markup. `bounded` renders one."""
+
+    code_generator_class = _Finalized
     intercepted_binops = frozenset(["+", "*", "**", "%"])
 
     def __init__(self, **options: Any) -> None:
