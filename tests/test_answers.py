@@ -80,7 +80,8 @@ WRONG: list[tuple[tuple[Any, ...], Any, str]] = [
     (("trials", 0, "finalMeasurement", "metrics", 0, "value"), "high", "metrics[0].value is text, 'high', where a number belongs"),
     (("trials", 0, "state"), [], "trials[0].state is a list"),
     (("studySpec",), "tune", "studySpec is text, 'tune', where a mapping belongs"),
-    (("maxTrialCount",), "many", "maxTrialCount is text, 'many', where a number belongs"),
+    (("maxTrialCount",), "many", "maxTrialCount is text, 'many', where a whole number belongs"),
+    (("maxTrialCount",), 1e999, "maxTrialCount is a number, inf, where a whole number belongs"),
     (("labels",), {"team": ["a"]}, "labels.team is a list, ['a'], where text or a number belongs"),
     (("trialJobSpec", "workerPoolSpecs", 0), None, "trialJobSpec.workerPoolSpecs[0] is nothing"),
 ]  # fmt: skip

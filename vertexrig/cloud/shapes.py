@@ -14,7 +14,7 @@ _OPEN = frozenset({"google.protobuf.Struct", "google.protobuf.ListValue", "googl
 _WELL_KNOWN = "google.protobuf."
 """The other messages of this package are text, a number or a truth value in JSON: times, durations, wrappers. A Value may be
 anything, but the one of a job is a trial's parameter."""
-_NUMBERS = frozenset({1, 2, 3, 4, 5, 6, 7, 13, 15, 16, 17, 18})
+_FLOATING, _WHOLE = frozenset({1, 2}), frozenset({3, 4, 5, 6, 7, 13, 15, 16, 17, 18})
 """Types of fields (`Field.type`) that are numbers; 64-bit ones are text in JSON, and so are NaN and Infinity."""
 
 
@@ -69,19 +69,22 @@ def _field(field: Field, value: Any, path: str) -> str | None:
 def _one(field: Field, value: Any, path: str) -> str | None:
     if field.message is not None:
         return _message(field.message, value, path)
-    return _number(value, path) if field.type in _NUMBERS else _plain(value, path)
+    if field.type in _FLOATING | _WHOLE:
+        return _number(value, path, whole=field.type in _WHOLE)
+    return _plain(value, path)
 
 
 def _plain(value: Any, path: str) -> str | None:
     return _wrong(path, value, "text or a number") if isinstance(value, (Mapping, list)) else None
 
 
-def _number(value: Any, path: str) -> str | None:
+def _number(value: Any, path: str, *, whole: bool) -> str | None:
     try:
-        float(value)
+        number = float("x" if isinstance(value, bool) else value)
+        fits = not whole or number.is_integer()
     except (TypeError, ValueError, OverflowError):
-        return _wrong(path, value, "a number")
-    return _wrong(path, value, "a number") if isinstance(value, bool) else None
+        fits = False
+    return None if fits else _wrong(path, value, "a whole number" if whole else "a number")
 
 
 def _wrong(path: str, value: Any, belongs: str) -> str:
