@@ -142,5 +142,5 @@ setup(
         "sdk": SDK,
         "dev": DEV,
     },
-    entry_points={"console_scripts": ["vertexrig = vertexrig.cli:main"]},
+    entry_points={"console_scripts": ["vertexrig = vertexrig.__main__:main"]},
 )
