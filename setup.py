@@ -141,5 +141,5 @@ setup(
         "sdk": SDK,
         "dev": DEV,
     },
-    entry_points={"console_scripts": ["vertexrig = vertexrig.cli:main"]},
+    entry_points={"console_scripts": ["vertexrig = vertexrig.__main__:main"]},
 )

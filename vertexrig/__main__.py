@@ -1,6 +1,18 @@
-"""`python -m vertexrig`."""
+"""The command `vertexrig`, and `python -m vertexrig`."""
 
-from vertexrig.cli import main
+import sys
+
+
+def main() -> None:
+    """The console script."""
+    try:
+        from vertexrig import cli
+
+        cli.main()
+    except KeyboardInterrupt:  # while modules are imported; later ones end in `cli.run`
+        sys.stderr.write("interrupted\n")
+        sys.exit(130)
+
 
 if __name__ == "__main__":
     main()

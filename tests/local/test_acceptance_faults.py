@@ -78,17 +78,17 @@ def test_a_job_that_fails_says_why(api: Api, what: str) -> None:
 
 @pytest.mark.whole
 def test_a_trainer_that_prints_100_mb(api: Api, here: server.RunningServer) -> None:
-    """The job succeeds, the server answers all the while, and the log holds the last line."""
+    """The job succeeds, the server answers while it runs, and the log holds the last line."""
     code = "for i in range(1000):\n    sys.stdout.write(('x' * 999 + '\\n') * 100)\nprint('the last line')"
     name = api.create(job(pool(code)))["name"]
-    slowest, until = 0.0, time.monotonic() + 180
-    while api.get(name)["state"] not in ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED"):
-        begun = time.monotonic()
+    seen, until = [api.get(name)["state"]], time.monotonic() + 180
+    while seen[-1] not in ("JOB_STATE_SUCCEEDED", "JOB_STATE_FAILED"):
         assert api.call("GET", "customJobs", params={"pageSize": 1}).status_code == 200
-        slowest = max(slowest, time.monotonic() - begun)
-        assert begun < until
+        assert time.monotonic() < until
         time.sleep(0.1)
-    assert api.get(name)["state"] == "JOB_STATE_SUCCEEDED" and slowest < 30
+        seen.append(api.get(name)["state"])
+    # a server that is held up by the lines answers once, when the last one is stored
+    assert seen[-1] == "JOB_STATE_SUCCEEDED" and seen.count("JOB_STATE_RUNNING") > 1, seen
     wanted = f'resource.labels.job_id="{name.rpartition("/")[2]}"'
     body = {"resourceNames": ["projects/my-project"], "filter": wanted, "orderBy": "timestamp desc", "pageSize": 5}
     entries = api.call("POST", "/logging/v2/entries:list", json=body).json()["entries"]

@@ -2,12 +2,15 @@
 
 from __future__ import annotations
 
+import asyncio
+import json
 import os
 import signal
 import subprocess
 import sys
 from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from click.testing import CliRunner
@@ -17,6 +20,7 @@ from tests.tools import INSTALLED, vertexrig
 from vertexrig.cli.local import command
 from vertexrig.errors import UsageError
 from vertexrig.local import server
+from vertexrig.local.conform import record
 from vertexrig.local.jobs.settings import Settings
 
 LAUNCH = """
@@ -150,6 +154,65 @@ def test_without_a_server_one_is_started_and_stopped_by_the_last_command(tmp_pat
                 assert (server.find(root) is not None) is left
     finally:
         server.down(root)
+
+
+@pytest.mark.parametrize("started", [False, True], ids=["before it is started", "while it is started"])
+def test_a_signal_is_not_lost_at_the_start(
+    here: server.RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, started: bool
+) -> None:
+    """SIGTERM as the command is being started reaches it; one just before leaves it unstarted. Either way the code is 143."""
+    start = subprocess.Popen
+
+    def interrupted(argv: list[str], **options: Any) -> subprocess.Popen[bytes]:
+        process = start(argv, **options)
+        if argv[0] == "sh":
+            os.kill(os.getpid(), signal.SIGTERM)
+        return process
+
+    def handled(number: int, handler: Any, install: Any = signal.signal) -> Any:
+        before = install(number, handler)
+        if number == signal.SIGHUP and callable(handler):  # the last of them to be caught
+            os.kill(os.getpid(), signal.SIGTERM)
+        return before
+
+    if started:
+        monkeypatch.setattr(subprocess, "Popen", interrupted)
+    else:
+        monkeypatch.setattr(signal, "signal", handled)
+    words = ["run", "--root", str(here.root), "--", "sh", "-c", "sleep 20 & wait; touch ended"]
+    monkeypatch.chdir(tmp_path)
+    done = CliRunner().invoke(command, words, catch_exceptions=False)
+    assert done.exit_code == 143 and not (tmp_path / "ended").exists(), done.stderr
+
+
+def test_long_bodies_are_recorded_by_their_size(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Of a body longer than is recorded the recorder keeps no more than that, and writes its size."""
+    kept: list[int] = []
+    add = record._Kept.add
+    monkeypatch.setattr(record._Kept, "add", lambda self, part: (add(self, part), kept.append(len(self.data))))
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["more_body"]:
+            pass
+        await send({"type": "http.response.start", "status": 200})
+        for body, more in ((b"x" * record.MOST_BYTES, True), (b"xyz", False)):
+            await send({"type": "http.response.body", "body": body, "more_body": more})
+
+    asked = iter([(b"a" * (record.MOST_BYTES // 2), True)] * 8 + [(b"z", False)])
+
+    async def receive() -> dict[str, Any]:
+        body, more = next(asked)
+        return {"type": "http.request", "body": body, "more_body": more}
+
+    async def send(message: Any) -> None:
+        pass
+
+    scope = {"type": "http", "method": "PUT", "path": "/b/o", "query_string": b""}
+    asyncio.run(record.CallRecorder(app, tmp_path / "seen.jsonl", {})(scope, receive, send))
+    (line,) = map(json.loads, (tmp_path / "seen.jsonl").read_text().splitlines())
+    most = record.MOST_BYTES
+    assert (line["request"]["body"], line["answer"]["body"]) == (f"<{4 * most + 1} bytes>", f"<{most + 3} bytes>")
+    assert max(kept) == most + 1
 
 
 def test_a_run_is_recorded(here: server.RunningServer, tmp_path: Path) -> None:

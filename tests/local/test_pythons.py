@@ -44,6 +44,18 @@ def test_what_an_image_wants() -> None:
         pythons.wanted("build", load(), None)
 
 
+def test_the_newest_python_of_pyenv_is_taken(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """3.10.12 is newer than 3.10.9 and 3.10.10rc1; one that cannot make environments is passed over; without any, uv looks."""
+    monkeypatch.setenv("PYENV_ROOT", str(tmp_path))
+    for name, code in (("3.10.9", 0), ("3.10.12", 0), ("3.10.10rc1", 0), ("3.10.13", 1), ("3.11.0", 0)):
+        program = tmp_path / "versions" / name / "bin/python"
+        program.parent.mkdir(parents=True)
+        program.write_text(f"#!/bin/sh\nexit {code}\n")
+        program.chmod(0o755)
+    assert pythons._found("3.10") == str(tmp_path / "versions/3.10.12/bin/python")
+    assert pythons._found("3.9") == "3.9"
+
+
 def test_an_environment_is_made_once_and_says_what_it_lacks(cache: Path) -> None:
     """What must be there is; what no registry has is named; the second call makes nothing; other content is another folder."""
     need("uv")

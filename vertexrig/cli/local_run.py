@@ -141,19 +141,26 @@ def _run(argv: list[str], name: str, environment: Mapping[str, str]) -> int:
         Its exit code; 128 and the number of the signal that ended it, as a shell gives.
     """
     children: list[subprocess.Popen[bytes]] = []
+    early: list[int] = []
 
     def pass_on(number: int, frame: FrameType | None) -> None:
-        if number == signal.SIGINT and _in_foreground():
-            return  # the terminal sent it to the command, too
-        for child in children:
+        if not children:
+            early.append(number)
+        elif number == signal.SIGINT and _in_foreground():
+            pass  # the terminal sent it to the command, too
+        else:
             with suppress(ProcessLookupError):
-                child.send_signal(number)
+                children[0].send_signal(number)
 
     # What is ignored stays so, as nohup wants it: with a handler here the command would get the default action.
     caught = [number for number in _PASSED_ON if signal.getsignal(number) is not signal.SIG_IGN]
     before = {number: signal.signal(number, pass_on) for number in caught}
     try:
+        if early:
+            return 128 + early[0]
         children.append(subprocess.Popen([name, *argv[1:]], executable=argv[0], env=dict(environment)))
+        for number in early:  # they came while the command was being started, when no signal reaches it
+            children[0].send_signal(number)
         code = children[0].wait()
     except OSError as error:
         raise UsageError(f"{argv[0]} cannot be run: {error.strerror or error}") from None

@@ -13,7 +13,7 @@ import click
 from vertexrig.cli import creation, options, steps, streams
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
-from vertexrig.errors import JobFailedError
+from vertexrig.errors import JobFailedError, VertexrigError
 from vertexrig.files import typed, write_text
 from vertexrig.spec.states import short
 from vertexrig.text import shown
@@ -126,7 +126,11 @@ def _on_vertex(workspace: Workspace, name: str, file: Path | None) -> None:
 
 @contextmanager
 def _cancelling(control: Control) -> Iterator[list[int]]:
-    """SIGINT and SIGTERM cancel the job, whose processes end before the block does; gives the signals that came."""
+    """SIGINT and SIGTERM cancel the job, whose processes end before the block does; gives the signals that came.
+
+    Raises:
+        KeyboardInterrupt: Something failed after a signal: a terminal's Ctrl-C also reaches pip and whatever else builds a package.
+    """
     interrupted: list[int] = []
 
     def stop(number: int, _: object) -> None:
@@ -136,6 +140,10 @@ def _cancelling(control: Control) -> Iterator[list[int]]:
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield interrupted
+    except VertexrigError:
+        if interrupted:
+            raise KeyboardInterrupt from None
+        raise
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)

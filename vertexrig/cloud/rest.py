@@ -23,6 +23,7 @@ from urllib3.util import Retry
 
 from vertexrig.cloud import runtime
 from vertexrig.errors import ServiceError
+from vertexrig.text import kind_of
 
 _LOG = logging.getLogger(__name__)
 
@@ -182,7 +183,10 @@ class Rest:
         token = ""
         while True:
             data = self.call("GET", path, params={**params, "pageToken": token} if token else params).data
-            yield from data.get(key) or ()
+            rows = data.get(key) or []
+            if not isinstance(rows, list):
+                raise RestError(f"{self.name} answered with {key} as {kind_of(rows)}, where a list belongs", status=502)
+            yield from rows
             token = str(data.get("nextPageToken") or "")
             if not token:
                 return

@@ -9,10 +9,12 @@ import os
 import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
+from functools import partial
 from itertools import islice
 from typing import Any
 
-from vertexrig.cloud.rest import Rest, RestError
+from vertexrig.cloud.rest import Rest, RestError, is_loopback
+from vertexrig.cloud.shapes import misshapen
 from vertexrig.errors import UsageError
 from vertexrig.spec import states
 from vertexrig.spec.names import location
@@ -25,6 +27,8 @@ UNIVERSE_VARIABLE = "GOOGLE_CLOUD_UNIVERSE_DOMAIN"
 CUSTOM, TUNING = "customJobs", "hyperparameterTuningJobs"
 COLLECTIONS = {"CustomJobSpec": CUSTOM, "HyperparameterTuningJob": TUNING}
 KINDS = {CUSTOM: "CustomJob", TUNING: "HyperparameterTuningJob"}
+_LOCAL_API = "/vertex/v1"
+"""Path of this API on a local Vertex, whose console is at `/`."""
 PAGE = 100
 """Rows of a page that are asked for."""
 
@@ -112,7 +116,7 @@ class Vertex:
         Raises:
             RestError: It was refused, or (`outcome_unknown`) may have been created.
         """
-        job = RemoteJob(self.rest.call("POST", f"/{self.parent}/{collection}", json=body).data)
+        job = _job(collection, self.rest.call("POST", f"/{self.parent}/{collection}", json=body).data)
         if not NAME.fullmatch(job.name):
             raise RestError("Vertex AI answered a create without a job's name", status=502, outcome_unknown=True)
         return job
@@ -120,7 +124,8 @@ class Vertex:
     def get(self, name: str) -> RemoteJob | None:
         """A job by its resource name; None if there is none."""
         answer = self.rest.find(f"/{name}")
-        return None if answer is None else RemoteJob(answer.data)
+        match = NAME.fullmatch(name)
+        return None if answer is None else _job(match[3] if match else CUSTOM, answer.data)
 
     def list(self, collection: str, *, filter: str = "", limit: int | None = None) -> Iterator[RemoteJob]:
         """Jobs of a collection, the newest first.
@@ -129,10 +134,13 @@ class Vertex:
             collection: customJobs or hyperparameterTuningJobs.
             filter: The API's filter, such as `state="JOB_STATE_RUNNING" AND labels.team=vision`.
             limit: How many at most.
+
+        Raises:
+            RestError: A page could not be read.
         """
         params: dict[str, Any] = {"pageSize": min(limit or PAGE, PAGE)} | ({"filter": filter} if filter else {})
         rows = self.rest.pages(f"/{self.parent}/{collection}", collection, params)
-        return map(RemoteJob, islice(rows, limit))
+        return map(partial(_job, collection), islice(rows, limit))
 
     def cancel(self, name: str) -> None:
         """Ask for a job to be cancelled; it ends some time later. Repeating it does no harm."""
@@ -164,12 +172,29 @@ class Vertex:
         return None
 
     def console(self, name: str) -> str:
-        """The job's page in the console."""
+        """The job's page in the console: Google's, or that of the local Vertex whose API this is."""
         match = NAME.fullmatch(name)
         if match is None:
             return ""
+        server = self.rest.url.removesuffix(_LOCAL_API)
+        if server != self.rest.url and is_loopback(server):
+            return f"{server}/#/jobs/{name}"
         # as google-cloud-aiplatform 2.7.0 makes it for both kinds
         return f"https://console.cloud.google.com/agent-platform/locations/{self.region}/training/{match[4]}?project={self.project}"
+
+
+def _job(collection: str, data: Any) -> RemoteJob:
+    """A job of an answer.
+
+    Raises:
+        RestError: The answer has not the shape of one; it may have been made all the same.
+    """
+    wrong = misshapen(KINDS[collection], data)
+    if wrong is not None:
+        name = data.get("name") if isinstance(data, Mapping) else None
+        text = f"Vertex AI described {f'job {name}' if isinstance(name, str) else 'a job'} in a form that it cannot have: {wrong}"
+        raise RestError(text, status=502, outcome_unknown=True)
+    return RemoteJob(data)
 
 
 def job_body(

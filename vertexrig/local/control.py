@@ -52,6 +52,24 @@ def up(
     for module in ("uvicorn", "optuna", "google_crc32c", "cryptography"):
         import_module(module)  # what the server's own process would miss is reported here
     root = state.make_private(settings.root)
+    spawned: list[subprocess.Popen[bytes]] = []
+    try:
+        return _started(settings, port, timeout, root, record, spawned)
+    except BaseException:  # also Ctrl-C: nobody would know of the server
+        for process in spawned:
+            _end(process)
+        raise
+
+
+def _started(
+    settings: Settings,
+    port: int | None,
+    timeout: float,
+    root: Path,
+    record: Path | None,
+    spawned: list[subprocess.Popen[bytes]],
+) -> RunningServer:
+    """What `up` does; a process that it starts is added to `spawned`."""
     log = root / "server.log"
     process: subprocess.Popen[bytes] | None = None
     start, deadline = 0, time.monotonic() + timeout
@@ -73,7 +91,7 @@ def up(
                     continue  # another `up` on this folder was faster, and its server has the port
                 raise
             start = log.stat().st_size if log.exists() else 0
-            process = _spawn(settings, port, log, record)
+            process = _spawn(settings, port, log, record, spawned)
         elif process is not None and process.poll() is not None and not held:
             break  # where another `up` was faster, the folder is held, and that server is waited for
         time.sleep(0.02)
@@ -83,11 +101,26 @@ def up(
     raise ServiceError(f"the local Vertex does not come up{holder}; the end of {log}: {' '.join(written) or 'empty'}")
 
 
-def _spawn(settings: Settings, port: int | None, log: Path, record: Path | None) -> subprocess.Popen[bytes]:
+def _end(process: subprocess.Popen[bytes]) -> None:
+    """End a server that has just been started, with what it may have taken up."""
+    process.terminate()
+    try:
+        process.wait(_STOP_S)
+    except BaseException:  # it does not end, or Ctrl-C again: its jobs end with it
+        process.kill()
+        process.wait()
+        raise
+
+
+def _spawn(
+    settings: Settings, port: int | None, log: Path, record: Path | None, spawned: list[subprocess.Popen[bytes]]
+) -> subprocess.Popen[bytes]:
     """The server's process; its settings go to its stdin."""
     argv = [sys.executable, "-m", "vertexrig.local.server"]
     with log.open("ab") as out:
-        process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True)
+        spawned.append(
+            process := subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True)
+        )
     assert process.stdin is not None
     settings_and_port = {
         "port": port, "settings": {**asdict(settings), "root": settings.root.absolute()},

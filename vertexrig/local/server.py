@@ -19,6 +19,7 @@ from contextlib import AsyncExitStack, ExitStack, asynccontextmanager, contextma
 from dataclasses import replace
 from functools import partial
 from pathlib import Path
+from queue import SimpleQueue
 from typing import TYPE_CHECKING, Any
 
 import uvicorn
@@ -352,13 +353,19 @@ def serve(
         port: As for `running`.
         on_start: Called once it answers.
         record: As for `running`.
+
+    Raises:
+        KeyboardInterrupt: SIGINT came; all is closed.
     """
-    done = threading.Event()
+    # not an Event: a handler that sets one waits for ever where it interrupts the wait for it
+    ends: SimpleQueue[int] = SimpleQueue()
     for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: done.set())
-    with running(settings, port, grpc=True, on_stop=done.set, record=record) as here:
+        signal.signal(number, lambda number, _: ends.put(number))
+    with running(settings, port, grpc=True, on_stop=lambda: ends.put(0), record=record) as here:
         on_start(here)
-        done.wait()
+        end = ends.get()
+    if end == signal.SIGINT:
+        raise KeyboardInterrupt
 
 
 def settings_of(data: Mapping[str, Any]) -> Settings:
@@ -384,3 +391,5 @@ if __name__ == "__main__":
         main()
     except UsageError as problem:
         sys.exit(f"error: {problem}")
+    except KeyboardInterrupt:
+        sys.exit(130)

@@ -89,7 +89,7 @@ def table(job: Mapping[str, Any]) -> list[dict[str, Any]]:
     `seconds`, `note` ("best", or why the trial is infeasible).
     """
     spec = study_spec(job)
-    parameters = list(dict.fromkeys(dimension.id for dimension in Space(spec["parameters"]).everywhere()))
+    parameters = list(dict.fromkeys(dimension.id for dimension in Space(spec.get("parameters", ())).everywhere()))
     metrics = [metric.id for metric in Objective(spec).metrics]
     winners = {trial.id for trial in best(job)}
     in_order = ranked(job)

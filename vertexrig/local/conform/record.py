@@ -19,6 +19,31 @@ MOST_BYTES = 1024 * 1024
 """Bytes of a body that are recorded; of a longer one only its size is."""
 
 
+class _Kept:
+    """What is kept of a body while it passes: at most one byte more than is recorded, and its size."""
+
+    def __init__(self) -> None:
+        self.data, self.size = bytearray(), 0
+
+    def add(self, part: bytes) -> None:
+        """The next part of it."""
+        self.size += len(part)
+        self.data += part[: MOST_BYTES + 1 - len(self.data)]
+
+    def recorded(self) -> Any:
+        """The body as JSON or text, or its size where it is neither or too long."""
+        try:
+            text = bytes(self.data).decode("utf-8") if self.size <= MOST_BYTES else None
+        except UnicodeDecodeError:
+            text = None
+        if text is None:
+            return f"<{self.size} bytes>"
+        try:
+            return json.loads(text) if text else ""
+        except (ValueError, RecursionError):
+            return text
+
+
 class CallRecorder:
     """An ASGI application around another one.
 
@@ -38,23 +63,23 @@ class CallRecorder:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        asked, answered, status = bytearray(), bytearray(), [0]
+        asked, answered, status = _Kept(), _Kept(), [0]
 
         async def take_request() -> Message:
             message = await receive()
-            asked.extend(message.get("body", b""))
+            asked.add(message.get("body", b""))
             return message
 
         async def pass_answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 status[0] = message["status"]
-            answered.extend(message.get("body", b""))
+            answered.add(message.get("body", b""))
             await send(message)
 
         await self.app(scope, take_request, pass_answer)
-        self._write(scope, bytes(asked), {"status": status[0], "body": _body(bytes(answered))})
+        self._write(scope, asked, {"status": status[0], "body": answered.recorded()})
 
-    def _write(self, scope: Scope, asked: bytes, answer: Mapping[str, Any]) -> None:
+    def _write(self, scope: Scope, asked: _Kept, answer: Mapping[str, Any]) -> None:
         path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "replace").split("?", 1)[0]
         mount = next((mount for mount in self.mounts if path.startswith(f"{mount}/")), "")
         query = scope.get("query_string", b"").decode("ascii", "replace")
@@ -63,23 +88,9 @@ class CallRecorder:
             "method": scope["method"],
             "path": path[len(mount) :] + (f"?{query}" if query else ""),
         }
-        if asked:
-            request["body"] = _body(asked)
+        if asked.size:
+            request["body"] = asked.recorded()
         with self._lock, self.file.open("a", encoding="utf-8") as file:
             self._calls += 1
             line = {"run": "up", "step": str(self._calls), "request": request, "answer": answer}
             file.write(json.dumps(self._blanks(line), ensure_ascii=False) + "\n")
-
-
-def _body(data: bytes) -> Any:
-    """A body as JSON or text, or its size where it is neither or too long."""
-    if len(data) > MOST_BYTES:
-        return f"<{len(data)} bytes>"
-    try:
-        return json.loads(data) if data else ""
-    except ValueError:
-        pass
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return f"<{len(data)} bytes>"

@@ -6,6 +6,7 @@ import fcntl
 import hashlib
 import json
 import os
+import re
 import shutil
 import subprocess
 import sys
@@ -176,10 +177,16 @@ def _build(what: WantedPython, folder: Path, log: Callable[[str], None]) -> list
 def _found(version: str) -> str:
     """A Python of a version that pyenv has here, where uv does not look; the version itself if there is none, for uv to find."""
     root = Path(os.environ.get("PYENV_ROOT") or Path.home() / ".pyenv")
-    for program in sorted(root.glob(f"versions/{version}.*/bin/python"), reverse=True):
+    for program in sorted(root.glob(f"versions/{version}.*/bin/python"), key=_patch, reverse=True):
         if subprocess.run([program, "-c", "import venv"], capture_output=True, check=False).returncode == 0:
             return str(program)
     return version
+
+
+def _patch(program: Path) -> tuple[list[int], str]:
+    """What orders interpreters of pyenv: the numbers in the version's name, so that 3.10.12 is newer than 3.10.9."""
+    name = program.parents[1].name
+    return [int(number) for number in re.findall(r"\d+", name)], name
 
 
 def _run(tool: Sequence[str], words: Sequence[str]) -> subprocess.CompletedProcess[str]:

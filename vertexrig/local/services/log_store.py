@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import sqlite3
 import time
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -18,7 +19,7 @@ from vertexrig.local.sqlite import Database
 SCHEMA = """
 CREATE TABLE IF NOT EXISTS entries (
   id INTEGER PRIMARY KEY AUTOINCREMENT, time INTEGER NOT NULL, insert_id TEXT NOT NULL, job_id TEXT NOT NULL,
-  task_name TEXT NOT NULL, entry TEXT NOT NULL
+  entry TEXT NOT NULL
 );
 CREATE INDEX IF NOT EXISTS entries_by_job ON entries (job_id COLLATE NOCASE, time, insert_id);
 CREATE INDEX IF NOT EXISTS entries_by_time ON entries (time, insert_id);
@@ -28,6 +29,17 @@ Place = tuple[int, str, int]
 """Of an entry in the order of a listing: its time in ns, insertId and number."""
 _BATCH = 500
 """Rows read at a time, so that the lock is never held for long."""
+
+
+def _without_task_name(connection: sqlite3.Connection) -> None:
+    """Copy the entries of a file of version 1, whose table had one more column, to a table without it."""
+    columns = [row["name"] for row in connection.execute("PRAGMA table_info(entries)")]
+    if "task_name" in columns:
+        # by a copy, since SQLite drops columns only from 3.35 on; one transaction, so that a kill leaves the old table
+        connection.executescript(
+            "BEGIN IMMEDIATE; ALTER TABLE entries RENAME TO older; DROP INDEX IF EXISTS entries_by_job; DROP INDEX IF EXISTS entries_by_time;"
+            f"{SCHEMA} INSERT INTO entries SELECT id, time, insert_id, job_id, entry FROM older; DROP TABLE older; COMMIT;"
+        )
 
 
 class LogStore:
@@ -40,7 +52,7 @@ class LogStore:
 
     def __init__(self, root: Path, project: str = "local-project") -> None:
         self.project = project
-        self.database = Database(root / "logs" / "logs.sqlite3", SCHEMA)
+        self.database = Database(root / "logs" / "logs.sqlite3", SCHEMA, _without_task_name)
 
     def close(self) -> None:
         """Close the file."""
@@ -72,9 +84,9 @@ class LogStore:
         when = now if timestamp is None else timestamp
         labels = body["resource"].get("labels", {})
         connection = self.database.connection
-        values = (when, str(labels.get("job_id", "")), str(labels.get("task_name", "")))
         # First the row, since the insertId of an entry that brings none is the row's own number.
-        cursor = connection.execute("INSERT INTO entries VALUES (NULL, ?, '', ?, ?, '')", values)
+        values = (when, str(labels.get("job_id", "")))
+        cursor = connection.execute("INSERT INTO entries VALUES (NULL, ?, '', ?, '')", values)
         # Fixed width, so that ids sort as text the way they were made: gcloud goes on after the last one it saw.
         insert_id = str(body.get("insertId") or f"{cursor.lastrowid:016d}")
         full = {

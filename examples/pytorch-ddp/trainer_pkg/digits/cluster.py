@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gc
 import json
 import os
 from collections.abc import Mapping
@@ -104,9 +105,14 @@ def join(cluster: Cluster, device: torch.device, timeout: timedelta = timedelta(
 
 
 def leave() -> None:
-    """Part from the others, if there are any."""
+    """Part from the others, if there are any; no DistributedDataParallel may be used any more.
+
+    It holds the process group, in reference cycles of its own. A group that is left to the end of the interpreter may abort
+    the process ("terminate called without an active exception"), which fails the replica after all its work.
+    """
     if dist.is_initialized():
         dist.destroy_process_group()
+        gc.collect()
 
 
 def total(values: torch.Tensor) -> torch.Tensor:

@@ -22,7 +22,8 @@ def parser() -> argparse.ArgumentParser:
     flags.add_argument("--learning_rate", type=float, default=0.1)
     flags.add_argument("--momentum", type=float, default=0.9)
     flags.add_argument("--dropout", type=float, default=0.1)
-    flags.add_argument("--num_units", type=int, default=64)
+    # a discrete parameter of a sweep arrives as 64.0
+    flags.add_argument("--num_units", type=lambda text: int(float(text)), default=64)
     flags.add_argument("--seed", type=int, default=1)
     flags.add_argument("--save_steps", type=int, default=10, help="steps between two saves")
     flags.add_argument("--output", default="outputs", help="folder for model and checkpoints outside a job")

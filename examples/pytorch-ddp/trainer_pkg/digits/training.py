@@ -107,7 +107,14 @@ class Run:
         if self.progress.job and self.progress.job == job_id():
             LOG.info("this job has finished its run already: %s", self.model_folder / outputs.SUMMARY)
             return self._finished_before()
-        signal.signal(signal.SIGTERM, self._stop)
+        before = signal.signal(signal.SIGTERM, self._stop)
+        try:
+            self._train()
+            return self._finish()
+        finally:
+            signal.signal(signal.SIGTERM, before)  # ours would keep this run and its process group
+
+    def _train(self) -> None:
         try:
             while self.progress.epoch < self.options.epochs:
                 self._epoch()
@@ -117,7 +124,6 @@ class Run:
             self._save()  # a step that failed has not changed the weights
             raise PeerLostError(f"a step of the {self.cluster.size} processes failed in epoch {self.progress.epoch + 1}, "
                                 f"step {self.progress.step}: {error}; a restart of the job goes on from here") from error  # fmt: skip
-        return self._finish()
 
     def _epoch(self) -> None:
         progress, options = self.progress, self.options
