@@ -9,6 +9,7 @@ from typing import Any
 import click
 
 from vertexrig.cli.extras import missing
+from vertexrig.cli.names import misspelt
 from vertexrig.errors import UsageError, VertexrigError
 from vertexrig.project.value import dataclass
 
@@ -49,6 +50,8 @@ def problem(error: BaseException) -> Failure | None:
     """What an exception means for the person; None for an exception that only a defect raises."""
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return Failure("interrupted", "interrupted", INTERRUPTED)
+    if isinstance(error, click.NoSuchOption):
+        return Failure("usage", misspelt(error), UsageError.exit_code, usage=_usage(error))
     if isinstance(error, click.ClickException):
         return Failure("usage", error.format_message().strip(), UsageError.exit_code, usage=_usage(error))
     if isinstance(error, VertexrigError):

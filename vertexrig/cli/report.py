@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig.cli import extras, options, streams, studied
+from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 
@@ -23,7 +24,7 @@ HTML = (".html", ".htm")
 
 
 @click.command("report")
-@click.argument("job")
+@click.argument("job", cls=NameArgument)
 @options.file_option
 @options.local_option
 @studied.chain_option

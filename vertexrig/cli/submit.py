@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig.cli import forecast, options, show, steps, streams
+from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.errors import FindingsError
 from vertexrig.project.model import Budget
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("submit")
-@click.argument("name")
+@click.argument("name", cls=NameArgument)
 @options.file_option
 @options.set_option
 @options.templates_option

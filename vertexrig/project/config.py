@@ -82,8 +82,19 @@ class Loaded:
         found = self.project.jobs.get(name) or self.project.sweeps.get(name)
         if found is None:
             names = [*self.project.jobs, *self.project.sweeps]
-            raise UsageError(f"{self.file} has no job or sweep {name!r}. {did_you_mean(name, names, most=30)}")
+            raise UsageError(f"{self.file} has no job or sweep {quoted(name)}{_instead(name, names)}")
         return found
+
+
+def _instead(name: str, names: Sequence[str]) -> str:
+    """How a message about a NAME that is not there goes on."""
+    parts = [part.strip() for part in name.split(",")]
+    if len(parts) > 1 and all(part in names for part in parts):
+        return f": write names with spaces between them: {' '.join(parts)}"
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml", ".json", ".py") or len(path.parts) > 1:
+        return f", and this takes a NAME, not a file. {did_you_mean(path.stem, names, most=30)}"
+    return f". {did_you_mean(name, names, most=30)}"
 
 
 class ForeignProjectError(UsageError):
@@ -322,6 +333,7 @@ def _check_names(loaded: Loaded) -> None:
             raise loaded.error(
                 f"there is no job {sweep.job!r}. {did_you_mean(sweep.job, project.jobs)}", "sweeps", name, "job"
             )
+    _check_args(loaded)
     runnable = [*project.jobs, *project.sweeps]
     for name, schedule in project.schedules.items():
         if schedule.run not in runnable:
@@ -340,6 +352,23 @@ def _check_names(loaded: Loaded) -> None:
         for rule, reason in silence.items():
             if not reason.strip():
                 raise loaded.error("`silence` needs a reason for each rule", *path, rule)
+
+
+def _check_args(loaded: Loaded) -> None:
+    """Keys of `args` are the names of flags, to which the dashes are added."""
+    project = loaded.project
+    places: list[tuple[tuple[str, ...], Any]] = [(("sweeps", name), sweep) for name, sweep in project.sweeps.items()]
+    for name, job in project.jobs.items():
+        roles = ((role, getattr(job, role)) for role in ("worker", "ps", "reduction_server", "evaluator"))
+        places += [(("jobs", name), job), *((("jobs", name, role), one) for role, one in roles if one is not None)]
+    for path, place in places:
+        for key in place.args if isinstance(place.args, Mapping) else ():
+            if key.startswith("-"):
+                bare = key.removeprefix("--")
+                message = f"a key is a flag without its dashes: write {bare}, which becomes --{bare}"
+                if bare.startswith("-") or not bare:
+                    message = f'a key becomes --KEY, so {key} goes into a list with the other arguments: args: ["{key}", "VALUE"]'
+                raise loaded.error(message, *path, "args", key)
 
 
 def _silences(project: Project) -> list[tuple[tuple[str, ...], Mapping[str, str]]]:

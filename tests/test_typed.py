@@ -1,0 +1,226 @@
+"""What somebody types who knows gcloud and never saw vertexrig: each error names what to write, and that works."""
+
+from __future__ import annotations
+
+import json
+import re
+from pathlib import Path
+
+import pytest
+
+from vertexrig.checks.workspace import Workspace
+from vertexrig.cli import run
+from vertexrig.project import config
+
+TRAINER = """
+import argparse
+import os
+
+parser = argparse.ArgumentParser()
+parser.add_argument("--epochs", type=int, default=5)
+parser.add_argument("--learning_rate", type=float, default=0.1)
+parser.add_argument("--augment", action="store_true")
+parser.add_argument("--optimizer", choices=["sgd", "adam"], default="sgd")
+print(parser.parse_args(), os.environ.get("AIP_MODEL_DIR"))
+"""
+HEAD = "project: my-project\nregion: us-central1\ntrainer: {path: train.py, module: train, image: build}\n"
+BUCKET = "bucket: gs://my-bucket\n"
+JOB = "  cpu: {topology: cpu, machine_type: n1-standard-4, timeout: 3600s, args: {epochs: 3}}\n"
+
+
+class Typed:
+    """One command line: what it printed, and its exit code."""
+
+    def __init__(self, capsys: pytest.CaptureFixture[str]) -> None:
+        self._capsys = capsys
+
+    def __call__(self, *words: str) -> tuple[int, str, str]:
+        code = run(words)
+        printed = self._capsys.readouterr()
+        assert "Traceback" not in printed.err
+        return code, printed.out, printed.err
+
+
+@pytest.fixture
+def typed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Typed:
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "train.py").write_text(TRAINER)
+    write(JOB + "  gpu: {topology: cpu, machine_type: n1-standard-8, timeout: 3600s}\n")
+    return Typed(capsys)
+
+
+def write(jobs: str, head: str = HEAD + BUCKET) -> None:
+    Path("vertexrig.yaml").write_text(f"{head}jobs:\n{jobs}")
+
+
+def fixes(jobs: str, head: str = HEAD + BUCKET) -> dict[str, str]:
+    """The fix of each finding about job cpu, by rule."""
+    write(jobs, head)
+    return {found.id: found.fix for found in Workspace(config.load()).prepare("cpu").findings}
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["render", "cpu", "--region", "us-central1"], "It is the key region of the project file; for this call: --set region=VALUE"),
+        (["submit", "cpu", "--display-name=x"], "the key display_name of the project file; for this call: --set display_name=VALUE"),
+        (["render", "cpu", "--args=--epochs=3"], "for this call: --set args.NAME=VALUE"),
+        (["check", "--python-package-uris=x"], "It is the key package_uris"),
+        (["submit", "cpu", "--worker-pool-spec=machine-type=x"], "keys of a job of the project file: machine_type, replica_count"),
+        (["watch", "cpu", "--project=x"], "It is the key project of the project file\n"),
+        (["--file", "x", "render", "cpu"], "No such option '--file' here: write it after the COMMAND"),
+        (["render", "cpu", "--outputs=x"], "No such option '--outputs'. (Did you mean one of: '--output'"),
+    ],
+)  # fmt: skip
+def test_an_option_of_gcloud_names_the_key(typed: Typed, words: list[str], message: str) -> None:
+    """gcloud's options are keys of the project file here, and the error says which, and how to give it once."""
+    code, _, err = typed(*words)
+    assert code == 2 and message in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        ([verb], "Choices: cpu, gpu.")
+        for verb in (
+            "render",
+            "explain",
+            "submit",
+            "rehearse",
+            "image",
+            "watch",
+            "logs",
+            "cancel",
+            "report",
+            "register",
+        )
+    ]
+    + [
+        (["trials"], "The project file has no sweeps."),
+        (["schedule", "run"], "The project file has no schedules."),
+        (["render", "cpu,gpu"], "write names with spaces between them: cpu gpu"),
+        (["render", "build/jobs/cpu.yaml"], "and this takes a NAME, not a file. Did you mean 'cpu'?"),
+        (["render", "train.py"], "and this takes a NAME, not a file. Choices: cpu, gpu."),
+        (["submit", "--file", "none.yaml"], "And there is no file none.yaml"),
+    ],
+)
+def test_a_name_that_is_missing_or_no_name_lists_the_choices(typed: Typed, words: list[str], message: str) -> None:
+    """A missing NAME lists the names; a comma list and a file in its place say how to write it."""
+    code, out, err = typed(*words)
+    assert code == 2 and not out and message in err
+
+
+@pytest.mark.parametrize(
+    ("key", "message"),
+    [
+        ("--epochs", "a key is a flag without its dashes: write epochs, which becomes --epochs"),
+        ("-e", 'a key becomes --KEY, so -e goes into a list with the other arguments: args: ["-e", "VALUE"]'),
+    ],
+)
+def test_dashes_in_the_keys_of_args(typed: Typed, key: str, message: str) -> None:
+    """A key of `args` with dashes is refused at its line, wherever arguments are given."""
+    write(f"  cpu:\n    args:\n      {key}: 3\n")
+    code, _, err = typed("check")
+    assert code == 2 and f"vertexrig.yaml:8: jobs.cpu.args.{key}: {message}" in err
+    write(f"  cpu:\n    topology: multi-worker\n    worker: {{args: {{{key}: 3}}}}\n")
+    assert message in typed("check")[2]
+    write(JOB)
+    code, _, err = typed("check", "cpu", "--set", f"args.{key}=3")
+    assert code == 2 and message in err
+
+
+def test_a_fix_has_the_keys_of_the_file_that_it_is_for(typed: Typed) -> None:
+    """A job of vertexrig.yaml is mended by keys of vertexrig.yaml, a file for gcloud by the fields of the API."""
+    found = fixes("  cpu: {topology: cpu, machine_type: n1-standard-4}\n", HEAD)
+    assert found["model-dir-unset"] == (
+        "write bucket: gs://BUCKET at the top of the file, or base_output_directory: gs://BUCKET/PATH"
+    )
+    assert found["timeout-unset"] == "write timeout, such as 7200s"
+    found = fixes(
+        "  cpu: {topology: gpu, machine_type: n1-standard-4, accelerator_type: NVIDIA_TESLA_T4, timeout: 60s}\n"
+    )
+    assert found["accelerator-pair"] == "write accelerator_count: 1"
+    Path("job.yaml").write_text("workerPoolSpecs:\n- machineSpec: {machineType: n1-standard-4}\n  replicaCount: 1\n")
+    out = typed("check", "job.yaml")[1]
+    assert "fix: write scheduling.timeout, such as 7200s" in out
+
+
+@pytest.mark.parametrize(
+    ("args", "rule", "fix"),
+    [
+        ("{augment: true}", "flag-takes-no-value", "write augment: null"),
+        ("{augment: false}", "flag-takes-no-value", "remove augment"),
+        ("{lerning_rate: 1}", "argument-unknown", "write learning_rate, or declare --lerning_rate in the trainer"),
+        ("{optimizer: Adam}", "argument-parse", 'write optimizer: "adam"'),
+        ("{epochs: null}", "argument-parse", "write epochs: VALUE"),
+        ('["--augment=true"]', "flag-takes-no-value", "write --augment alone"),
+        ('["--lerning_rate=1"]', "argument-unknown", "write --learning_rate, or declare --lerning_rate in the trainer"),
+    ],
+)
+def test_a_fix_for_an_argument_fits_a_mapping_and_a_list(typed: Typed, args: str, rule: str, fix: str) -> None:
+    """In a mapping a fix is a pair of it; in a list it is a word of the command line."""
+    assert fixes(f"  cpu: {{machine_type: n1-standard-4, timeout: 60s, args: {args}}}\n")[rule] == fix
+    given = re.fullmatch(r"write (\w+: (?:null|\"\w+\"))", fix)
+    if given is not None:  # a fix that can be followed as it is
+        assert rule not in fixes(f"  cpu: {{machine_type: n1-standard-4, timeout: 60s, args: {{{given[1]}}}}}\n")
+
+
+def test_what_init_writes_passes_its_own_checks(typed: Typed) -> None:
+    """Three parameters get as many trials as the check asks for."""
+    units = 'parser.add_argument("--units", type=int, default=16)\nprint(parser'
+    reports = "import hypertune\nhypertune.HyperTune().report_hyperparameter_tuning_metric('accuracy', 1)\n"
+    Path("train.py").write_text(TRAINER.replace("print(parser", units) + reports)
+    assert typed("init", "--force")[0] == 0
+    project = Path("vertexrig.yaml").read_text()
+    assert "max_trial_count: 30" in project and all(
+        name in project for name in ("learning_rate:", "units:", "optimizer:")
+    )
+    code, out, _ = typed("check", "--format", "json")
+    assert code == 0 and "trials-few" not in {
+        row["id"] for row in json.loads(out)["findings"] if row["severity"] != "info"
+    }
+
+
+SDK = """\
+worker_pool_specs:
+- machine_spec: {machine_type: n1-standard-4}
+  replica_count: 1
+  container_spec: {image_uri: us-docker.pkg.dev/p/r/i}
+scheduling: {timeout: 60s}
+"""
+
+
+def test_a_file_in_snake_case_has_one_finding(typed: Typed) -> None:
+    """One finding lists the keys and what they are in camelCase, with a place for each; JSON keeps its shape."""
+    Path("sdk.yaml").write_text(SDK)
+    code, out, _ = typed("check", "sdk.yaml", "--format", "json")
+    rows = [row for row in json.loads(out)["findings"] if row["id"] == "snake-case-key"]
+    assert code == 0 and len(rows) == 1
+    assert rows[0]["message"].startswith("'worker_pool_specs', 'machine_spec', 'machine_type', 'replica_count',")
+    assert rows[0]["fix"] == "write workerPoolSpecs, machineSpec, machineType, replicaCount, containerSpec, imageUri"
+    assert rows[0]["path"] == "workerPoolSpecs" and rows[0]["line"] == 1 and len(rows[0]["paths"]) == 6
+    assert list(rows[0]) == [
+        "file", "id", "severity", "path", "paths", "message", "fix", "source", "line", "set", "docs",
+    ]  # fmt: skip
+    pools = "".join(SDK.split("\n", 1)[1].rsplit("scheduling", 1)[:1]) * 3
+    Path("sdk.yaml").write_text(f"worker_pool_specs:\n{pools}scheduling: {{timeout: 60s}}\n")
+    assert "workerPoolSpecs[1].machineSpec.machineType, … (16 in all)" in typed("check", "sdk.yaml")[1]
+
+
+@pytest.mark.parametrize(
+    ("name", "severity", "fix"),
+    [
+        ("n1-standard-7", "error", "write n1-standard-8, for example"),
+        ("N1-Standard-8", "error", "write n1-standard-8"),
+        ("n1_standard_8", "error", "write n1-standard-8"),
+        ("a2-highgpu-3g", "error", ""),
+        ("n1-standart-8", "warning", "write n1-standard-8"),
+        ("n9-standard-8", "warning", ""),
+        ("n1-custom-4-8192", "warning", ""),
+    ],
+)
+def test_a_machine_type_that_cannot_be_is_an_error(typed: Typed, name: str, severity: str, fix: str) -> None:
+    """A size that a known series does not have, and other letters' case, are wrong; a family or series may be new."""
+    write(f"  cpu: {{machine_type: {name}, timeout: 60s}}\n")
+    found = [one for one in Workspace(config.load()).prepare("cpu").findings if one.id == "machine-unknown"]
+    assert [(one.severity.value, one.fix) for one in found] == [(severity, fix)]
