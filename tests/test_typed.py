@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import json
+import os
 import re
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -224,3 +227,92 @@ def test_a_machine_type_that_cannot_be_is_an_error(typed: Typed, name: str, seve
     write(f"  cpu: {{machine_type: {name}, timeout: 60s}}\n")
     found = [one for one in Workspace(config.load()).prepare("cpu").findings if one.id == "machine-unknown"]
     assert [(one.severity.value, one.fix) for one in found] == [(severity, fix)]
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("", "vertexrig.yaml: the project file is empty: `vertexrig init --force` writes one"),
+        ("# nothing yet\n", "vertexrig.yaml: the project file is empty"),
+        ("workerPoolSpecs:\n- replicaCount: 1\n", "this is a job for gcloud, not a project file: `vertexrig check FILE` checks it"),
+        (f"{HEAD}jobs: {{cpu: {{args: {{epochs: 012}}}}}}\n", "gcloud reads 012 as the octal number 10, readers of YAML 1.2 as 12: write 12,"),
+        (f"{HEAD}jobs: {{cpu: {{machine_type: 2026-01-01}}}}\n", "jobs.cpu.machine_type: 2026-01-01 is a date; text belongs here"),
+        (f"{HEAD}jobs: {{cpu: {{machine_type: n1-standard-4, replica_count: 3}}}}\n",
+         "jobs.cpu.replica_count: 3 replicas: the job's own pool is the chief, which is one replica; more of them are workers"),
+    ],
+)  # fmt: skip
+def test_a_project_file_that_is_not_one_yet(typed: Typed, text: str, message: str) -> None:
+    """An empty file, a file for gcloud, and values that would be read as something else are refused with what to write."""
+    Path("vertexrig.yaml").write_text(text)
+    code, out, err = typed("check")
+    assert code == 2 and not out and message in err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["check", "--set", "args.epochs=-1"], "'args' is a key of a job or sweep: name one job or sweep with the command, or write "
+         "where it is: --set jobs.cpu.args.epochs=VALUE"),
+        (["check", "cpu", "gpu", "--set", "timeout=60s"], "--set jobs.cpu.timeout=VALUE"),
+        (["check", "CPU", "--set", "args.epochs=1"], "the project file has no job or sweep 'CPU'. Did you mean 'cpu'?"),
+    ],
+)  # fmt: skip
+def test_an_override_without_its_job(typed: Typed, words: list[str], message: str) -> None:
+    """A key of a job needs a job: the error says which words name one."""
+    code, _, err = typed(*words)
+    assert code == 2 and message in err
+
+
+def test_an_override_of_something_that_is_no_job(typed: Typed) -> None:
+    """A list in place of the jobs is named as such, also where an override looks into it."""
+    Path("vertexrig.yaml").write_text(f"{HEAD}jobs:\n- name: cpu\n")
+    for override in ("foo-", "foo.bar=1", "jobs.cpu.timeout=1s", "jobs.0.name-"):
+        assert typed("check", "--set", override)[0] == 2
+
+
+def test_a_finding_points_at_what_it_is_about(typed: Typed) -> None:
+    """A region at its line or its override; a machine that is missing at its job, not at the trainer's lines."""
+    assert "| --set region=us-cental1\n" in typed("check", "cpu", "--set", "region=us-cental1")[1]
+    write("  cpu:\n    timeout: 60s\n", HEAD.replace("us-central1", "us-cental1"))
+    out = typed("check", "cpu")[1]
+    assert "vertexrig.yaml:2: error[region-unknown]" in out
+    assert "vertexrig.yaml:5: error[machine-and-replicas]" in out and "fix: write machine_type" in out
+
+
+def test_nothing_to_show_is_said(typed: Typed) -> None:
+    """No jobs to check, and no schedules to list: stderr says so."""
+    Path("vertexrig.yaml").write_text(HEAD)
+    code, _, err = typed("check")
+    assert code == 0 and "vertexrig.yaml has no jobs and no sweeps: nothing is checked" in err
+    code, out, err = typed("schedule", "list")
+    assert (code, out, err) == (0, "", "vertexrig.yaml has no schedules\n")
+
+
+def test_a_result_that_cannot_be_written_is_one_error(tmp_path: Path) -> None:
+    """A full disk behind stdout is named, for text and for JSON, with exit code 2."""
+    for words in (["keys"], ["keys", "--format", "json"], ["render", "no", "--format", "json"]):
+        with open("/dev/full", "w") as full:
+            line = [sys.executable, "-m", "vertexrig", *words]
+            done = subprocess.run(line, cwd=tmp_path, stdout=full, stderr=subprocess.PIPE, text=True, check=False)
+        assert done.returncode == 2 and done.stderr.startswith("error: ") and "Traceback" not in done.stderr
+        assert words[0] == "render" or "the result cannot be written to stdout: No space left on device" in done.stderr
+
+
+def test_a_device_and_a_link_stay_what_they_are(typed: Typed, tmp_path: Path) -> None:
+    """`-o` of a pipe, which a device is like, writes into it and leaves it there; of a link, it writes the link's target."""
+    os.mkfifo("pipe")
+    reader = subprocess.Popen(["cat", "pipe"], stdout=subprocess.PIPE, text=True)
+    assert typed("render", "cpu", "--no-check", "-o", "pipe")[0] == 0
+    assert reader.communicate(timeout=60)[0].startswith("# vertexrig: job cpu") and Path("pipe").is_fifo()
+    Path("link.yaml").symlink_to("target.yaml")
+    assert typed("render", "cpu", "--no-check", "-o", "link.yaml")[0] == 0
+    assert Path("link.yaml").is_symlink() and Path("target.yaml").read_text().startswith("# vertexrig: job cpu")
+
+
+def test_missing_credentials_name_the_way_to_get_them(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Without a login the error names the command that logs in, and the way that needs none."""
+    monkeypatch.setenv("GOOGLE_APPLICATION_CREDENTIALS", "nothing.json")
+    monkeypatch.delenv("VERTEXRIG_AIPLATFORM", raising=False)
+    code, out, err = typed("watch", "cpu")
+    assert code == 3 and not out
+    assert "Log in with `gcloud auth application-default login`; `vertexrig local up` needs no login" in err

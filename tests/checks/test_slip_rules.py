@@ -31,6 +31,8 @@ def rules_of(folder: Path, source: str) -> dict[str, list[str]]:
         "match input():\n    case [first, *rest] if rest: print(first)\n    case {'a': 1, **other}: print(other)\n",
         "print([a for a in range(3)], (b := 2), b, __file__, __name__)\n",
         "exec('made = 1')\nprint(made)\n",
+        "import sys\nsys.modules[__name__].__dict__.update(made=1)\nprint(made)\n",
+        "import enum, ssl\nenum.IntEnum._convert_('Made', __name__, str.isupper, source=ssl)\nprint(Made)\n",
     ],
 )
 def test_a_name_that_something_binds_is_left_alone(source: str, tmp_path: Path) -> None:

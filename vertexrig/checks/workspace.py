@@ -34,6 +34,8 @@ from vertexrig.text import command_line
 if TYPE_CHECKING:
     from vertexrig.package.containers import ImageProgram
 
+_PROJECT_KEYS = {"region-unknown": ("region",)}
+"""Keys of the project file that a finding is about, where the spec has no value."""
 GCLOUD_REFUSES = "pool-empty-gcloud"
 """The rule on what the API takes and gcloud does not."""
 
@@ -239,7 +241,7 @@ class Workspace:
         mapped = isinstance(self.loaded.runnable(view.name).args, Mapping)
         placed = []
         for finding in found:
-            path = origin(origins, finding.path)
+            path = _PROJECT_KEYS.get(finding.id) or origin(origins, finding.path)
             source = self.loaded.source(path) or self.loaded.source(("sweeps" if view.sweep else "jobs", view.name))
             given = masked(source) if isinstance(source, str) else ""
             by_key = finding.key_fix if mapped and path and isinstance(path[-1], str) else ""

@@ -10,7 +10,7 @@ import click
 
 from vertexrig.cli.extras import missing
 from vertexrig.cli.names import misspelt
-from vertexrig.errors import UsageError, VertexrigError
+from vertexrig.errors import ServiceError, UsageError, VertexrigError
 from vertexrig.project.value import dataclass
 
 INTERRUPTED = 130
@@ -55,7 +55,7 @@ def problem(error: BaseException) -> Failure | None:
     if isinstance(error, click.ClickException):
         return Failure("usage", error.format_message().strip(), UsageError.exit_code, usage=_usage(error))
     if isinstance(error, VertexrigError):
-        return Failure(error.code, str(error), error.exit_code, error.details)
+        return Failure(error.code, _with_login(error), error.exit_code, error.details)
     if isinstance(error, ImportError):
         lacking = missing(error)
         return None if lacking is None else problem(lacking)
@@ -66,6 +66,13 @@ def problem(error: BaseException) -> Failure | None:
     if isinstance(error, UnicodeEncodeError):
         return Failure("usage", f"{ascii(error.object)[:200]} contains bytes that are not text", UsageError.exit_code)
     return None
+
+
+def _with_login(error: VertexrigError) -> str:
+    """The message, and what to do about credentials that are missing or have run out."""
+    if not isinstance(error, ServiceError) or error.status != 401:
+        return str(error)
+    return f"{str(error).rstrip('.')}. Log in with `gcloud auth application-default login`; `vertexrig local up` needs no login"
 
 
 def _usage(error: click.ClickException) -> str:

@@ -111,6 +111,8 @@ def list_(file: Path | None, count: int, format_: str) -> None:
                      "next": [run.isoformat() for run in runs]})  # fmt: skip
     tick = loaded.project.trigger.tick if any(row["then"] for row in rows) else None
     data = {"schedules": rows, "tick": tick}
+    if not rows:
+        streams.note(f"{loaded.file} has no schedules")
     result(format_, data, lambda: "\n".join([*map(_listed, rows), *([_ticking(loaded)] if tick else [])]))
 
 

@@ -26,6 +26,18 @@ TICK_PATH = f"/{TICK}"
 STATE_FOLDER = ".vertexrig"
 """State of rehearsals and the local Vertex, beside the project file."""
 
+_SPEC = {
+    "workerPoolSpecs",
+    "worker_pool_specs",
+    "studySpec",
+    "study_spec",
+    "trialJobSpec",
+    "trial_job_spec",
+    "jobSpec",
+    "job_spec",
+}
+"""Keys of a job or tuning job of the API, which no project file has at its top."""
+
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?P<body>[^{}]*)\}|\$\{")
 _VARIABLE_BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
 
@@ -175,7 +187,14 @@ def loads(
     root = schema.Place((), locate)
     if not isinstance(reading.data, (dict, type(None))):
         raise root.error(f"the project file is {kind_of(reading.data)}; it must be a mapping")
-    data = _expand(reading.data or {}, root, os.environ if environment is None else environment)
+    if not reading.data:
+        raise root.error("the project file is empty: `vertexrig init --force` writes one to begin with")
+    if _SPEC & reading.data.keys():
+        raise root.error(
+            "this is a job for gcloud, not a project file: `vertexrig check FILE` checks it, `vertexrig convert FILE` turns it into "
+            "entries of a project file"
+        )
+    data = _expand(reading.data, root, os.environ if environment is None else environment)
     for override in overrides:
         _override(data, override, target, given)
     project = schema.build(Project, data, root)
@@ -289,7 +308,7 @@ def _ending_with(data: Mapping[str, Any], path: Sequence[str]) -> list[str]:
     tail = path[2:] if path[0] in ("jobs", "sweeps") else path
     found = []
     for group in ("jobs", "sweeps"):
-        for name, here in (data.get(group) or {}).items():
+        for name, here in _entries(data, group).items():
             for part in tail[:-1]:
                 here = _child(here, part)
             if isinstance(here, dict) and (tail[-1] in here or [group, name] == list(path[:2])):
@@ -297,17 +316,32 @@ def _ending_with(data: Mapping[str, Any], path: Sequence[str]) -> list[str]:
     return found
 
 
+def _entries(data: Mapping[str, Any], group: str) -> Mapping[str, Any]:
+    """The jobs or sweeps that the file gives, none if it has something else there."""
+    found = data.get(group)
+    return found if isinstance(found, dict) else {}
+
+
 def _where(data: Mapping[str, Any], parts: list[str], target: str | None) -> list[str]:
     """The full path of an override's key: in the job or sweep it is about, or from the top of the file."""
     if target is not None:
         for group, cls in (("jobs", Job), ("sweeps", Sweep)):
-            if target in (data.get(group) or {}):
+            if target in _entries(data, group):
                 keys = schema.hints(cls)
                 if parts[0] in keys:
                     return [group, target, *parts]
                 if parts[0] not in schema.hints(Project):
                     choices = did_you_mean(parts[0], [*keys, *schema.hints(Project)], most=40)
                     raise UsageError(f"--set {'.'.join(parts)}: {target} has no key {parts[0]!r}. {choices}")
+    if parts[0] not in schema.hints(Project) and parts[0] in {**schema.hints(Job), **schema.hints(Sweep)}:
+        names = [*_entries(data, "jobs"), *_entries(data, "sweeps")]
+        if target is not None and target not in names:
+            raise UsageError(f"the project file has no job or sweep {quoted(target)}{_instead(target, names)}")
+        first = next((f"{group}.{name}" for group in ("jobs", "sweeps") for name in _entries(data, group)), "jobs.NAME")
+        raise UsageError(
+            f"--set {'.'.join(parts)}: {parts[0]!r} is a key of a job or sweep: name one job or sweep with the command, or "
+            f"write where it is: --set {first}.{'.'.join(parts)}=VALUE"
+        )
     return parts
 
 

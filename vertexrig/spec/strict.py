@@ -210,7 +210,7 @@ class Walk:
         self.spelling()
         for note in self.reading.notes:
             path = self.canonical.get(note.path, ".".join(str(part) for part in note.path))
-            fix = (
+            fix = note.fix or (
                 "keep one of them"
                 if note.kind == "duplicate-key"
                 else 'quote it if it is text, or write it as "1.0e-4", true or false'
