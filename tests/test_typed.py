@@ -316,3 +316,18 @@ def test_missing_credentials_name_the_way_to_get_them(typed: Typed, monkeypatch:
     code, out, err = typed("watch", "cpu")
     assert code == 3 and not out
     assert "Log in with `gcloud auth application-default login`; `vertexrig local up` needs no login" in err
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [
+        ("train model.py", "since python -m takes no module of that name; rename it to train_model.py"),
+        ("2-train.py", "rename it to _2_train.py"),
+        ("train.ipynb", "but a notebook; `jupyter nbconvert --to script` makes a script of it"),
+    ],
+)
+def test_a_file_that_is_not_a_trainer_says_why(typed: Typed, name: str, message: str) -> None:
+    """A script whose name is no module's and a notebook are refused with what to do about it."""
+    Path(name).write_text(TRAINER)
+    code, _, err = typed("init", "--force", "--trainer", name)
+    assert code == 2 and f"{name} is not a trainer" in err and message in err

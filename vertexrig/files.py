@@ -86,7 +86,7 @@ def write_bytes(path: Path, data: bytes, mode: int = 0o644) -> None:
 
 
 def _is_device(path: Path) -> bool:
-    """Whether a path is no file that another could take the place of: for root a device would be gone then."""
+    """Whether a path is a device or a pipe, which stays where it is: for root a new file could take its place."""
     return path.parts[:2] in (("/", "dev"), ("/", "proc")) or (
         path.exists() and not path.is_file() and not path.is_dir()
     )
