@@ -331,3 +331,25 @@ def test_a_file_that_is_not_a_trainer_says_why(typed: Typed, name: str, message:
     Path(name).write_text(TRAINER)
     code, _, err = typed("init", "--force", "--trainer", name)
     assert code == 2 and f"{name} is not a trainer" in err and message in err
+
+
+def test_an_empty_request_id_is_refused(typed: Typed) -> None:
+    """`--request-id "$ID"` with a variable that is not set must not make a second job."""
+    code, out, err = typed("submit", "cpu", "--request-id", "")
+    assert code == 2 and not out and "--request-id is empty" in err
+
+
+def test_a_report_in_a_format_that_there_is_not(typed: Typed) -> None:
+    """A name such as r.pdf would promise a PDF: the error names the formats."""
+    code, _, err = typed("report", "cpu", "--local", "-o", "r.pdf")
+    assert code == 2 and "r.pdf: a report is HTML or Markdown: name it r.html or r.md, or give --format" in err
+
+
+def test_a_pulled_job_is_not_of_the_request_that_made_it(typed: Typed) -> None:
+    """The labels that `submit` gives stay with their job: a second job with them would be cancelled as one too many."""
+    spec = {"workerPoolSpecs": [{"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1,
+                                 "containerSpec": {"imageUri": "us-docker.pkg.dev/p/r/i"}}]}  # fmt: skip
+    labels = {"vertexrig_claim": "abc", "vertexrig_run": "cpu", "team": "vision"}
+    Path("job.json").write_text(json.dumps({"displayName": "cpu", "labels": labels, "jobSpec": spec}))
+    code, out, _ = typed("convert", "job.json")
+    assert code == 0 and "labels: {team: vision}" in out
