@@ -77,18 +77,20 @@ def test_what_is_called(tmp_path: Path, mode: str, there: tuple[str, ...], expec
     )
 
 
-def test_a_push_to_the_local_vertex_calls_nothing(tmp_path: Path) -> None:
-    """In a shell of the local Vertex neither gcloud nor docker is called, and triggered runs there have the image from then on."""
+@pytest.mark.parametrize(("mode", "there"), [("--push", ("gcloud", "docker")), ("--build", ("gcloud",))])
+def test_nothing_is_called_for_the_local_vertex(tmp_path: Path, mode: str, there: tuple[str, ...]) -> None:
+    """In a shell of the local Vertex nothing goes to a registry or to Cloud Build, also where only gcloud could build, and
+    triggered runs there have the image from then on."""
     loaded = project(tmp_path)
     lock_nothing(loaded, "cpu")
-    for name in ("gcloud", "docker"):
+    for name in there:
         stub(tmp_path / "bin", name, 7)
     with clouds.cloud(tmp_path) as here:
         triggered = Workspace(
             loaded, uploaded=submission.UploadedArtifacts(loaded, Storage(clouds.BUCKET, url=here.url))
         )
         environment = {**clouds.variables(here), "PATH": str(tmp_path / "bin")}
-        done = vertexrig("image", "cpu", "--push", cwd=tmp_path, env=environment)
+        done = vertexrig("image", "cpu", mode, cwd=tmp_path, env=environment)
         assert done.returncode == 0 and "nothing is built or pushed" in done.stderr, done.stderr
         assert triggered.prepare("cpu")
     assert not (tmp_path / "bin/calls").exists()

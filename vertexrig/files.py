@@ -61,8 +61,16 @@ def write_text(path: Path, text: str) -> None:
 
 
 def write_bytes(path: Path, data: bytes, mode: int = 0o644) -> None:
-    """The same with bytes, and with the permissions of the file."""
+    """The same with bytes, and with the permissions of the file.
+
+    A symbolic link stays, and its target is written. A device or pipe, such as /dev/null, is written to as it is.
+    """
+    named = path
     try:
+        if _is_device(path):
+            path.write_bytes(data)
+            return
+        path = Path(os.path.realpath(path))
         path.parent.mkdir(parents=True, exist_ok=True)
         handle, temporary = tempfile.mkstemp(prefix=f".{path.name}.", dir=path.parent)
         try:
@@ -74,7 +82,14 @@ def write_bytes(path: Path, data: bytes, mode: int = 0o644) -> None:
             Path(temporary).unlink(missing_ok=True)
             raise
     except OSError as error:
-        raise UsageError(f"{path} cannot be written: {error.strerror or error}") from None
+        raise UsageError(f"{named} cannot be written: {error.strerror or error}") from None
+
+
+def _is_device(path: Path) -> bool:
+    """Whether a path is a device or a pipe, which stays where it is: for root a new file could take its place."""
+    return path.parts[:2] in (("/", "dev"), ("/", "proc")) or (
+        path.exists() and not path.is_file() and not path.is_dir()
+    )
 
 
 def typed(path: Path) -> str:

@@ -30,6 +30,7 @@ class Finding:
         line: The line of `path` in that file, counted from 1; None if the place has no line.
         given: The `KEY=VALUE` of the command line that the value comes from, "" if it comes from the file.
         more_paths: Other places of the same problem, after `folded`.
+        key_fix: The fix for a value that a key of the project file gives, "" if it is `fix` with the file's keys for fields.
         value_type: The Python type of the value, for `wrong-type`; None for other rules.
     """
 
@@ -43,6 +44,7 @@ class Finding:
     line: int | None = None
     given: str = ""
     more_paths: tuple[str, ...] = ()
+    key_fix: str = ""
     value_type: type | None = None
 
     @property

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import io
 import shlex
+from datetime import date
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
@@ -71,6 +72,8 @@ def quoted(value: Any) -> str:
         if value is None
         else str(value).lower()
         if isinstance(value, bool)
+        else str(value)
+        if isinstance(value, date)  # as YAML has it, not as Python does
         else repr(str(value) if isinstance(value, str) else value)
     )
     return text if len(text) <= 80 else text[:77] + "…"

@@ -55,12 +55,16 @@ class YamlError(Exception):
 
 @dataclass(frozen=True)
 class Note:
-    """A place that two readers of YAML understand differently: `kind` is `duplicate-key` or `two-readings`."""
+    """A place that two readers of YAML understand differently: `kind` is `duplicate-key` or `two-readings`.
+
+    `fix` is what to write, where hardly anybody means what is read.
+    """
 
     kind: str
     path: RawPath
     line: int
     message: str
+    fix: str = ""
 
 
 @dataclass
@@ -250,7 +254,12 @@ class _Builder:
         if len(text) > MAX_NUMBER and node.tag != "tag:yaml.org,2002:binary":
             raise YamlError(f"a number or date has more than {MAX_NUMBER} characters; quote it if it is text", line)
         try:
-            return self.loader.construct_object(node)
+            value = self.loader.construct_object(node)
+            if written_bare and _OCTAL.fullmatch(text) and value != int(text):
+                message = f"gcloud reads {text} as the octal number {value}, readers of YAML 1.2 as {int(text)}"
+                fix = f"write {int(text)}, or '{text}' with quotes if it is text"
+                self.reading.notes.append(Note("two-readings", path, line, message, fix))
+            return value
         except ConstructorError as error:
             raise YamlError(f"not valid YAML: {error.problem}", line) from error
         except (ValueError, OverflowError, AttributeError, KeyError) as error:
@@ -259,6 +268,7 @@ class _Builder:
 
 # YAML refuses these, or reads them as a line break, where JSON accepts them (YAML 1.1, section 5.1 and 5.4).
 _UNPRINTABLE = re.compile("[\x7f-\x9f\u2028\u2029\ufeff\ufffe\uffff]")
+_OCTAL = re.compile(r"[-+]?0[0-7]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 

@@ -51,7 +51,7 @@ _CONTEXT = "projects/p/locations/us-central1/metadataStores/default/contexts/e"
 HARDWARE = (
     Case("machine-missing", "gpu", {_ARM: DROP}),
     Case("machine-missing", "cpu", {M0: DROP, "workerPoolSpecs[0].replicaCount": DROP}),
-    Case("machine-unknown", "cpu", {_ARM: "n1-standard-9"}, {_ARM: "n2-standard-8"}),
+    Case("machine-unknown", "cpu", {_ARM: "n1-standard-9"}, {_ARM: "n2-standard-8"}, severity="error"),
     Case("machine-not-for-training", "cpu", {_ARM: "n1-standard-1"}),
     Case("machine-not-for-training", "cpu", {_ARM: "m3-ultramem-32"}),
     Case("machine-not-for-training", "cpu", {_ARM: "n1-standard-2"}, severity="warning"),

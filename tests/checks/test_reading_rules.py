@@ -139,7 +139,7 @@ bucket: gs://my-bucket
 trainer: {package_uris: [gs://my-bucket/t-1.0.tar.gz]}
 jobs:
   one: {machine_type: n1-standard-4, timeout: 60s}
-  two: {machine_type: n1-standard-3, timeout: 60s}
+  two: {machine_type: n1-unknown-3, timeout: 60s}
 """
 
 
@@ -185,7 +185,7 @@ def test_a_project_file_is_checked_as_one(folder: Path, capsys: pytest.CaptureFi
     out, err = capsys.readouterr()
     assert "vertexrig.yaml: a project file: checked one, two" in err
     assert "vertexrig.yaml:7: warning[machine-unknown]" in out and "not-vertex" not in out
-    (folder / "mine.yml").write_text(PROJECT.replace("n1-standard-3", "n1-standard-1"))
+    (folder / "mine.yml").write_text(PROJECT.replace("n1-unknown-3", "n1-standard-1"))
     assert run(["check", "mine.yml"]) == 1
     assert "mine.yml:7: error[machine-not-for-training]" in capsys.readouterr().out
 

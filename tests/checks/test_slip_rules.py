@@ -31,6 +31,8 @@ def rules_of(folder: Path, source: str) -> dict[str, list[str]]:
         "match input():\n    case [first, *rest] if rest: print(first)\n    case {'a': 1, **other}: print(other)\n",
         "print([a for a in range(3)], (b := 2), b, __file__, __name__)\n",
         "exec('made = 1')\nprint(made)\n",
+        "import sys\nsys.modules[__name__].__dict__.update(made=1)\nprint(made)\n",
+        "import enum, ssl\nenum.IntEnum._convert_('Made', __name__, str.isupper, source=ssl)\nprint(Made)\n",
     ],
 )
 def test_a_name_that_something_binds_is_left_alone(source: str, tmp_path: Path) -> None:
@@ -80,6 +82,12 @@ def test_what_only_some_runs_come_to_is_a_warning(tmp_path: Path) -> None:
     assert rules_of(tmp_path, source) == {"flag-undeclared": ["warning"], "name-undefined": ["warning"]}
 
 
+def test_a_guard_for_another_name_is_a_branch(tmp_path: Path) -> None:
+    """`__name__ == "__channelexec__"`, as execnet has it, holds where somebody else starts the module."""
+    source = PLAIN + 'if __name__ == "__channelexec__":\n    main(channel)\n'
+    assert rules_of(tmp_path, source) == {"name-undefined": ["warning"]}
+
+
 @pytest.mark.parametrize(
     "source",
     [
@@ -127,3 +135,11 @@ def test_a_variable_of_the_trainers_own_is_a_warning(tmp_path: Path) -> None:
     """An image may set it, so that the job can still run."""
     source = swapped(PARSED, f"{PARSED}\n    print(os.environ['BUCKET'])")
     assert rules_of(tmp_path, source) == {"environment-unset": ["warning"]}
+
+
+def test_only_a_name_that_is_like_it_is_proposed(tmp_path: Path) -> None:
+    """`rnage` may be `range`; `project_id` is not `object`, nor `location` a part of `__annotations__`."""
+    source = PLAIN + "print(rnage, project_id, location)\n"
+    problems = found(slips.RULES, document(STUDY), context(trainer_of(tmp_path, source)))["name-undefined"]
+    hints = ["Did you mean 'range'" in message or "Did you mean" not in message for _, _, message in problems]
+    assert hints == [True] * 3 and sum("Did you mean" in message for _, _, message in problems) == 1

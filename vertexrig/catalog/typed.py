@@ -34,14 +34,14 @@ class Untyped(str):
 
 
 def read(text: str, file: str) -> yamltext.Reading:
-    """The values and lines of a YAML text; ConfigError if it is not YAML or has a key twice."""
+    """The values and lines of a YAML text; ConfigError if it is not YAML, has a key twice, or a number such as 012."""
     try:
         reading = yamltext.read(text)
     except yamltext.YamlError as error:
         raise ConfigError(error.message, file=file, line=error.line) from None
     for note in reading.notes:
-        if note.kind == "duplicate-key":
-            raise ConfigError(f"{note.message}: keep one of them", file=file, line=note.line)
+        if note.kind == "duplicate-key" or note.fix:
+            raise ConfigError(f"{note.message}: {note.fix or 'keep one of them'}", file=file, line=note.line)
     return reading
 
 

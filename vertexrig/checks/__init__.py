@@ -107,8 +107,9 @@ def _flag_of(document: Document, path: str) -> str:
 
 def _safe(finding: Finding, hidden: frozenset[str]) -> Finding:
     """A finding without the secrets that its message or fix may quote."""
-    message, fix = masked(finding.message, hidden), masked(finding.fix, hidden)
-    return finding if (message, fix) == (finding.message, finding.fix) else replace(finding, message=message, fix=fix)
+    old = (finding.message, finding.fix, finding.key_fix)
+    message, fix, key_fix = (masked(text, hidden) for text in old)
+    return finding if (message, fix, key_fix) == old else replace(finding, message=message, fix=fix, key_fix=key_fix)
 
 
 def findings(rule: Rule | str, problems: Iterable[Problem], document: Document | None = None) -> list[Finding]:
@@ -125,6 +126,7 @@ def findings(rule: Rule | str, problems: Iterable[Problem], document: Document |
             rule.id, problem.severity or rule.severity, problem.path,
             _short(problem.message), _short(problem.fix), rule.source,
             document.file if document else "", document.line(problem.path) if document else None,
+            key_fix=_short(problem.key_fix),
         )
         for problem in problems
     ]  # fmt: skip

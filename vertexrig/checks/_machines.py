@@ -8,6 +8,7 @@ from vertexrig.catalog import Catalog, Machine
 from vertexrig.errors import meant
 
 _SIZED = r"([a-z0-9]+)-([a-z]+)-(\d+)"
+_OF_SERIES = r"([a-z0-9-]+)-[0-9]+([a-z]?)"
 # Families for every purpose, in the order they are proposed for one that cannot train.
 _FAMILIES = ("n2", "n1", "n4", "e2")
 _GKE = r"(?:cloud-)?tpu-(v\d+[a-z]*)(?:-lite)?-(?:podslice|slice|device)"
@@ -44,10 +45,12 @@ def unknown(name: str, catalog: Catalog) -> tuple[str, str]:
         choices = ", ".join(name for name in _VERTEX_TPU if name != "v5")  # v5 is GKE's own name of v5e
         asked = f"Vertex AI is asked with {known}" if known else f"Vertex AI trains on TPU {choices}, not on {gke[1]}"
         return f"{text} It is a name of GKE's TPU slices: {asked}", f"write {known}" if known else ""
-    series = name.rpartition("-")[0]
-    sizes = [str(number) for number, _ in _series(series, catalog)]
-    if sizes and re.fullmatch(r"\d+", name.rpartition("-")[2]):
-        return f"{text} {series} has the sizes {', '.join(sizes)}.", ""
+    sizes = _sizes(name, catalog)
+    if sizes:
+        enough = instead(name, catalog)
+        series = name.rpartition("-")[0]
+        fix = f"write {enough}, for example" if enough else ""
+        return f"{text} {series} has the sizes {', '.join(sizes)}.", fix
     best = meant(name, catalog.machines)
     if best:
         return f"{text} Did you mean {best!r}?", f"write {best}"
@@ -55,10 +58,22 @@ def unknown(name: str, catalog: Catalog) -> tuple[str, str]:
     return f"{text} `vertexrig catalog machines` prints it: {families}.", ""
 
 
-def _series(prefix: str, catalog: Catalog) -> list[tuple[int, Machine]]:
-    """The machine types `PREFIX-NUMBER` by number."""
-    return sorted(
-        ((int(name.rpartition("-")[2]), row) for name, row in catalog.machines.items()
-         if re.fullmatch(rf"{re.escape(prefix)}-\d+", name)),
-        key=lambda pair: pair[0],
-    )  # fmt: skip
+def impossible(name: str, catalog: Catalog) -> bool:
+    """Whether a name that no list has is surely wrong: another spelling of one, or a size that its series does not come in.
+
+    A family or a series that is not known may be new.
+    """
+    return name.lower().replace("_", "-") in catalog.machines or bool(_sizes(name, catalog))
+
+
+def _sizes(name: str, catalog: Catalog) -> list[str]:
+    """The sizes of the series that `name` seems to be of, by its name and the unit after its number; [] if there is none."""
+    found = re.fullmatch(_OF_SERIES, name)
+    return [f"{number}{found[2]}" for number, _ in _series(found[1], catalog, found[2])] if found is not None else []
+
+
+def _series(prefix: str, catalog: Catalog, unit: str = "") -> list[tuple[int, Machine]]:
+    """The machine types `PREFIX-NUMBER` by number; with a unit, as in a2-highgpu-1g, `PREFIX-NUMBERg`."""
+    sized = re.compile(rf"{re.escape(prefix)}-(\d+){unit}")
+    found = ((sized.fullmatch(name), row) for name, row in catalog.machines.items())
+    return sorted(((int(match[1]), row) for match, row in found if match is not None), key=lambda pair: pair[0])

@@ -64,7 +64,8 @@ def machine_unknown(document: Document, context: Context) -> Iterator[Problem]:
         name = pool.machine_type
         if name and name not in catalog.machines and catalog.why_not(name) is None:
             text, fix = machines.unknown(name, catalog)
-            yield Problem(machine_path(pool, "machineType"), text, fix)
+            severity = Severity.ERROR if machines.impossible(name, catalog) else None
+            yield Problem(machine_path(pool, "machineType"), text, fix, severity)
 
 
 def machine_not_for_training(document: Document, context: Context) -> Iterator[Problem]:

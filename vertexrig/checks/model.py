@@ -55,13 +55,15 @@ class Context:
 class Problem:
     """One thing a check found: the path in API camelCase, the message, and what to write instead.
 
-    `severity` is the rule's own unless given here.
+    `severity` is the rule's own unless given here. `key_fix` is what to write instead where the project file gives the value
+    by a key of its own, if that differs by more than the spelling of fields.
     """
 
     path: str
     message: str
     fix: str = ""
     severity: Severity | None = None
+    key_fix: str = ""
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,8 @@ SCHEMA = "https://json.schemastore.org/sarif-2.1.0.json"
 _LEVELS = {Severity.ERROR: "error", Severity.WARNING: "warning", Severity.INFO: "note"}
 _COLORS = {Severity.ERROR: "\x1b[1;31m", Severity.WARNING: "\x1b[1;33m", Severity.INFO: "\x1b[1;36m"}
 _DIM, _BOLD, _OFF = "\x1b[2m", "\x1b[1m", "\x1b[0m"
+_MOST_PATHS = 8
+"""Places of one finding that a person is shown; JSON and SARIF have all."""
 _PLURAL = {Severity.ERROR: "errors", Severity.WARNING: "warnings", Severity.INFO: "infos"}
 
 
@@ -65,7 +67,8 @@ def _block(finding: Finding, lines: Sequence[str], color: bool, width: int) -> s
         before = f"{number} " if number else margin
         shown += [f"{dim}{margin}|{off}", f"{dim}{before}|{off} {line}", f"{dim}{margin}|{off} {paint}{marks}{off}"]
     if finding.paths:
-        shown.append(f"{dim}{margin}= at:{off}  {clean(', '.join(finding.paths))}")
+        more = f", … ({len(finding.paths)} in all)" if len(finding.paths) > _MOST_PATHS else ""
+        shown.append(f"{dim}{margin}= at:{off}  {clean(', '.join(finding.paths[:_MOST_PATHS]))}{more}")
     if finding.fix:
         shown.append(f"{dim}{margin}= fix:{off} {clean(finding.fix)}")
     return "\n".join(shown)

@@ -26,6 +26,7 @@ from vertexrig.finding import Severity
 from vertexrig.package.source.model import DEFAULT_METRIC, Flag, TrainerSource
 from vertexrig.spec.document import Document, Pool
 from vertexrig.spec.parameters import Parameter
+from vertexrig.yamltext import scalar
 
 _ARGPARSE = join("Python's argparse, run 2026-11-20", TUNING_DOC)
 _FLOATS = "kuds/mesozoic-labs pulls 127 and 197, python-aiplatform issue 866 (read 2026-11-20)"
@@ -146,15 +147,18 @@ def _unknown(trainer: TrainerSource, path: str, name: str, what: str) -> Problem
     best = nearest_option(name, sorted({one for flag in trainer.flags for one in flag.names if one.startswith("--")}))
     shown = best.removeprefix("--") if best and path.endswith("parameterId") else best
     fix = f"write {shown}, or declare {name} in the trainer" if best else f"declare {name} in the trainer, or remove it"
+    key_fix = f"write {best.removeprefix('--')}, or declare {name} in the trainer" if best else ""
     firsts = sorted({long for flag in trainer.flags if (long := _long(flag)).startswith("--")})
     shown_options = ", ".join(firsts[:12]) + (f", … ({len(firsts)} in all)" if len(firsts) > 12 else "")
     hint = f"Did you mean {best!r}?" if best else f"It has {shown_options or 'none'}."
     if not trainer.parsers:
-        return Problem(path, f"the trainer reads no arguments: {what} {name} has no effect", fix, Severity.WARNING)
+        return Problem(
+            path, f"the trainer reads no arguments: {what} {name} has no effect", fix, Severity.WARNING, key_fix
+        )
     if trainer.tolerates_unknown:
         message = f"the trainer has no flag {name} and ignores what it does not know: {what} has no effect"
-        return Problem(path, f"{message}. {hint}", fix, Severity.WARNING)
-    return Problem(path, f"the trainer has no flag {name} and would stop. {hint}", fix)
+        return Problem(path, f"{message}. {hint}", fix, Severity.WARNING, key_fix)
+    return Problem(path, f"the trainer has no flag {name} and would stop. {hint}", fix, key_fix=key_fix)
 
 
 @of_trainer
@@ -178,9 +182,9 @@ def required_passed(document: Document, trainer: TrainerSource, pools: list[Pool
                 yield Problem(path, message, f"give {name} a default in the trainer", Severity.WARNING)
             else:
                 message = f"the trainer requires {name} ({_place(flag)}), and nothing passes it"
-                yield Problem(
-                    path, message, f"add a value for {name}" if flag.positional else f"add {name}=... to args"
-                )
+                fix = f"add a value for {name}" if flag.positional else f"add {name}=... to args"
+                key_fix = "" if flag.positional else f"add {name.lstrip('-')}: VALUE to args"
+                yield Problem(path, message, fix, key_fix=key_fix)
 
 
 def _long(flag: Flag) -> str:
@@ -288,7 +292,11 @@ def _false_arguments(document: Document, trainer: TrainerSource, pools: list[Poo
     for item in _all_passed(trainer, pools):
         if item.flag and item.flag.bool_trap and item.value and item.value.casefold() in _FALSE:
             message = f"{item.name} type=bool ({_place(item.flag)}) reads {item.value!r} as True"
-            yield Problem(item.path, message, f'leave it out, write "{item.name}=", or parse the text in the trainer')
+            fix, key_fix = (
+                f"leave it out, write {words}, or parse the text in the trainer"
+                for words in (f'"{item.name}="', f'{item.name.lstrip("-")}: ""')
+            )
+            yield Problem(item.path, message, fix, key_fix=key_fix)
 
 
 @of_trainer
@@ -306,7 +314,10 @@ def _given_anyway(document: Document, trainer: TrainerSource, pools: list[Pool])
         if item.flag and item.joined and item.flag.takes_value is False:
             message = f"{item.name} is {item.flag.action} ({_place(item.flag)}) and takes no value"
             off = (item.value or "").casefold() in _FALSE
-            yield Problem(item.path, message, f"remove {item.name}" if off else f"write {item.name} alone")
+            key = item.name.lstrip("-")
+            fix = f"remove {item.name}" if off else f"write {item.name} alone"
+            key_fix = f"remove {key}" if off else f"write {key}: null"
+            yield Problem(item.path, message, fix, key_fix=key_fix)
 
 
 @of_trainer
@@ -319,7 +330,10 @@ def argument_parses(document: Document, trainer: TrainerSource, pools: list[Pool
         where = f"({_place(flag)})"
         if item.value is None:
             if flag.takes_value and flag.nargs not in {"?", "*", "dynamic"}:
-                yield Problem(item.path, f"{item.name} {where} needs a value", f"write {item.name}=...")
+                key_fix = f"write {item.name.lstrip('-')}: VALUE"
+                yield Problem(
+                    item.path, f"{item.name} {where} needs a value", f"write {item.name}=...", key_fix=key_fix
+                )
         elif any(char in "\"'" for char in item.value):
             continue  # quotes are literal, which the rule arg-quotes finds
         elif flag.choices is not None and not is_choice(item.value, flag) and flag.type != "dynamic":
@@ -327,7 +341,10 @@ def argument_parses(document: Document, trainer: TrainerSource, pools: list[Pool
                 f"{item.name} is {item.value!r}, and the trainer takes only {', '.join(flag.choices[:12])} {where}"
             )
             best = nearest(item.value, flag.choices)
-            yield Problem(item.path, message, f"write {item.name}={best}" if best else "use one of those")
+            fix, key_fix = (
+                (f"write {item.name}={best}", f"write {item.name.lstrip('-')}: {scalar(best)}") if best else ("", "")
+            )
+            yield Problem(item.path, message, fix or "use one of those", key_fix=key_fix)
         elif not parses(item.value, flag):
             message = f"{item.name} is {item.value!r}, which type={flag.type} {where} refuses"
             yield Problem(item.path, message, _number(item.value))

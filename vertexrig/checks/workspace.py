@@ -16,6 +16,7 @@ from vertexrig import checks, spec
 from vertexrig.catalog import Catalog, Image, load
 from vertexrig.catalog.value import dataclass
 from vertexrig.checks import built, identity, naming
+from vertexrig.checks._keys import in_keys
 from vertexrig.checks.model import BuiltImage
 from vertexrig.errors import did_you_mean
 from vertexrig.finding import Finding, Severity
@@ -33,6 +34,8 @@ from vertexrig.text import command_line
 if TYPE_CHECKING:
     from vertexrig.package.containers import ImageProgram
 
+_PROJECT_KEYS = {"region-unknown": ("region",)}
+"""Keys of the project file that a finding is about, where the spec has no value."""
 GCLOUD_REFUSES = "pool-empty-gcloud"
 """The rule on what the API takes and gcloud does not."""
 
@@ -235,12 +238,15 @@ class Workspace:
         """Findings with the line of the project file, or the override, that their values come from."""
         view = rendered.view
         origins = self.renderer.origins(view.name, view.run) if found else {}
+        mapped = isinstance(self.loaded.runnable(view.name).args, Mapping)
         placed = []
         for finding in found:
-            path = origin(origins, finding.path)
+            path = _PROJECT_KEYS.get(finding.id) or origin(origins, finding.path)
             source = self.loaded.source(path) or self.loaded.source(("sweeps" if view.sweep else "jobs", view.name))
             given = masked(source) if isinstance(source, str) else ""
-            placed.append(replace(finding, line=source if isinstance(source, int) else None, given=given))
+            by_key = finding.key_fix if mapped and path and isinstance(path[-1], str) else ""
+            fix = by_key or in_keys(finding.fix)
+            placed.append(replace(finding, fix=fix, line=source if isinstance(source, int) else None, given=given))
         return placed
 
     def check_text(self, text: str, *, file: str, kind: spec.Kind | None = None) -> tuple[spec.Document, list[Finding]]:

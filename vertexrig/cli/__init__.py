@@ -109,7 +109,10 @@ def run(args: Sequence[str] | None = None) -> int:
         if found is None:
             raise
     if document.wanted:
-        document.send(found)
+        try:
+            document.send(found)
+        except UsageError as error:  # stdout takes no more
+            found = found or problem(error)
     if found is None:
         return code
     if not found.message:  # the result shows it already

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig.cli import options, streams, studied
+from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result, say
 from vertexrig.cli.tables import table
 from vertexrig.errors import UsageError
@@ -18,7 +19,7 @@ if TYPE_CHECKING:
 
 
 @click.command("best")
-@click.argument("sweep")
+@click.argument("sweep", cls=NameArgument, among=("sweeps",))
 @options.file_option
 @options.local_option
 @studied.chain_option

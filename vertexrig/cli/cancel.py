@@ -7,6 +7,7 @@ from pathlib import Path
 import click
 
 from vertexrig.cli import options, remote, streams
+from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import progress, result
 from vertexrig.cloud.vertex import RemoteJob
 from vertexrig.errors import UsageError
@@ -14,7 +15,7 @@ from vertexrig.spec.states import short
 
 
 @click.command("cancel")
-@click.argument("job")
+@click.argument("job", cls=NameArgument)
 @options.file_option
 @options.poll_option
 @options.format_option("text", "json")

@@ -56,7 +56,10 @@ def command(
     names = [target for target in wanted if target not in paths]
     one, needed = names[0] if len(names) == 1 else None, bool(names) or not wanted
     workspace = targets.workspace(file, overrides, one, templates, needed=needed, region=region, trainer=trainer)
-    found = _found(workspace, names if wanted else _all_names(workspace))
+    checked = names if wanted else _all_names(workspace)
+    if not wanted and not checked:
+        streams.note(f"{workspace.loaded.file} has no jobs and no sweeps: nothing is checked")
+    found = _found(workspace, checked)
     sources = show.project_sources(workspace.loaded.file)
     for path in paths:
         try:

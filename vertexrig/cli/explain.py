@@ -12,6 +12,7 @@ import click
 from vertexrig import files, spec
 from vertexrig.checks.workspace import Workspace
 from vertexrig.cli import forecast, options, output, steps, streams, targets
+from vertexrig.cli.names import NameArgument
 from vertexrig.explain import model as explain
 from vertexrig.explain import picture as explain_text
 from vertexrig.explain import simulate
@@ -23,7 +24,7 @@ _PLAIN = str.maketrans({**dict.fromkeys("┌┐└┘├┤┬┴┼", "+"), "�
 
 
 @click.command("explain")
-@click.argument("target", metavar="NAME | FILE")
+@click.argument("target", cls=NameArgument, metavar="NAME | FILE")
 @options.file_option
 @options.set_option
 @options.templates_option

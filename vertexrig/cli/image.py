@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig.cli import options, streams
+from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.errors import JobFailedError, UsageError, VertexrigError
 from vertexrig.project.config import Loaded
@@ -39,7 +40,7 @@ class _Made:
 
 
 @click.command("image")
-@click.argument("name")
+@click.argument("name", cls=NameArgument)
 @options.file_option
 @options.set_option
 @options.templates_option
@@ -76,22 +77,29 @@ def command(
     made = [_make(loaded, kind, lock) for kind in kinds]
     if mode == PLAN:
         _show(loaded, made)
-    elif mode == PUSH and _is_local():
-        streams.note(
-            "the local Vertex runs the trainer's sources: nothing is built or pushed; jobs that it is asked for run these"
-        )
-        for one in made:
-            _remember(loaded, one.image)
     else:
-        program = _program(mode)
-        for one in made:
-            _run(loaded, one, program, pushed=mode == PUSH or program == "gcloud")
+        _do(loaded, made, mode)
     rows: list[dict[str, Any]] = [
         {"uri": one.image.uri, "kind": one.image.kind, "folder": str(one.folder), "lock": str(one.image.lock),
          "commands": one.commands}
         for one in made
     ]  # fmt: skip
     result(format_, {"images": rows, "done": mode}, "\n".join(one.image.uri for one in made))
+
+
+def _do(loaded: Loaded, made: list[_Made], mode: str) -> None:
+    """Build the images, and push them where that was asked for or cannot be separated."""
+    local = _is_local()
+    program = None if local and mode == PUSH else _program(mode)
+    if local and program != "docker":  # Cloud Build is Google's, wherever this shell's jobs go
+        streams.note(
+            "the local Vertex runs the trainer's sources: nothing is built or pushed; jobs that it is asked for run these"
+        )
+        for one in made:
+            _remember(loaded, one.image)
+        return
+    for one in made:
+        _run(loaded, one, str(program), pushed=mode == PUSH or program == "gcloud")
 
 
 def _make(loaded: Loaded, kind: str, renew: bool) -> _Made:

@@ -56,7 +56,9 @@ def command(output: Path, force: bool, trainer: Path | None, format_: str) -> No
         format_, {"path": str(output), "trainer": str(found[0].path) if found else None, "notes": list(made.notes)}, ""
     )
     if not found:
-        streams.note(f"wrote {output}, but there is no trainer in {folder} yet. Put one there, and then:")
+        streams.note(
+            f"wrote {output}, but there is no trainer in {folder} yet. Put one there, or name it with --trainer, and then:"
+        )
         streams.note(steps.line("init", "--force", *_named(output)))
         return
     streams.note(f"found {found[0].path}: a {found[0].kind}; python -m {found[0].module} starts it")

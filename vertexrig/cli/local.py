@@ -11,6 +11,7 @@ import click
 
 from vertexrig.cli import conform, local_place, local_python, local_run, options, output, shells, steps, streams
 from vertexrig.cli.groups import Group
+from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
 
 if TYPE_CHECKING:
@@ -214,7 +215,7 @@ def env(file: Path | None, root: Path | None, transparent: bool, shell: str, for
 
 
 @command.command("kill", short_help="Kill a replica of a running job.")
-@click.argument("job")
+@click.argument("job", cls=NameArgument)
 @click.argument("replica")
 @options.file_option
 @local_place.root_option
@@ -228,7 +229,7 @@ def kill(job: str, replica: str, file: Path | None, root: Path | None, format_: 
 
 
 @command.command("preempt", short_help="Take the machines of a running job away.")
-@click.argument("job")
+@click.argument("job", cls=NameArgument)
 @click.option(
     "--grace",
     type=options.Seconds(0, 3600),

@@ -10,13 +10,14 @@ from pathlib import Path
 import click
 
 from vertexrig.cli import options, remote
+from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cloud.vertex import CUSTOM
 from vertexrig.errors import ServiceError, UsageError
 
 
 @click.command("logs")
-@click.argument("job")
+@click.argument("job", cls=NameArgument)
 @options.file_option
 @click.option("--trial", metavar="ID", help="For a sweep: the trial whose job to show.")
 @options.poll_option

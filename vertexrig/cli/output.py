@@ -14,6 +14,7 @@ import click
 
 from vertexrig.cli import streams
 from vertexrig.cli.problems import Failure
+from vertexrig.errors import UsageError
 
 
 @dataclass
@@ -84,4 +85,6 @@ def say(text: str | bytes, *, nl: bool = True) -> bool:
     except BrokenPipeError:
         streams.drop_broken()
         return False
+    except OSError as error:
+        raise UsageError(f"the result cannot be written to stdout: {error.strerror or error}") from None
     return True

@@ -10,7 +10,8 @@ import click
 
 from vertexrig.catalog.value import dataclass
 from vertexrig.cli.extras import missing
-from vertexrig.errors import UsageError, VertexrigError
+from vertexrig.cli.names import misspelt
+from vertexrig.errors import ServiceError, UsageError, VertexrigError
 
 INTERRUPTED = 130
 
@@ -49,10 +50,12 @@ def problem(error: BaseException) -> Failure | None:
     """What an exception means for the person; None for an exception that only a defect raises."""
     if isinstance(error, (click.Abort, KeyboardInterrupt)):
         return Failure("interrupted", "interrupted", INTERRUPTED)
+    if isinstance(error, click.NoSuchOption):
+        return Failure("usage", misspelt(error), UsageError.exit_code, usage=_usage(error))
     if isinstance(error, click.ClickException):
         return Failure("usage", error.format_message().strip(), UsageError.exit_code, usage=_usage(error))
     if isinstance(error, VertexrigError):
-        return Failure(error.code, str(error), error.exit_code, error.details)
+        return Failure(error.code, _with_login(error), error.exit_code, error.details)
     if isinstance(error, ImportError):
         lacking = missing(error)
         return None if lacking is None else problem(lacking)
@@ -63,6 +66,13 @@ def problem(error: BaseException) -> Failure | None:
     if isinstance(error, UnicodeEncodeError):
         return Failure("usage", f"{ascii(error.object)[:200]} contains bytes that are not text", UsageError.exit_code)
     return None
+
+
+def _with_login(error: VertexrigError) -> str:
+    """The message, and what to do about credentials that are missing or have run out."""
+    if not isinstance(error, ServiceError) or error.status != 401:
+        return str(error)
+    return f"{str(error).rstrip('.')}. Log in with `gcloud auth application-default login`; `vertexrig local up` needs no login"
 
 
 def _usage(error: click.ClickException) -> str:

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig.cli import options, remote, streams
+from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 
@@ -21,7 +22,7 @@ _GOALS = ("MAXIMIZE", "MINIMIZE")
 
 
 @click.command("register")
-@click.argument("name")
+@click.argument("name", cls=NameArgument)
 @options.file_option
 @options.local_option
 @click.option(

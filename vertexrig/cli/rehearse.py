@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig.cli import creation, options, steps, streams
+from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 from vertexrig.errors import JobFailedError, VertexrigError
@@ -27,7 +28,7 @@ DIGITS = 4  # of a parameter or metric
 
 
 @click.command("rehearse")
-@click.argument("name")
+@click.argument("name", cls=NameArgument)
 @options.file_option
 @options.set_option
 @options.templates_option

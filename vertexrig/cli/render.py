@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig.cli import creation, options, show, streams
+from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result, say
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.files import write_text
@@ -20,7 +21,7 @@ STDOUT = Path("-")
 
 
 @click.command("render")
-@click.argument("names", nargs=-1, required=True, metavar="NAME...")
+@click.argument("names", cls=NameArgument, nargs=-1, required=True, metavar="NAME...")
 @options.file_option
 @options.set_option
 @options.templates_option

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig.cli import extras, options, streams, studied
+from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 
@@ -20,10 +21,11 @@ if TYPE_CHECKING:
     from vertexrig.studies.reproduce import Reproduction
 
 HTML = (".html", ".htm")
+_TEXT = ("", ".md", ".markdown", ".txt")
 
 
 @click.command("report")
-@click.argument("job")
+@click.argument("job", cls=NameArgument)
 @options.file_option
 @options.local_option
 @studied.chain_option
@@ -41,6 +43,7 @@ def command(
     create the job again. With `--chain` the studies that a sweep follows are on it, too. `--figures` also writes each chart
     as PNG. HTML and figures need the extra `report`.
     """
+    _must_be_a_page(output)
     html = _is_html(format_, output)
     if html or figures is not None:
         extras.need("vl_convert")  # first: its extra brings what the others need, too
@@ -60,6 +63,17 @@ def command(
     if figures is not None:
         data["figures"] = _write(drawn, figures)
     result(format_, {**data, "path": output and str(output)}, "" if output else text.rstrip("\n"))
+
+
+def _must_be_a_page(output: Path | None) -> None:
+    """Refuse a file name that promises something else than a report is, unless the format is given."""
+    given = click.get_current_context().get_parameter_source("format_")
+    if output is None or given is not click.core.ParameterSource.DEFAULT:
+        return
+    if output.suffix.lower() not in (*HTML, *_TEXT):
+        raise UsageError(
+            f"{output}: a report is HTML or Markdown: name it {output.stem}.html or {output.stem}.md, or give --format"
+        )
 
 
 def _is_html(format_: str, output: Path | None) -> bool:

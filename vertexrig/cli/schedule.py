@@ -10,6 +10,7 @@ import click
 
 from vertexrig.cli import extras, options, streams
 from vertexrig.cli.groups import Group
+from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.project import config
@@ -110,6 +111,8 @@ def list_(file: Path | None, count: int, format_: str) -> None:
                      "next": [run.isoformat() for run in runs]})  # fmt: skip
     tick = loaded.project.trigger.tick if any(row["then"] for row in rows) else None
     data = {"schedules": rows, "tick": tick}
+    if not rows:
+        streams.note(f"{loaded.file} has no schedules")
     result(format_, data, lambda: "\n".join([*map(_listed, rows), *([_ticking(loaded)] if tick else [])]))
 
 
@@ -162,7 +165,7 @@ def _ended(row: Mapping[str, Any]) -> str:
 
 def _verb(name: str, doc: str) -> None:
     @command.command(name, help=doc)
-    @click.argument("schedule")
+    @click.argument("schedule", cls=NameArgument, among=("schedules",))
     @options.file_option
     @options.format_option("text", "json")
     def verb(schedule: str, file: Path | None, format_: str) -> None:

@@ -12,6 +12,7 @@ import click
 from vertexrig import files
 from vertexrig.checks.workspace import Prepared, Workspace
 from vertexrig.cli import options, steps, streams
+from vertexrig.cli.names import NameArgument
 from vertexrig.errors import UsageError, VertexrigError, did_you_mean
 from vertexrig.project import config
 
@@ -85,7 +86,9 @@ def study_options(command: C) -> C:
     ran = click.option(
         "--sweep", "ran", metavar="NAME", help="The project's sweep that it ran, if its display name is another."
     )
-    return click.argument("sweep")(options.file_option(options.local_option(ran(command))))
+    return click.argument("sweep", cls=NameArgument, among=("sweeps",))(
+        options.file_option(options.local_option(ran(command)))
+    )
 
 
 dry_run_option = click.option("--dry-run", is_flag=True, help="Show what would be added, and write nothing.")

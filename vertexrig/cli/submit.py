@@ -10,8 +10,9 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig.cli import forecast, options, show, steps, streams
+from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
-from vertexrig.errors import FindingsError
+from vertexrig.errors import FindingsError, UsageError
 from vertexrig.project.model import Budget
 
 if TYPE_CHECKING:
@@ -20,7 +21,7 @@ if TYPE_CHECKING:
 
 
 @click.command("submit")
-@click.argument("name")
+@click.argument("name", cls=NameArgument)
 @options.file_option
 @options.set_option
 @options.templates_option
@@ -60,6 +61,10 @@ def command(
     from vertexrig.submit import submission as submit
     from vertexrig.submit.claims import digest
 
+    if request_id is not None and not request_id.strip():
+        raise UsageError(
+            "--request-id is empty, so a second submission would make a second job: give an id, or leave it out"
+        )
     workspace = options.workspace(file, overrides, name, templates)
     project = workspace.loaded.project
     prepared = workspace.prepare(name)
@@ -80,7 +85,7 @@ def command(
         return
     for uri in submit.publish(workspace, [name], storage):
         streams.note(f"{'package' if uri.startswith('gs://') else 'image'}: {uri}")
-    key = submit.request_key(request_id) if request_id else submit.fresh_key()
+    key = submit.fresh_key() if request_id is None else submit.request_key(request_id)
     body = _body(prepared)
     made = submitter.submit(prepared, key, digest({"body": body, "run": resume} if resume else body), resume)
     _notes(name, made, file)

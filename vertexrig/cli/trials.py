@@ -7,12 +7,13 @@ from pathlib import Path
 import click
 
 from vertexrig.cli import options, studied
+from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.cli.tables import table
 
 
 @click.command("trials")
-@click.argument("sweep")
+@click.argument("sweep", cls=NameArgument, among=("sweeps",))
 @options.file_option
 @options.local_option
 @studied.chain_option

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 import click
 
 from vertexrig.cli import options, remote, steps, streams
+from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import progress, result
 
 if TYPE_CHECKING:
@@ -26,7 +27,7 @@ LOG_EVERY_S = 5.0
 
 
 @click.command("watch")
-@click.argument("job")
+@click.argument("job", cls=NameArgument)
 @options.file_option
 @options.poll_option
 @click.option(

@@ -64,7 +64,12 @@ HINTS: tuple[tuple[str, str], ...] = (
         "use a machine type with more memory, or a smaller batch",
     ),
     (
-        r"Permission denied|403 |does not have storage\.",
+        r"\[Errno 13\]|PermissionError|cannot be (written|read)\b.*Permission denied",
+        "this user may not read or write the file or folder named above: change its permissions; a trainer's results go where "
+        "AIP_MODEL_DIR says",
+    ),
+    (
+        r"Permission denied|PERMISSION_DENIED|403 |does not have storage\.",
         "the job's service account may not do this: it needs the role on the bucket or resource named above",
     ),
 )

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -72,9 +73,19 @@ def trainer(folder: Path, path: Path) -> FoundTrainer:
     found = sorted(_at(folder, path), key=lambda one: one.score, reverse=True)
     if not found:
         raise UsageError(
-            f"{path} is not a trainer: name a script such as train.py, the folder of a package, or one with a setup.py"
+            f"{path} is not a trainer{_why(folder / path)}: name a script such as train.py, the folder of a package, or one with a setup.py"
         )
     return found[0]
+
+
+def _why(path: Path) -> str:
+    """What keeps a file from being a script, where that is plain."""
+    if path.suffix == ".ipynb":
+        return ", but a notebook; `jupyter nbconvert --to script` makes a script of it"
+    if path.suffix == ".py" and not path.stem.isidentifier():
+        plain = re.sub(r"\W+", "_", path.stem).strip("_") or "train"
+        return f", since python -m takes no module of that name; rename it to {'_' * plain[0].isdigit()}{plain}.py"
+    return ""
 
 
 def _places(folder: Path) -> Iterator[Path]:

@@ -26,6 +26,18 @@ TICK_PATH = f"/{TICK}"
 STATE_FOLDER = ".vertexrig"
 """State of rehearsals and the local Vertex, beside the project file."""
 
+_SPEC = {
+    "workerPoolSpecs",
+    "worker_pool_specs",
+    "studySpec",
+    "study_spec",
+    "trialJobSpec",
+    "trial_job_spec",
+    "jobSpec",
+    "job_spec",
+}
+"""Keys of a job or tuning job of the API, which no project file has at its top."""
+
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?P<body>[^{}]*)\}|\$\{")
 _VARIABLE_BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
 
@@ -82,8 +94,19 @@ class Loaded:
         found = self.project.jobs.get(name) or self.project.sweeps.get(name)
         if found is None:
             names = [*self.project.jobs, *self.project.sweeps]
-            raise UsageError(f"{self.file} has no job or sweep {name!r}. {did_you_mean(name, names, most=30)}")
+            raise UsageError(f"{self.file} has no job or sweep {quoted(name)}{_instead(name, names)}")
         return found
+
+
+def _instead(name: str, names: Sequence[str]) -> str:
+    """How a message about a NAME that is not there goes on."""
+    parts = [part.strip() for part in name.split(",")]
+    if len(parts) > 1 and all(part in names for part in parts):
+        return f": write names with spaces between them: {' '.join(parts)}"
+    path = Path(name)
+    if path.suffix in (".yaml", ".yml", ".json", ".py") or len(path.parts) > 1:
+        return f", and this takes a NAME, not a file. {did_you_mean(path.stem, names, most=30)}"
+    return f". {did_you_mean(name, names, most=30)}"
 
 
 class ForeignProjectError(UsageError):
@@ -164,7 +187,14 @@ def loads(
     root = schema.Place((), locate)
     if not isinstance(reading.data, (dict, type(None))):
         raise root.error(f"the project file is {kind_of(reading.data)}; it must be a mapping")
-    data = _expand(reading.data or {}, root, os.environ if environment is None else environment)
+    if not reading.data:
+        raise root.error("the project file is empty: `vertexrig init --force` writes one to begin with")
+    if _SPEC & reading.data.keys():
+        raise root.error(
+            "this is a job for gcloud, not a project file: `vertexrig check FILE` checks it, `vertexrig convert FILE` turns it into "
+            "entries of a project file"
+        )
+    data = _expand(reading.data, root, os.environ if environment is None else environment)
     for override in overrides:
         _override(data, override, target, given)
     project = schema.build(Project, data, root)
@@ -278,7 +308,7 @@ def _ending_with(data: Mapping[str, Any], path: Sequence[str]) -> list[str]:
     tail = path[2:] if path[0] in ("jobs", "sweeps") else path
     found = []
     for group in ("jobs", "sweeps"):
-        for name, here in (data.get(group) or {}).items():
+        for name, here in _entries(data, group).items():
             for part in tail[:-1]:
                 here = _child(here, part)
             if isinstance(here, dict) and (tail[-1] in here or [group, name] == list(path[:2])):
@@ -286,17 +316,32 @@ def _ending_with(data: Mapping[str, Any], path: Sequence[str]) -> list[str]:
     return found
 
 
+def _entries(data: Mapping[str, Any], group: str) -> Mapping[str, Any]:
+    """The jobs or sweeps that the file gives, none if it has something else there."""
+    found = data.get(group)
+    return found if isinstance(found, dict) else {}
+
+
 def _where(data: Mapping[str, Any], parts: list[str], target: str | None) -> list[str]:
     """The full path of an override's key: in the job or sweep it is about, or from the top of the file."""
     if target is not None:
         for group, cls in (("jobs", Job), ("sweeps", Sweep)):
-            if target in (data.get(group) or {}):
+            if target in _entries(data, group):
                 keys = schema.hints(cls)
                 if parts[0] in keys:
                     return [group, target, *parts]
                 if parts[0] not in schema.hints(Project):
                     choices = did_you_mean(parts[0], [*keys, *schema.hints(Project)], most=40)
                     raise UsageError(f"--set {'.'.join(parts)}: {target} has no key {parts[0]!r}. {choices}")
+    if parts[0] not in schema.hints(Project) and parts[0] in {**schema.hints(Job), **schema.hints(Sweep)}:
+        names = [*_entries(data, "jobs"), *_entries(data, "sweeps")]
+        if target is not None and target not in names:
+            raise UsageError(f"the project file has no job or sweep {quoted(target)}{_instead(target, names)}")
+        first = next((f"{group}.{name}" for group in ("jobs", "sweeps") for name in _entries(data, group)), "jobs.NAME")
+        raise UsageError(
+            f"--set {'.'.join(parts)}: {parts[0]!r} is a key of a job or sweep: name one job or sweep with the command, or "
+            f"write where it is: --set {first}.{'.'.join(parts)}=VALUE"
+        )
     return parts
 
 
@@ -322,6 +367,7 @@ def _check_names(loaded: Loaded) -> None:
             raise loaded.error(
                 f"there is no job {sweep.job!r}. {did_you_mean(sweep.job, project.jobs)}", "sweeps", name, "job"
             )
+    _check_args(loaded)
     runnable = [*project.jobs, *project.sweeps]
     for name, schedule in project.schedules.items():
         if schedule.run not in runnable:
@@ -340,6 +386,23 @@ def _check_names(loaded: Loaded) -> None:
         for rule, reason in silence.items():
             if not reason.strip():
                 raise loaded.error("`silence` needs a reason for each rule", *path, rule)
+
+
+def _check_args(loaded: Loaded) -> None:
+    """Keys of `args` are the names of flags, to which the dashes are added."""
+    project = loaded.project
+    places: list[tuple[tuple[str, ...], Any]] = [(("sweeps", name), sweep) for name, sweep in project.sweeps.items()]
+    for name, job in project.jobs.items():
+        roles = ((role, getattr(job, role)) for role in ("worker", "ps", "reduction_server", "evaluator"))
+        places += [(("jobs", name), job), *((("jobs", name, role), one) for role, one in roles if one is not None)]
+    for path, place in places:
+        for key in place.args if isinstance(place.args, Mapping) else ():
+            if key.startswith("-"):
+                bare = key.removeprefix("--")
+                message = f"a key is a flag without its dashes: write {bare}, which becomes --{bare}"
+                if bare.startswith("-") or not bare:
+                    message = f'a key becomes --KEY, so {key} goes into a list with the other arguments: args: ["{key}", "VALUE"]'
+                raise loaded.error(message, *path, "args", key)
 
 
 def _silences(project: Project) -> list[tuple[tuple[str, ...], Mapping[str, str]]]:

@@ -161,6 +161,8 @@ def origin(origins: Origins, path: str) -> RawPath:
         in_pool = "workerPoolSpecs" in wanted[: end - 1]
         own = [there for there in below if in_pool and _in_role(there)]
         own = own or [there for there in below if there[0] in ("jobs", "sweeps")]
+        if in_pool and not own and end < len(wanted):
+            return ()  # a value that is missing beside some of the trainer's: it is missing in the job
         found = _common(own or below) or _common([there for there in own if there[0] == "jobs"] or below)
         return found[:-1] if end < len(wanted) and found in below else found
     return ()

@@ -134,6 +134,12 @@ def resolve(
     sweep = found if isinstance(found, model.Sweep) else None
     job_name = name if sweep is None else sweep.job
     job = project.jobs[job_name]
+    if job.replica_count not in (None, 1):
+        raise loaded.error(
+            f"{job.replica_count} replicas: the job's own pool is the chief, which is one replica; more of them are workers: "
+            f"topology: multi-worker with worker: {{replica_count: {max(job.replica_count - 1, 1)}}}",
+            *("jobs", job_name, "replica_count"),
+        )
     if sweep is not None:
         job = replace(job, args=_sweep_args(loaded, name, sweep, job))
     output = (sweep.base_output_directory if sweep else None) or job.base_output_directory

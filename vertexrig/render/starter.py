@@ -17,6 +17,7 @@ from vertexrig.yamltext import scalar
 
 DEFAULT_FRAMEWORK = "tf"
 MOST_PARAMETERS = 3
+LEAST_TRIALS = 20
 JOB, SWEEP = "cpu", "sweep"
 _IMAGE_LINE = "  image: tf-2.17"
 
@@ -105,8 +106,9 @@ def starter(found: FoundTrainer, catalog: Catalog, today: date) -> Starter:
     image, note = _image(found.framework, catalog, today)
     notes += [note] if note else []
     sweep = metric is not None and bool(parameters)
+    trials = max(LEAST_TRIALS, catalog.limits.integer("study.trials_per_parameter") * len(parameters))
     gpu = found.framework in ("tf", "pytorch", None)
-    lines = [*_head(found, image), *_jobs(args, gpu), *(_sweep(metric or "", parameters) if sweep else [])]
+    lines = [*_head(found, image), *_jobs(args, gpu), *(_sweep(metric or "", parameters, trials) if sweep else [])]
     return Starter("\n".join(lines) + "\n", sweep, tuple(args.missing), tuple(notes))
 
 
@@ -141,9 +143,10 @@ def _job(name: str, topology: str, machine: str, args: _Args, extra: Iterable[st
     return lines + [f"      # {key}: the trainer requires it" for key in args.missing]
 
 
-def _sweep(metric: str, parameters: Mapping[str, list[str]]) -> list[str]:
+def _sweep(metric: str, parameters: Mapping[str, list[str]], trials: int) -> list[str]:
     goal = "MINIMIZE" if _SMALLER_IS_BETTER.search(metric) else "MAXIMIZE"
-    lines = ["", "sweeps:", f"  {SWEEP}:", f"    job: {JOB}", "    max_trial_count: 20", "    parallel_trial_count: 2"]
+    lines = ["", "sweeps:", f"  {SWEEP}:", f"    job: {JOB}", f"    max_trial_count: {trials}"]
+    lines += ["    parallel_trial_count: 2"]
     lines += ["    study:", f"      metrics: {{{scalar(metric)}: {goal}}}", "      parameters:"]
     for name, spec in parameters.items():
         lines += [f"        {name}:", *(f"          {line}" for line in spec)]

@@ -8,6 +8,7 @@ from __future__ import annotations
 import math
 import re
 from collections import Counter
+from dataclasses import replace
 from functools import cache
 from typing import Any
 
@@ -152,6 +153,12 @@ def _nearest_places(key: str, schema: Message) -> tuple[str, ...]:
 
 
 _DROP = object()
+_MOST_LISTED = 20
+
+
+def _listed(names: list[str]) -> str:
+    """Names with commas between them, cut where there are many."""
+    return ", ".join(names[:_MOST_LISTED]) + (f", … ({len(names)} in all)" if len(names) > _MOST_LISTED else "")
 
 
 class Walk:
@@ -164,6 +171,8 @@ class Walk:
         self.lines: dict[str, int] = {}
         self.canonical: dict[yamltext.RawPath, str] = {}
         self.depth = 0
+        self.snakes: list[tuple[str, str, str]] = []  # keys in snake_case: as written, as the API has them, their paths
+        self.first_snake = 0  # the place of their finding
         self.counts: Counter[str] = Counter()  # findings by rule
         self.rest: dict[str, Finding] = {}  # the first one of a rule beyond the most that are kept
 
@@ -199,9 +208,10 @@ class Walk:
         return str(value) if is_text else found[0]
 
     def notes(self) -> None:
+        self.spelling()
         for note in self.reading.notes:
             path = self.canonical.get(note.path, ".".join(str(part) for part in note.path))
-            fix = (
+            fix = note.fix or (
                 "keep one of them"
                 if note.kind == "duplicate-key"
                 else 'quote it if it is text, or write it as "1.0e-4", true or false'
@@ -282,12 +292,27 @@ class Walk:
 
     def snake_case(self, key: str, name: str, raw: yamltext.RawPath, path: str) -> None:
         # seen: gcloud hands a custom job's keys on as they are, and REST takes both spellings
+        if not self.snakes:
+            tuning = self.root is not None and self.root.name == "HyperparameterTuningJob"
+            self.first_snake = len(self.findings)
+            self.report("snake-case-key", raw, path, "", "", Severity.ERROR if tuning and self.template else None)
+        self.snakes.append((key, name, path))
+
+    def spelling(self) -> None:
+        """One finding for all keys in snake_case: a file from the SDK has every key so."""
+        if not self.snakes:
+            return
         tuning = self.root is not None and self.root.name == "HyperparameterTuningJob"
-        text = f"{key!r} is the SDK's spelling; gcloud " + (
-            "refuses a tuning job with it" if tuning else "sends a custom job with it, and refuses a tuning job"
+        names = {key: name for key, name, _ in self.snakes}
+        it = "it" if len(names) == 1 else "them"
+        gcloud = (
+            f"refuses a tuning job with {it}" if tuning else f"sends a custom job with {it}, and refuses a tuning job"
         )
-        severity = Severity.ERROR if tuning and self.template else None
-        self.report("snake-case-key", raw, path, text, f"write {name}", severity)
+        text = f"{_listed([repr(key) for key in names])} {'is' if len(names) == 1 else 'are'} the SDK's spelling; gcloud {gcloud}"
+        paths = tuple(dict.fromkeys(path for _, _, path in self.snakes))[1:MOST]
+        first = self.findings[self.first_snake]
+        fix = f"write {_listed(list(names.values()))}"
+        self.findings[self.first_snake] = replace(first, message=text, fix=fix, more_paths=paths)
 
     def field(self, value: Any, field_: Field, raw: yamltext.RawPath, path: str) -> Any:
         line = self.reading.lines.get(raw)

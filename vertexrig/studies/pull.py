@@ -44,7 +44,14 @@ _MACHINE = (
     "machine_type", "accelerator_type", "accelerator_count", "gpu_partition_size", "tpu_topology", "reservation_affinity",
 )  # fmt: skip
 _ROLES = ("worker", "ps", "reduction_server", "evaluator")
+_OURS = "vertexrig_"
+"""How labels begin that `submit` makes: of another job they would say that it is of the same request."""
 DISPLAY, LABELS, KEY = "displayName", "labels", "kmsKeyName"
+
+
+def kept_labels(labels: Mapping[Any, Any]) -> dict[str, str]:
+    """The labels of a job without those that `submit` made."""
+    return {str(key): str(value) for key, value in labels.items() if not str(key).startswith(_OURS)}
 
 
 @dataclass(frozen=True)
@@ -130,7 +137,7 @@ def wanted(data: Mapping[str, Any], source: str) -> Wanted:
     return Wanted(
         document,
         str(data.get("displayName", "")),
-        {str(key): str(value) for key, value in (data.get("labels") or {}).items()},
+        kept_labels(data.get("labels") or {}),
         str((data.get("encryptionSpec") or {}).get("kmsKeyName", "")),
         match[1] if match else "",
         match[2] if match else "",

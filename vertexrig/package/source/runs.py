@@ -146,7 +146,12 @@ class Runs:
 
 
 def _is_main(test: ast.expr) -> bool:
-    return any(isinstance(part, ast.Name) and part.id == "__name__" for part in ast.walk(test))
+    """Whether a test holds in the module that is run: `__name__ == "__main__"`, not another name of somebody's own."""
+    if not isinstance(test, ast.Compare) or len(test.ops) != 1 or not isinstance(test.ops[0], ast.Eq):
+        return False
+    sides = (test.left, test.comparators[0])
+    named = any(isinstance(side, ast.Name) and side.id == "__name__" for side in sides)
+    return named and any(isinstance(side, ast.Constant) and side.value == "__main__" for side in sides)
 
 
 def _ends_before(function: ast.FunctionDef | ast.AsyncFunctionDef, statement: ast.AST) -> bool:

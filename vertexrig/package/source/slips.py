@@ -34,6 +34,8 @@ _SETS_UP = frozenset({
     "set_seed", "set_random_seed", "manual_seed", "float", "int", "str", "tuple", "list", "dict", "set", "frozenset", "range",
 })  # fmt: skip
 """Calls at the top of a module that prepare something and train nothing."""
+_LIKE = 0.75
+"""How like a name must be to be proposed: `rnage` is `range`, and `location` is not `annotations`."""
 _INERT = (ast.Import, ast.ImportFrom, ast.Pass)
 _DEFINITIONS = (*FUNCTIONS, ast.ClassDef)
 
@@ -90,7 +92,8 @@ def _undefined(code: Code, runs: Runs) -> Iterator[Slip]:
                     continue
                 known.add(node.id)
                 certain = runs.reached(node, module)
-                yield Slip("name", module.file, node.lineno, node.id, nearest(node.id, bound) or "", certain)
+                likely = nearest(node.id, {name for name in bound if not name.startswith("__")}, _LIKE) or ""
+                yield Slip("name", module.file, node.lineno, node.id, likely, certain)
 
 
 def _annotations(module: Module) -> set[int]:

@@ -6,11 +6,13 @@ import ast
 import builtins
 from collections.abc import Iterator
 
-from vertexrig.package.source.names import Code, Module, last_name
+from vertexrig.package.source.names import Code, Module, dotted, last_name
 
 _KNOWN = frozenset(dir(builtins)) | {
     "__file__", "__path__", "__builtins__", "__annotations__", "__class__", "get_ipython", "display", "WindowsError",
 }  # fmt: skip
+_BINDERS = frozenset({"globals", "vars", "exec", "setattr", "inject", "_convert_"})
+"""Functions that bind names of a module; the last is the one of Enum, as in Python's own ssl."""
 _RUN_AT_ONCE = (ast.Expr, ast.Assign, ast.AnnAssign, ast.AugAssign, ast.Assert, ast.Raise)
 _TYPE_PARAMETERS = frozenset({"TypeVar", "ParamSpec", "TypeVarTuple"})  # from Python 3.12 on
 _LATER = (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)
@@ -33,10 +35,12 @@ def undefined(code: Code) -> Iterator[tuple[Module, ast.Name]]:
 
 
 def open_ended(module: Module) -> bool:
-    """Whether names may come from where they are not written: a star import, exec, globals()."""
-    return any(item.name == "*" for item in module.imports) or any(
-        last_name(call.node.func) in {"globals", "vars", "exec", "setattr", "inject"} for call in module.calls
-    )
+    """Whether names may come from where they are not written: a star import, exec, globals(), sys.modules[__name__]."""
+    if any(item.name == "*" for item in module.imports):
+        return True
+    if any(last_name(call.node.func) in _BINDERS for call in module.calls):
+        return True
+    return any(isinstance(node, ast.Subscript) and dotted(node.value) == "sys.modules" for node, _ in module.nodes)
 
 
 def bound_names(module: Module) -> set[str]:
