@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sqlite3
 import tempfile
 import threading
 from collections.abc import Callable, Iterator
@@ -34,6 +35,7 @@ from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.pace import paced
 from vertexrig.local.runner import RunOptions, run_job
 from vertexrig.local.runner.lines import Line
+from vertexrig.local.sqlite import Database
 from vertexrig.spec import states
 
 WAIT = "import time; time.sleep(600)"
@@ -240,3 +242,19 @@ def test_the_recorded_pace() -> None:
     assert paced(run, "recorded", 100).provision == pytest.approx(1.76)
     with pytest.raises(UsageError, match="--pace recorded"):
         paced(run, "none", 2.0)
+
+
+def test_a_full_disk_is_the_reason_that_is_given(tmp_path: Path) -> None:
+    """SQLite rolls a transaction back by itself where the disk is full; the error still says so, and the file can be used."""
+    database = Database(tmp_path / "x.sqlite3", "CREATE TABLE IF NOT EXISTS rows (text TEXT);")
+    try:
+        database.connection.execute("PRAGMA max_page_count = 40")
+        with pytest.raises(sqlite3.OperationalError, match="disk is full"), database.transaction() as connection:
+            for _ in range(1000):
+                connection.execute("INSERT INTO rows VALUES (?)", ("x" * 3000,))
+        assert database.rows("SELECT * FROM rows") == []
+        with database.transaction() as connection:
+            connection.execute("INSERT INTO rows VALUES ('y')")
+        assert len(database.rows("SELECT * FROM rows")) == 1
+    finally:
+        database.close()

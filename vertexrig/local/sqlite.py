@@ -63,7 +63,10 @@ class Database:
             try:
                 yield self.connection
             except BaseException:
-                self.connection.execute("ROLLBACK")
+                # On a full disk SQLite has rolled back by itself (lang_transaction.html), and a second ROLLBACK would
+                # raise an error that hides the reason.
+                if self.connection.in_transaction:
+                    self.connection.execute("ROLLBACK")
                 raise
             self.connection.execute("COMMIT")
 

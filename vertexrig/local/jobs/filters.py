@@ -102,6 +102,7 @@ def _time(key: str, operator: str, value: str) -> Predicate:
     test = compare.get(operator)
     if test is None:
         raise invalid(f"Invalid filter: {key} does not support {operator}.")
+    # A time that is not set yet fits no comparison.
     return lambda body: bool(body.get(key)) and test(_moment(str(body[key])))
 
 

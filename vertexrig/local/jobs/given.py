@@ -14,6 +14,7 @@ from vertexrig.local.jobs.resources import MESSAGES, PIPELINES, Json
 from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.spec.states import ENDED, SUCCEEDED, of_pipeline
 
+# 19 digits are what a signed 64-bit integer holds.
 _NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/([A-Za-z]+)/([0-9]{1,19})")
 
 

@@ -72,10 +72,12 @@ def run_study(
         asked = False
         while not studies.wait(name, _LOOK_EVERY):
             if own.cancelled and not asked:
+                # Once: cancelling again would write the state at every look.
                 asked = True
                 studies.cancel(name)
         return studies.get(name)
     finally:
+        # Studies first, as with a server: one that goes on would start further jobs.
         studies.close()
         jobs.close()
         store.close()

@@ -40,9 +40,11 @@ def page(
     """
     fits = parse(text)
     if order.strip():
+        # With an order a token is an offset: the place of one resource says nothing where values are equal.
         return _ordered(store.listed(kind, parent), fits, order, size, offset_of(token))
     found: list[StoredResource] = []
     # without an order a token names the last resource shown, so that new ones do not move what the next page has
+    # One more than a page: whether there is a next page shows only then.
     for stored in store.listed(kind, parent, before=offset_of(token) or None, most=size + 1):
         if fits(stored.body):
             if len(found) == size:
@@ -78,6 +80,7 @@ def offset_of(token: str) -> int:
         text = base64.urlsafe_b64decode(token.encode()).decode()
     except (binascii.Error, ValueError):
         text = ""
+    # isdecimal() alone takes digits of other scripts; 18 digits are within SQLite's integers.
     if not text.isdecimal() or not text.isascii() or len(text) > 18:
         raise invalid(f"Invalid page token: {token[:80]!r}.")
     return int(text)

@@ -110,6 +110,7 @@ class Jobs:
         found = self.settings.fault("quota", job, region)
         if found:
             catalog = load()
+            # A region, too, can fit the fault's pattern; it has no metric of its own.
             metric = catalog.quota_metric(found) or catalog.limits.text("quota.prefix") + "cpus"
             message = f"The following quota metrics exceed quota limits: {metric}"
             raise ApiError(429, message, status="RESOURCE_EXHAUSTED", reason="rateLimitExceeded")
@@ -135,6 +136,7 @@ class Jobs:
         name = resources.new_name(parent, CUSTOM_JOBS)
         fields = {**outer, "jobSpec": defaults.filled(resources.rest_form("CustomJobSpec", job))}
         made = resources.new_body(name, lifecycle.CREATED, fields)
+        # Both or none: a trial whose job is not recorded would be started twice after a crash.
         with self.store.database.transaction():
             self.store.add(CUSTOM_JOBS, parent, name, made, {**hidden, "spec": dict(job)})
             if study:
@@ -148,6 +150,7 @@ class Jobs:
 
     def cancel(self, name: str) -> None:
         """Begin to cancel a job; one that has ended stays as it is."""
+        # Not an error: the REST reference calls cancelling a best effort.
         if self._stored(name).body["state"] in ENDED:
             return
         # the state comes first: a thread that starts the job at this moment reads it, and cancels the run itself
@@ -155,6 +158,7 @@ class Jobs:
         if self.queue.withdraw(name):
             self._to(name, CANCELLED, rules.ON_CANCEL)
             return
+        # None where the thread has not registered it yet; `_run_with` then reads CANCELLING.
         control = self._controls.get(name)
         if control is not None:
             control.cancel()
@@ -162,6 +166,7 @@ class Jobs:
     def delete(self, name: str) -> None:
         """Forget a job that has ended; 400 for one that has not."""
         lifecycle.remove_ended(self.store, name, CUSTOM_JOBS)
+        # Outputs stay: they are in buckets, as on the service.
         shutil.rmtree(job_folder(self.settings.root, resources.last_part(name)), ignore_errors=True)
 
     def fault(self, name: str, *, kill: str = "", preempt: float | None = None) -> None:
@@ -204,10 +209,12 @@ class Jobs:
     def close(self) -> None:
         """Stop every process; jobs that ran go on with the next server."""
         with self._lock:
+            # Under the lock, so that a job that starts now is either suspended below or does not begin.
             self._closing = True
             controls = list(self._controls.values())
         for control in controls:
             control.suspend()
+        # Forkers last: replicas that are just being started may still ask one.
         self.queue.close()
         if self._warmth is not None:
             self._warmth.close()
@@ -234,6 +241,7 @@ class Jobs:
         with self._lock:
             if self._closing:
                 return
+            # Before the state is read, so that a cancellation finds either the control or its state read.
             self._controls[name] = control
         try:
             self._run_with(name, control)
@@ -253,6 +261,7 @@ class Jobs:
             return
         if stored.body["state"] == CANCELLING:
             control.cancel()
+        # The hidden spec is canonical; the body has the form of REST, with int64 as text.
         region, job = resources.location_of(name), stored.hidden["spec"]
         self._to(name, PENDING)
         if self.settings.fault("stockout", job, region):
@@ -273,6 +282,7 @@ class Jobs:
                 warmth=self._warmth,
             )  # fmt: skip
         if result.state != SUSPENDED:
+            # Before the last state: whoever waits for that finds the result.
             self.on_result(name, result)
             self._to(name, result.state, result.error)
 
@@ -280,6 +290,7 @@ class Jobs:
         """Change a job's state, and report the state that it then has to the listeners."""
         status = asdict(error) if error else None
         reached = lifecycle.advance(self.store, name, state, status, lifecycle.require)
+        # Outside the transaction: a listener may change other resources.
         for listener in self._listeners if reached else ():
             listener(name, reached)
 
@@ -301,6 +312,7 @@ class Jobs:
 class _Batch:
     """Hands lines on in portions: before each wait for more, and whenever many have gathered."""
 
+    # Lines per transaction: enough that the disk's pace does not matter, few enough that readers see output at once.
     _MOST = 1000
 
     def __init__(self, sink: Sink, name: str) -> None:

@@ -21,9 +21,12 @@ from vertexrig.spec.trial import Measurement
 TAIL_BYTES = 1 << 20  # 100 entries take some 15 KB; more than this is not read
 _OTHER_KEYS = {"timestamp", "trial", "global_step", "checkpoint_path"}
 _DEFAULT_TAG = "training/hptuning/metric"  # what cloudml-hypertune writes for an empty tag
+# Seconds that a report's time may lie before the start or ahead of this clock and still be believed.
 _CLOCK_SLACK = 5.0
 _MTIME_GRAIN = 100_000_000  # ns: a file may be rewritten within one tick of its clock, at the same size
+# A trainer may report under thousands of tags; messages name a few.
 _MOST_TAGS = 20
+# Reports that are remembered to see one again; far more than a file of 100 entries can bring back.
 _MOST_SEEN = 20_000
 
 
@@ -112,6 +115,7 @@ class MetricFile:
     def _file_lines(self) -> list[bytes] | None:
         """All complete lines of the file's tail; None if nothing changed or it cannot be read."""
         try:
+            # Unbuffered: one read() is then one system call, between the two looks at the file.
             with self.path.open("rb", buffering=0) as file:
                 about = os.fstat(file.fileno())
                 stamp, size = _stamp(about), about.st_size
@@ -129,6 +133,7 @@ class MetricFile:
         self._stamp, self._problem = stamp, ""
         lines = data.split(b"\n")
         if size > TAIL_BYTES:
+            # The first is cut off at its beginning.
             lines = lines[1:] or [b""]
         last = lines.pop()
         if last.strip() and _entry(last) is not None:  # a writer that leaves out the last newline
@@ -150,6 +155,7 @@ class MetricFile:
         for name in self.metric_ids:
             if name in entry:
                 value = _number(entry[name])
+                # A later finite value takes the mark away: only the latest one decides.
                 self._not_finite[name] = "" if math.isfinite(value) else str(entry[name])[:40]
                 if math.isfinite(value):
                     metrics[name] = value
@@ -169,6 +175,7 @@ class MetricFile:
     def _elapsed(self, timestamp: Any, line: bytes) -> float | None:
         """Seconds since the start, by the entry's own time if that can be; None for a report already known."""
         now, when = self.clock(), _number(timestamp)
+        # Other times are of another clock or in another unit; the report then gets the time of its reading.
         if self.started - _CLOCK_SLACK <= when <= now + _CLOCK_SLACK:
             elapsed = round(max(0.0, when - self.started), 6)
             return None if elapsed <= self.after or self._known(line) else elapsed

@@ -17,6 +17,7 @@ from vertexrig.local.runner import policy as rules
 from vertexrig.local.runner.environment import local_path
 from vertexrig.spec.states import ENDED, FAILED, SUCCEEDED, of_pipeline
 
+# The end of the address of a schema in Google's bucket; the SDK names it whole.
 CUSTOM_TASK = "custom_task_1.0.0.yaml"
 _FIELDS = {
     "displayName", "trainingTaskDefinition", "trainingTaskInputs", "modelToUpload", "labels", "encryptionSpec",
@@ -78,11 +79,13 @@ class Pipelines:
         job = validation.training_inputs(fields.get("trainingTaskInputs"), region, self.jobs.check)
         self.jobs.admit(parent, job)
         self.jobs.refuse_for_quota(job, region)
+        # Exported last: a request that is refused leaves no files.
         if data:
             job = _with_variables(job, self.datasets.export(parent, data))
         pipeline = resources.new_name(parent, PIPELINES)
         made = resources.new_body(pipeline, "PIPELINE_STATE_PENDING", fields)
         with self.store.database.transaction():
+            # The pipeline before its job: the job may start at once, and its changes need a pipeline to go to.
             self.store.add(PIPELINES, parent, pipeline, made)
             outer = {"displayName": f"{name[:100]}-custom-job", **({"labels": labels} if labels else {})}
             child = self.jobs.add(parent, outer, job, {"pipeline": pipeline})["name"]
@@ -136,6 +139,7 @@ class Pipelines:
             return
         error = stored.body.get("error")
         if state == SUCCEEDED:
+            # Before the state: a pipeline that has succeeded shows its model.
             error = self._upload(pipeline, stored.hidden["spec"])
             if error:
                 lifecycle.advance(self.store, pipeline, of_pipeline(FAILED), error)
@@ -148,6 +152,7 @@ class Pipelines:
         """Make the Model of a pipeline that wants one; an error if there is nothing to upload."""
         stored = self.store.get(pipeline)
         wanted = stored.body.get("modelToUpload") if stored else None
+        # A name is there when this was done before a crash: `recover` comes here again.
         if not stored or not wanted or wanted.get("name"):
             return None
         base = str((job.get("baseOutputDirectory") or {}).get("outputUriPrefix", "")).rstrip("/")

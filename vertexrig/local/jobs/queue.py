@@ -61,6 +61,7 @@ class Queue:
 
     def _pump(self) -> None:
         used = sum(need for _, need in self._threads.values())
+        # Only the first is looked at: a small job that overtakes would keep a large one waiting for ever.
         while self._waiting and not self._closed and used + self._waiting[0][1] <= self.slots:
             name, need = self._waiting.popleft()
             used += need

@@ -22,6 +22,7 @@ MESSAGES = {CUSTOM_JOBS: "CustomJob", TUNING_JOBS: "HyperparameterTuningJob", PI
 
 _RUNNING = (RUNNING, of_pipeline(RUNNING))
 _ENDED = (*ENDED, *map(of_pipeline, ENDED))
+# Ids of domain-scoped projects have a colon: `example.com:my-project`.
 _PROJECT = re.compile(r"[a-z0-9][a-z0-9:.-]{0,62}")
 _LOCATION = re.compile(r"[a-z0-9][a-z0-9-]{0,62}")
 
@@ -113,6 +114,7 @@ def move(body: Json, state: str, error: Mapping[str, Any] | None = None) -> bool
     moment, ended = times.now(), state in _ENDED
     body["state"], body["updateTime"] = state, times.rfc3339(moment)
     if state in _RUNNING:
+        # A job that starts again keeps its first start.
         body.setdefault("startTime", times.whole_second(moment, body["createTime"]))
     if ended:
         body["endTime"] = times.whole_second(moment, str(body.get("startTime", body["createTime"])))

@@ -22,6 +22,7 @@ from vertexrig.spec.space import Dimension, ParameterValue, Space
 if TYPE_CHECKING:
     import optuna
 
+# Optuna's own default for n_startup_trials; without enough trials its model is noise.
 RANDOM_FIRST = 10
 _WIDEST = 2**31  # beyond this an INTEGER is searched as a real number and rounded; Optuna's arithmetic is in floats
 
@@ -44,6 +45,7 @@ class Past:
 def subseed(seed: int, *parts: object) -> int:
     """A 32-bit seed for one purpose, the same on every machine."""
     digest = hashlib.sha256("/".join(map(str, (seed, *parts))).encode()).digest()
+    # numpy's RandomState takes seeds of 32 bits.
     return int.from_bytes(digest[:4], "big")
 
 
@@ -55,6 +57,7 @@ def suggest_tpe(space: Space, past: Iterable[Past], signs: Sequence[int], seed: 
     """
     past = list(past)
     if sum(not trial.running for trial in past) < RANDOM_FIRST:
+        # Also in place of Optuna's own random start, so that Optuna need not be imported yet.
         return suggest_random(space, seed)
     optuna = _optuna()
     sampler = optuna.samplers.TPESampler(
@@ -92,14 +95,17 @@ def _optuna() -> Any:
     import optuna
 
     optuna.logging.set_verbosity(optuna.logging.ERROR)
+    # multivariate, group and constant_liar are marked experimental in Optuna; users can do nothing about it.
     warnings.filterwarnings("ignore", category=optuna.exceptions.ExperimentalWarning, module="optuna")
     warnings.filterwarnings("ignore", message=r".*(multivariate|group|constant_liar).*experimental.*")
     return optuna
 
 
 def _frozen(optuna: Any, trial: Past) -> Any:
+    # A dimension of one value has nothing to search; `_ask` leaves it out, too.
     searched = [(key, dim, value) for key, (dim, value) in trial.placed.items() if dim.count != 1]
     states = optuna.trial.TrialState
+    # PRUNED without values is what TPE ranks below every completed trial.
     state = states.RUNNING if trial.running else states.PRUNED if trial.values is None else states.COMPLETE
     return optuna.trial.create_trial(
         state=state,
@@ -156,6 +162,7 @@ def _decode(dimension: Dimension, number: int) -> Value:
 
 
 def _mirror(dimension: Dimension, number: int) -> int:
+    # Optuna has no reverse log scale: the mirrored number is searched on its log scale.
     return int(dimension.low) + int(dimension.high) - number if dimension.scale == REVERSE_LOG else number
 
 

@@ -72,6 +72,7 @@ def seed_of(job: Mapping[str, Any], project: str, region: str, source: str) -> S
         raise UsageError(f"{source} cannot be seeded: {error.message}") from None
     number = resources.last_part(str(job.get("name", "")))
     name = f"{parent}/{kind}/{number}" if number.isdigit() else resources.new_name(parent, kind)
+    # Trials are kept in a table of their own, and put back into the answer by `Studies.shown`.
     trials = tuple(body.pop("trials", ()))
     ids = [str(trial.get("id", "")) for trial in trials]
     if len(set(ids)) < len(ids) or "" in ids:

@@ -50,6 +50,7 @@ class Fault:
         found = next((name for name in [*names, region] if fnmatchcase(name, self.pattern)), "")
         if not found or self.times == 0:
             return ""
+        # -1 stays -1: it is for all jobs.
         self.times -= self.times > 0
         return found
 

@@ -16,6 +16,7 @@ from vertexrig.spec.trial import Trial, TrialState
 from vertexrig.times import duration_seconds, seconds_since_1970
 
 Curve = list[tuple[float, float]]
+# With fewer curves a median or a spread says little; Vertex states no numbers.
 MEDIAN_LEAST_TRIALS = 3
 DECAY_LEAST_TRIALS = 5
 DECAY_CHANCE = 0.05
@@ -75,6 +76,7 @@ def convex_rule(spec: Mapping[str, Any], current: Curve, ended: Sequence[Curve])
     if len(ended) < least + 1 or len(current) < least:
         return False
     end = float(spec.get("maxStepCount", 0)) or max(other[-1][0] for other in ended)
+    # The reference: "By default, min_step_count is set to be one-tenth of the max_step_count."
     begin = float(spec["minStepCount"]) if "minStepCount" in spec else end / 10
     at, now = current[-1]
     if at <= begin or at >= end:
@@ -139,6 +141,7 @@ def _no_progress(
         final = trial.final_measurement
         value = goal.sign * final.metrics[goal.id] if final and goal.id in final.metrics else -math.inf
         since += 1
+        # The first finite value is always better than -inf, so a study of infeasible trials has no progress.
         if value > best:
             best, since, improved = value, 0, seconds_since_1970(trial.end_time)
     many = int(config.get("maxNumTrialsNoProgress", 0))

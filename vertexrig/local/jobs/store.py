@@ -114,6 +114,7 @@ class ResourceStore:
             if row is None:
                 return None
             body, hidden = json.loads(row[0]), json.loads(row[1])
+            # What has ended stays ended, whatever a later edit returns.
             ended = bool(edit(body, hidden)) or bool(row[2])
             connection.execute(
                 "UPDATE resources SET body = ?, hidden = ?, ended = ? WHERE name = ?",
@@ -137,6 +138,7 @@ class ResourceStore:
             before: Only those made before the one of this number.
             most: How many are read at a time.
         """
+        # Above every number, within SQLite's signed 64 bits.
         last = before if before is not None else 2**62
         # portion by portion, since a filter may take one of thousands, and a cursor would hold the database
         while True:
@@ -220,6 +222,7 @@ class Trials:
         """Keep a trial's record, replacing the one of the same id."""
         with self.database.transaction() as connection:
             connection.execute(
+                # The order of first saving, kept when a record is replaced; ids are text, and "10" sorts before "9".
                 "INSERT INTO trials VALUES (?, ?, (SELECT COUNT(*) FROM trials WHERE study = ?), ?) "
                 "ON CONFLICT DO UPDATE SET record = excluded.record",
                 (self.study, str(record["id"]), self.study, json.dumps(record)),

@@ -45,6 +45,7 @@ class _Executor:
 
     def start(self, trial: Trial, args: list[str]) -> _Handle:
         """Start a trial's job, or find the one that was started before the server was killed."""
+        # The link is in the transaction that adds the job, so a crash leaves both or none.
         name = self.jobs.store.child(self.study.name, trial.id)
         if name and self.jobs.store.get(name) is not None:
             return self._handle(name)
@@ -54,6 +55,7 @@ class _Executor:
         """Start a trial's job, whatever was run for the trial before."""
         body, data = self.study.body, self.study.hidden["spec"]
         outer = {
+            # A display name has at most 128 characters; the end must not be the part that is cut.
             "displayName": f"{body['displayName'][:100]}-trial-{trial.id}",
             "labels": dict(body.get("labels") or {}),
         }
@@ -76,8 +78,11 @@ class _Executor:
             return None
         error = stored.body.get("error") or {}
         seconds = seconds_since_1970(stored.body["endTime"]) - seconds_since_1970(
+            # A job that never ran has no start, and so did not end soon after it.
             stored.body.get("startTime") or _NEVER
         )
+        # INVALID_ARGUMENT is what an exit of the program itself gives; stockouts and defects of this machine have
+        # other codes.
         early = state == FAILED and error.get("code") == rules.INVALID_ARGUMENT and seconds <= _AT_START_S
         return TrialOutcome(state == SUCCEEDED, str(error.get("message", "")), early)
 
@@ -129,6 +134,7 @@ class Studies:
         made = resources.new_body(
             name, PENDING, defaults.filled_tuning(resources.rest_form("HyperparameterTuningJob", data))
         )
+        # Before it is kept: what cannot be searched is refused, and leaves nothing.
         engine = self._searchable(data, made)
         self.jobs.admit(parent, data["trialJobSpec"])
         self.jobs.refuse_for_quota(data["trialJobSpec"], region)
@@ -142,6 +148,7 @@ class Studies:
             return self._engine(data, body, ())
         except VertexrigError as error:
             raise validation.found_errors([("study_spec", str(error))]) from None
+        # Without checks a spec comes here whose values nobody has compared with the rules.
         except (ValueError, KeyError, TypeError, ArithmeticError) as error:
             raise validation.found_errors([("study_spec", f"It cannot be searched: {error}")]) from None
 
@@ -156,7 +163,9 @@ class Studies:
     def shown(self, stored: StoredResource) -> Json:
         """A stored tuning job as clients see it."""
         trials = [
-            {k: v for k, v in record.items() if k != "failed"} for record in self.store.trials(stored.name).load()
+            # `failed` is the run's own; the API's Trial has no such field.
+            {k: v for k, v in record.items() if k != "failed"}
+            for record in self.store.trials(stored.name).load()
         ]
         return {**stored.body, "trials": trials} if trials else stored.body
 
@@ -164,6 +173,7 @@ class Studies:
         """Begin to cancel a tuning job and its trials."""
         if self._stored(name).body["state"] in ENDED:
             return
+        # The state first, as `_study` makes its run known first: one of the two sees the other.
         lifecycle.advance(self.store, name, CANCELLING)
         run = self._runs.get(name)
         if run is not None:
@@ -195,6 +205,7 @@ class Studies:
         for run in list(self._runs.values()):
             run.notify()
         for thread in threads:
+            # Threads are daemons: one that hangs does not keep the server from ending.
             thread.join(10)
 
     # the life of one study
@@ -257,6 +268,7 @@ class Studies:
             max_trial_count=int(data["maxTrialCount"]), parallel_trial_count=int(data["parallelTrialCount"]),
             max_failed_trial_count=int(data.get("maxFailedTrialCount", 0)), discrete=self.jobs.settings.discrete,
         )  # fmt: skip
+        # Read again, after the run is in the table: `cancel` may have come between.
         if self._stored(name).body["state"] == CANCELLING:
             run.cancel()
         else:
@@ -269,6 +281,7 @@ class Studies:
         elif run.note:
             self.jobs.log(name, run.note, "WARNING")
         code = {FAILED: rules.INTERNAL, CANCELLED: rules.CANCELLED}.get(result.state)
+        # The service's own word, of a job and of a study.
         message = "CANCELED" if result.state == CANCELLED else result.message
         lifecycle.advance(self.store, name, result.state, {"code": code, "message": message} if code else None)
 
@@ -276,6 +289,7 @@ class Studies:
 def with_arguments(job: Mapping[str, Any], args: Sequence[str]) -> Json:
     """A trial's CustomJobSpec: the given one with the trial's values after each pool's own arguments."""
     pools = []
+    # Every pool gets them: workers and parameter servers parse the same flags as the chief.
     for pool in job.get("workerPoolSpecs", ()):
         pool = dict(pool)
         for key in ("pythonPackageSpec", "containerSpec"):

@@ -152,10 +152,13 @@ class StudyEngine:
             if found is None:
                 raise StudyExhausted(f"all {size} combinations of the grid are made")
             return found
+        # HIGH means that a repeat is worth its cost; and where all are made, there is nothing else to repeat.
         again = self.spec.get("observationNoise") == "HIGH" or (size is not None and len(made) >= size)
         if self._never_twice and again:
             raise StudyExhausted(f"all {size} combinations are made, and observationNoise LOW forbids repeats")
         listable = size is not None and size <= _LISTABLE
+        # The seed is of the trial and the attempt, so trials made side by side or after a crash do not depend on
+        # order.
         for attempt in range(1 if again else _REDRAWS_LISTABLE if listable else _REDRAWS):
             parameters = self._draw(sampling.subseed(self.seed, trial_id, attempt))
             if again or _combination(parameters) not in made:
@@ -174,6 +177,7 @@ class StudyEngine:
 
     def _past(self) -> Iterable[sampling.Past]:
         for trial in self.trials.values():
+            # None for values that the space does not have, as of a study that was given.
             placed = self.space.read(trial.parameters)
             if placed is not None:
                 values = self.objective.values(trial.final_measurement)

@@ -126,6 +126,7 @@ class StudyRun:
         discrete: str = "retry",
     ) -> None:
         self.discrete, self.whole = discrete, discrete == "whole"
+        # A trial is started once more with whole numbers, and not a third time.
         self._tried_whole: set[str] = set()
         self.engine, self.executor, self.save, self.name = engine, executor, save, name
         self.max_trial_count, self.parallel = max_trial_count, max(1, parallel_trial_count)
@@ -133,8 +134,10 @@ class StudyRun:
         self.result: StudyResult | None = None
         self._running: dict[str, tuple[Handle, MetricFile]] = {}
         self._ending: StudyResult | None = None
+        # Set by other threads; the thread of `step` alone changes trials, so these need no lock.
         self._cancel = threading.Event()
         self._wake = threading.Event()
+        # In the first step and not here: taking trials up starts jobs, which is for the thread that runs the study.
         self._resumed = False
 
     def run(self, *, interval: float = 0.02, closing: Callable[[], bool] = lambda: False) -> StudyResult | None:
@@ -169,10 +172,14 @@ class StudyRun:
             return True
         if not self._resumed:
             self._resume()
+        # A copy: `_look` takes a trial out that has ended.
         for trial_id in list(self._running):
             self._look(trial_id)
+        # Not of a study that fails already: its reason would be lost. One that is only waiting for its last trials
+        # can be cancelled.
         if self._cancel.is_set() and (self._ending is None or self._ending.state != states.FAILED):
             self._end(StudyResult(states.CANCELLED, CANCELLED), stop=True)
+        # Also after the last trial was made: shouldStopAsap then stops those that still run.
         if self._running and (self._ending is None or self._ending.state == states.SUCCEEDED):
             reason = self.engine.interrupted()
             if reason:
@@ -201,6 +208,7 @@ class StudyRun:
             return
         reason = self.engine.done()
         if reason is None:
+            # The highest and not their number, in case a trial is missing.
             trial_id = str(max((int(own) for own in trials), default=0) + 1)  # the service numbers trials from 1
             try:
                 self.engine.suggest(trial_id)
@@ -224,10 +232,13 @@ class StudyRun:
         try:
             handle = self.executor.restart(trial, args) if again else self.executor.start(trial, args)
         except VertexrigError as error:
+            # A trial that cannot start is a failed one, or a study with a broken job would make its whole budget of
+            # them.
             self._finish(trial, TrialOutcome(False, str(error)))
             self._check_failures()
             return
         trial.custom_job = handle.custom_job
+        # After a crash the metric file still has the reports that are in the record.
         known = max((own.elapsed for own in trial.measurements), default=-1.0)
         metric_ids = [metric.id for metric in self.engine.objective.metrics]
         started = seconds_since_1970(trial.start_time)
@@ -241,6 +252,7 @@ class StudyRun:
         outcome = self.executor.poll(handle)  # before the file: what it holds after the end is complete
         changed = trial.add(file.read())
         if trial_id in self._tried_whole and (trial.measurements or (outcome is not None and outcome.ok)):
+            # It ran with whole numbers where it had failed at its start, so all later trials start with them.
             self.whole = True
         if outcome is not None:
             del self._running[trial_id]
@@ -251,6 +263,7 @@ class StudyRun:
             self._finish(trial, outcome, file)
             self._check_failures()
         elif changed:
+            # Asked when a measurement has arrived, because the rules compare trials at its step.
             if trial.state is TrialState.ACTIVE and self.engine.should_stop(trial_id):
                 self._stop(trial_id)
             self.save(trial.record())
@@ -264,6 +277,7 @@ class StudyRun:
             or self._ending is not None
         ):
             return False
+        # A second start makes sense only where the command lines differ.
         lines = (self.engine.space.command_line(trial.parameters, whole=whole) for whole in (self.whole, True))
         return trial.id not in self._tried_whole and len({tuple(line) for line in lines}) > 1
 
@@ -272,6 +286,7 @@ class StudyRun:
         infeasible = ""
         if stopped and self._cancel.is_set():
             infeasible = CANCELLED
+        # A trial that was stopped ends with an exit code other than 0; that is no failure of its own.
         elif not outcome.ok and not stopped:
             infeasible, trial.failed = outcome.message or "The trial's job failed.", True
         elif self.engine.objective.final(trial.measurements) is None:
@@ -307,12 +322,14 @@ class StudyRun:
     def _check_failures(self) -> None:
         ended = [trial for trial in self.engine.trials.values() if trial.state.ended]
         failed = sum(trial.failed for trial in ended)
+        # Trials that a cancellation stops must not turn the study into a failed one.
         if not failed or self._cancel.is_set():
             return
         if self.max_failed_trial_count:
             broken = failed >= self.max_failed_trial_count
             rule = f"maxFailedTrialCount is {self.max_failed_trial_count}"
         else:
+            # One failure among few is borne: a bad combination of values may be all that is wrong.
             broken = failed == len(ended) or (failed >= 3 and failed > len(ended) / 2)
             rule = "maxFailedTrialCount is not set"
         if broken:

@@ -22,6 +22,7 @@ Json = dict[str, Any]
 Check = Callable[[spec.Document, str], Iterable[Finding]]
 """What the checks find in a document for a region; given by the server, which knows the checks."""
 
+# Found by every Google API when it reads JSON, before a service sees the request.
 _JSON_RULES = {"unknown-field", "unknown-enum-value", "wrong-type", "one-of", "legacy-ai-platform"}
 _MACHINE_TYPE = 'Machine type "{machine}" is not supported.'
 _RECORDED: dict[str, tuple[str, str]] = {
@@ -42,6 +43,7 @@ _REFUSED = {"machine-unknown"}
 """Findings that the service refuses, though they are warnings where our list may be older than the service's."""
 
 _POOLS = "worker_pool_specs"
+# Anything may be before it: `trialJobSpec.` in a tuning job.
 _POOL_PATH = re.compile(r"(?:.*\.)?workerPoolSpecs\[(?P<pool>\d+)\]")
 _LABELS = (
     "There can be no more than 64 labels attached to a single resource. Label keys and values can only contain "
@@ -69,6 +71,7 @@ def custom_job(body: Mapping[str, Any], region: str, check: Check | None = None)
         ApiError: 400, in the service's words.
     """
     outer = _outer(body, "CustomJob", "custom_job", skip=("jobSpec",))
+    # Proto3's JSON takes both names of a field.
     job = next((body[key] for key in ("jobSpec", "job_spec") if key in body), None)
     document = spec.from_data(whole_numbers(job if job is not None else {}), kind="CustomJobSpec")
     if job is not None and not isinstance(job, dict):
@@ -84,6 +87,7 @@ def tuning_job(body: Mapping[str, Any], region: str, check: Check | None = None)
         ApiError: 400, in the service's words.
     """
     outer = _outer(body, "HyperparameterTuningJob", "hyperparameter_tuning_job", skip=("studySpec", "trialJobSpec"))
+    # Output-only fields are ignored in a request: clients send back what they got.
     sent = {key: value for key, value in body.items() if key not in OUTPUT_ONLY}
     document = spec.from_data(whole_numbers(sent), kind="HyperparameterTuningJob")
     _refuse(document, "", "hyperparameter_tuning_job", region, check, outer)
@@ -101,6 +105,7 @@ def training_inputs(inputs: Any, region: str, check: Check | None = None) -> Jso
         "training_pipeline.training_task_inputs",
         region,
         check,
+        # The display name is the pipeline's, which has been checked.
         {"displayName": "-"},
     )
     return document.job
@@ -110,6 +115,7 @@ def whole_numbers(value: Any, depth: int = 0) -> Any:
     """JSON with 1.0 as 1, since a protobuf Struct knows doubles only; nothing else of the format tells them apart."""
     if depth > 3 * MOST_DEPTH:  # a message in a list inside a message takes three levels of JSON
         raise invalid("Invalid JSON payload received. The message is nested too deeply.")
+    # Beyond 2**53 a double no longer holds every whole number.
     if isinstance(value, float) and value.is_integer() and abs(value) < 2**53:
         return int(value)
     if isinstance(value, dict):
@@ -148,6 +154,7 @@ def _refuse(
         raise invalid(f"{account} must be specified when uploading to TensorBoard")  # kubeflow/pipelines issue 7123
     problems = [*_outer_problems(outer)]
     problems += [(prefix + snake(f.path), f.message) for f in reading]
+    # The checks take a document that could be read.
     if check is not None and not reading:
         found = (f for f in check(document, region) if f.severity is Severity.ERROR or f.id in _REFUSED)
         problems += [_recorded(document, f, prefix) for f in found]

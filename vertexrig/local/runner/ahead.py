@@ -64,6 +64,7 @@ def read_ahead(file: Path, package: str, find: Callable[[str], Path | None]) -> 
     if tree is None:
         return Ahead()
     reached = list(walk.reachable(tree, package))
+    # A function may set a variable before it imports; what it imports can then not be imported without it.
     steady = not any(_other_writes(own) for own in reached)
     try:
         walk.body(tree.body, file, package)
@@ -123,6 +124,8 @@ class _Look:
             self.imports(node, package)
             return True
         if isinstance(node, ast.Try):
+            # Handlers are left out: an import that fails here fails in the trainer, which then takes its other
+            # branch.
             self.body([*node.body, *node.orelse, *node.finalbody], file, package)
             return True
         if isinstance(node, ast.If):
@@ -145,6 +148,7 @@ class _Look:
             for one in [part for own in inner for part in (own.body if isinstance(own, ast.Try) else [own])]:
                 if isinstance(one, (ast.Import, ast.ImportFrom)):
                     self.imports(one, package)
+        # Which branch runs is only known to the trainer.
         elif any(isinstance(one, (ast.Import, ast.ImportFrom)) for own in inner for one in ast.walk(own)):
             return False
         return all(isinstance(own, (ast.Import, ast.ImportFrom, ast.Try)) or _harmless(own) for own in inner)
@@ -158,6 +162,7 @@ class _Look:
             self.module(name)
         if isinstance(node, ast.Import):
             for alias in node.names:
+                # `find` alone decides what is the trainer's own; an import of it that leads nowhere is its own error.
                 if self.find(alias.name.partition(".")[0]) is None:
                     self.steps.append(("import", f"import {alias.name}"))
         elif not own and not node.level and node.module and self.find(node.module.partition(".")[0]) is None:
@@ -194,6 +199,7 @@ def _named(node: ast.Import | ast.ImportFrom, package: str) -> list[str]:
     base = node.module or ""
     if node.level:
         parts = package.split(".") if package else []
+        # One dot is the package itself, each further one the package above.
         parts = parts[: len(parts) - node.level + 1]
         base = ".".join([*parts, *([node.module] if node.module else [])])
     return [base, *(f"{base}.{alias.name}" for alias in node.names)] if base else [alias.name for alias in node.names]
@@ -221,6 +227,7 @@ def _harmless(node: ast.stmt) -> bool:
             return False
         if isinstance(one, ast.Call):
             name = _last(one.func)
+            # A name with a capital is a class: an instance is made, which rarely changes what an import does.
             if name not in _HARMLESS and not name[:1].isupper():
                 return False
         if isinstance(one, (ast.Assign, ast.AugAssign, ast.Delete)):

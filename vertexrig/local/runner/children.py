@@ -98,6 +98,8 @@ class Child:
         """Signal its process group; `asked` says that the runner wants it to end."""
         self.asked = self.asked or asked
         if self.waiting:
+            # There is no process to signal yet. The forker sees the closed socket when it comes to this request, and
+            # drops it.
             self._reported = Exit(128 + number, signal.Signals(number), False, self.asked)
             with contextlib.suppress(OSError):
                 self.control.shutdown(socket.SHUT_RDWR)
@@ -131,6 +133,7 @@ class Child:
         if self.process is not None:
             self.process.wait()
         if self._reported is None:
+            # A supervisor that ends properly has killed everything and reported; this one was killed itself.
             sweep(self.command.mark, self.command.cleanup)
         self.exit = self._reported or Exit(128 + signal.SIGKILL, signal.SIGKILL, False, self.asked)
 
@@ -140,6 +143,7 @@ def shows_buckets() -> bool:
     """Whether this system lets a program see a folder as /gcs: Linux with namespaces of its own."""
     with tempfile.TemporaryDirectory(prefix="vertexrig-gcs-") as folder:
         Path(folder, "gs").mkdir()
+        # In a process of its own: namespaces, once entered, cannot be left.
         argv = [sys.executable, "-I", "-S", str(_SUPERVISOR), "try", f"{folder}/gs"]
         return subprocess.run(argv, capture_output=True, cwd="/", check=False).returncode == 0
 
@@ -195,6 +199,7 @@ class Children:
         self._selector = selectors.DefaultSelector()
         self._wake = wake
         if wake is not None:
+            # Its data is None: `poll` tells it from a child by that.
             self._selector.register(wake, selectors.EVENT_READ, None)
 
     def start(self, name: str, command: Command) -> Child:
@@ -225,7 +230,7 @@ class Children:
             "argv": list(command.argv), "env": dict(command.env), "cwd": str(command.cwd), "memory": command.memory, "gcs": command.gcs,
         }  # fmt: skip
         asked = command.fork(request, [theirs.fileno(), *(write for _, write in ends.values())])
-        theirs.close()
+        theirs.close()  # or the end of the forker would not show on `ours`
         for _, write in ends.values():
             os.close(write)
         pipes: dict[str, IO[bytes]] = {stream: os.fdopen(read, "rb", 0) for stream, (read, _) in ends.items()}
@@ -252,13 +257,16 @@ class Children:
         for key, _ in self._selector.select(timeout):
             if key.data is None:
                 with contextlib.suppress(BlockingIOError):
+                    # Empties the pipe, or it would interrupt every later poll.
                     os.read(key.fd, 4096)
                 continue
             child: Child = key.data
+            # Closed in this very round, by another source of the same child.
             if key.fileobj not in child.open:
                 continue
             before = child.pid
             self._read(child, key.fileobj)
+            # A forker has started it: only the report of its pid shows that.
             if child.process is None and child.pid and not before:
                 self.on_start(child)
             if child.waiting and child._reported is None and child.control not in child.open:
@@ -312,12 +320,15 @@ class Children:
                 for child in children:
                     if child.exit is None:
                         child.send(signal.SIGKILL)
+                # SIGKILL is sent once.
                 deadline = left = float("inf")
+            # A selector takes no infinity.
             self.poll(min(left, 1.0))
 
     def close(self) -> None:
         """Kill what still runs and free everything."""
         for child in list(self.running.values()):
+            # All are asked before the first is waited for, so that they end side by side.
             child.asked = True
             self._selector.unregister(child.control)
             child.control.close()  # which the supervisor takes as the end of this process

@@ -36,8 +36,11 @@ _CREDENTIALS = frozenset({
 })
 # fmt: on
 
+# Only before a bucket's first character: a bare "gs://", as in a test of a prefix, is left alone.
 _GS = re.compile(r"gs://(?=[a-z0-9])")
+# Only where a path begins: at the start, or after what separates values in an argument.
 _GCS = re.compile(r"(?:(?<=^)|(?<=[=,:;\"'\s]))/gcs/(?=[a-z0-9])")
+# `..` as a whole part of the path; names such as `..old` are fine.
 _UPWARD = re.compile(r"(?:gs://|(?:(?<=^)|(?<=[=,:;\"'\s]))/gcs/)[^\s\"',;]*?/\.\.(?![^/\s\"',;])")
 _BUCKET_PATH = re.compile(r"gs://([a-z0-9][a-z0-9._-]*)(/[^\s\"',;]*)?")
 
@@ -77,6 +80,8 @@ def written_astray(folder: Path, since: float) -> str:
         folder: The working directory.
         since: When the job began, in seconds since 1970; what is older is not the replica's.
     """
+    # ctime, because copies may bring an old mtime with them; a second less, because some file systems have no finer
+    # times.
     found = [path for path in (folder / "gs:").rglob("*") if path.lstat().st_ctime >= since - 1]
     if not found:
         return ""
@@ -135,6 +140,7 @@ def search_path(folders: Iterable[Path], user: Mapping[str, str]) -> str:
 
 def accelerators_here() -> int:
     """GPUs of this machine that a CUDA program would find."""
+    # nvidia0 and so on are GPUs; nvidiactl and nvidia-uvm are not.
     return sum(path.name[len("nvidia") :].isdigit() for path in Path("/dev").glob("nvidia*"))
 
 

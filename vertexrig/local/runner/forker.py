@@ -31,6 +31,7 @@ import socket
 import time
 import types
 
+# What this file imports is imported in the trainer, too, so there is little of it.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from typing import Any
@@ -40,6 +41,7 @@ MARK = "VERTEXRIG_REPLICA"
 _LOOK_EVERY_S = 2.0
 _LEAST_FREE = 0.08
 """Part of the machine's memory that stays free, or the forker ends."""
+# A request holds a whole environment; `warm` starts a replica cold whose request is longer than a packet may be.
 _PACKET = 1 << 20
 
 
@@ -60,6 +62,7 @@ def memory_short() -> bool:
         with open("/sys/fs/cgroup/memory.current") as file:
             used = int(file.read())
         with open("/sys/fs/cgroup/memory.stat") as file:
+            # The kernel frees pages of files when memory is asked for, so they do not count as used.
             used -= int(dict(line.split() for line in file)["inactive_file"])
         return most - used < _LEAST_FREE * most
     except (OSError, KeyError, ValueError):
@@ -90,6 +93,7 @@ def _import(steps: list[list[str]], run_time: list[str]) -> str:
             if step[0] == "import":
                 statement = step[1]
                 try:
+                    # In a name space of its own: the names that it binds are not the trainer's.
                     exec(statement, {"__name__": "vertexrig_ahead"})
                 except ImportError:
                     pass  # the trainer meets it, too, and may have an answer
@@ -97,6 +101,7 @@ def _import(steps: list[list[str]], run_time: list[str]) -> str:
                     return f"{statement!r} reads {', '.join(sorted(_Noted.read))}"
             elif step[0] == "set" or step[1] not in os.environ:
                 os.environ[step[1]] = step[2]
+    # A module may also call sys.exit() when it is imported.
     except BaseException as error:
         return f"{statement!r} ends with {type(error).__name__}: {error}"
     finally:
@@ -122,6 +127,8 @@ def _threads() -> str:
 def _mark_place() -> tuple[int, int]:
     """Where the mark is in this process's environment as the system shows it, and how long it may be."""
     libc = ctypes.CDLL(None)
+    # /proc/PID/environ shows the memory that the process was started with, and os.environ does not write there. As a
+    # pointer: the default for getenv, an int, has half of its bits.
     libc.getenv.restype = ctypes.c_void_p
     address = libc.getenv(MARK.encode())
     return (address, len(ctypes.string_at(address))) if address else (0, 0)
@@ -129,6 +136,7 @@ def _mark_place() -> tuple[int, int]:
 
 def _adopt(environment: dict[str, str], place: tuple[int, int]) -> None:
     """Take the replica's environment, and show its mark in /proc, by which what is left of it is found."""
+    # Item by item through os.environ, so that getenv() of C libraries sees it, too.
     os.environ.clear()
     os.environ.update(environment)
     mark = os.fsencode(environment.get(MARK, ""))
@@ -181,6 +189,7 @@ def _supervise(request: dict[str, Any], descriptors: list[int], place: tuple[int
         control.sendall(b"cold %s\n" % hidden.encode())
         os._exit(0)
     os.setsid()
+    # zip() has `strict` from Python 3.10 on; images have older ones.
     for standard, descriptor in zip((1, 2), descriptors[1:]):  # noqa: B905
         os.dup2(descriptor, standard)
         os.close(descriptor)
@@ -206,6 +215,8 @@ def _supervise(request: dict[str, Any], descriptors: list[int], place: tuple[int
     try:
         supervisor.supervise(control, {"memory": request["memory"], "gcs": request["gcs"]}, request["argv"][0], begin)
     finally:
+        # Both processes come here: the replica unwinds further, the supervisor ends without the exit handlers of what
+        # was imported.
         if os.getpid() == parent:
             os._exit(0)
 
@@ -229,8 +240,10 @@ def _hidden(request: dict[str, Any]) -> str:
 
 def _prepare(request: dict[str, Any]) -> None:
     """Have the interpreter as it is when it starts a program: arguments, path, signals, random numbers."""
+    # The supervisor's pipe is closed here.
     signal.set_wakeup_fd(-1)
     signal.signal(signal.SIGINT, signal.default_int_handler)
+    # Python itself sets this at its start; `bear` has put the system's default back.
     signal.signal(signal.SIGPIPE, signal.SIG_IGN)
     sys.argv[:] = [request["script"] or "-m", *request["args"]]
     if hasattr(sys, "orig_argv"):
@@ -240,6 +253,7 @@ def _prepare(request: dict[str, Any]) -> None:
     main.__dict__.update(__builtins__=builtins, __annotations__={})
     sys.modules["__main__"] = main
     if "multiprocessing.process" in sys.modules:
+        # What multiprocessing makes the path of the main module absolute with, for processes that it spawns.
         sys.modules["multiprocessing.process"].ORIGINAL_DIR = os.getcwd()  # type: ignore[attr-defined]
     if "numpy.random" in sys.modules:
         sys.modules["numpy.random"].seed()  # its own state would be the same in every replica; `random` sees to itself
@@ -282,11 +296,13 @@ def _main() -> None:
         hook.held = True  # devices are the replica's
     # while imports are made nobody reads the socket; the runner may go meanwhile
     signal.signal(signal.SIGALRM, lambda *_: os._exit(0) if _closed(control) else None)
+    # System calls of the imports go on by themselves after the signal.
     signal.siginterrupt(signal.SIGALRM, False)
     signal.setitimer(signal.ITIMER_REAL, 0.5, 0.5)
     refused = _import(first["steps"], first["run_time"])
     signal.setitimer(signal.ITIMER_REAL, 0)
     signal.signal(signal.SIGALRM, signal.SIG_DFL)
+    # What is in a buffer when a process forks is written by both.
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     control.send(json.dumps({"refused": refused}).encode())
@@ -295,12 +311,14 @@ def _main() -> None:
         return
     gc.collect()  # first, so that no garbage is frozen with the rest
     gc.freeze()  # collections would write to pages that are shared with the replicas
+    # Nobody waits for the supervisors that are forked here; ignored, they leave no zombies.
     signal.signal(signal.SIGCHLD, signal.SIG_IGN)
     _serve(control, first["idle"], place, (said[0], said[1]))
 
 
 def _refuse(control: socket.socket, reason: str) -> None:
     """Answer the replicas that have waited for the imports."""
+    # Later requests find that this process has gone, and start cold by that.
     while select.select([control], [], [], 0.1)[0]:
         data, descriptors = _receive(control)
         if not data:

@@ -75,11 +75,14 @@ class Splitter:
         """The lines completed by `data`; with `final`, also the one that never ended."""
         text = self._rest + self._decoder.decode(data, final)
         *parts, self._rest = text.split("\n")
+        # A program that never ends its line must not fill the memory.
         if final or len(self._rest) > LONGEST:
             parts, self._rest = [*parts, self._rest] if self._rest else parts, ""
+        # Times are shown in microseconds; each line has one of its own, by which logs are sorted.
         now = max(time.time(), self._last + 1e-6)
         lines = []
         for part in parts:
+            # A progress bar writes \r inside its line, and that stays.
             part = part[:-1] if part.endswith("\r") else part
             for start in range(0, max(len(part), 1), LONGEST):
                 lines.append(self._line(now, part[start : start + LONGEST]))
@@ -91,6 +94,7 @@ class Splitter:
         if text.startswith("{") and text.endswith("}"):
             try:
                 payload = json.loads(text)
+            # Deeply nested JSON of a user is text like any other.
             except (ValueError, RecursionError):
                 payload = None
             if isinstance(payload, dict):

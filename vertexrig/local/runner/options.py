@@ -106,11 +106,12 @@ class Control:
         self._lock = threading.RLock()
         self.cancelled = False
         self.suspended = False
+        # None when nothing is asked; 0.0 is a preemption without a window.
         self._preempted: float | None = None
         self._killed: list[str] = []
         self._read, self._write = os.pipe()
         os.set_blocking(self._read, False)
-        os.set_blocking(self._write, False)
+        os.set_blocking(self._write, False)  # a full pipe must not stop the thread that asks
 
     def cancel(self) -> None:
         """End the job; its state becomes CANCELLED."""

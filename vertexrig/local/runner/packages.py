@@ -34,6 +34,7 @@ Step = Callable[[Path, bool], None]
 """Called before a package is installed (False), and before its requirements are (True)."""
 
 _READY = "ready.json"
+# Nothing newer than Python 3.7: it runs in the interpreters of old images, too.
 _PROBE = (
     "import json, os, sys; "
     "paths = [p for p in sys.path if os.path.basename(p) in ('site-packages', 'dist-packages')]; "
@@ -112,6 +113,7 @@ def layer_key(base: Interpreter, image: str, packages: Sequence[Path]) -> str:
     digest.update(json.dumps([base.python, image]).encode())
     for folder in base.site:
         try:
+            # pip adds or removes a folder here at every change, which the folder's own time shows.
             digest.update(f"{folder} {Path(folder).stat().st_mtime_ns}".encode())
         except OSError:
             continue
@@ -148,10 +150,12 @@ def layer(
     """
     folder = cache / layer_key(base, image, packages)
     python = folder / "bin" / "python"
+    # Written last, so an environment whose making was killed is not used.
     if (folder / _READY).is_file():
         return python
     cache.mkdir(parents=True, exist_ok=True)
     with _locked(folder.with_suffix(".lock"), give_up):
+        # Another process may have made it while this one waited.
         if (folder / _READY).is_file():
             return python
         shutil.rmtree(folder, ignore_errors=True)
@@ -177,6 +181,7 @@ def _build(
     execute: Execute,
     step: Step,
 ) -> str:
+    # These lines would be in the log of a user's job, who can do nothing about them.
     env = {**env, "PIP_DISABLE_PIP_VERSION_CHECK": "1", "PIP_NO_INPUT": "1", "PIP_ROOT_USER_ACTION": "ignore"}
     if execute([base.python, "-m", "venv", "--without-pip", str(folder)], env) != 0:
         raise PackageError(f"{base.python} cannot make a virtual environment; its output says why")
@@ -197,6 +202,7 @@ def _build(
     required, replaced = _without_other_keras(required, _installed([str(site), *base.site]))
     for package in packages:
         step(package, True)
+    # No warnings of conflicts: they are between packages of this machine, which the job does not use.
     if required and execute([*pip, "install", "--quiet", "--no-warn-conflicts", *required], env) != 0:
         names = ", ".join(package.name for package in packages)
         raise PackageError(f"the requirements of {names} cannot be installed: {', '.join(required)}")
@@ -226,6 +232,7 @@ def _isolation(base: Interpreter, package: Path) -> list[str]:
         return []
     try:
         with tarfile.open(package) as archive:
+            # An sdist has one folder, NAME-VERSION, around everything (PEP 625).
             names = {name.partition("/")[2] for name in archive.getnames()}
     except (OSError, tarfile.TarError, EOFError):
         return []
@@ -238,6 +245,7 @@ def _locked(path: Path, give_up: Callable[[], bool]) -> Iterator[None]:
     with path.open("w") as file:
         while True:
             try:
+                # Not blocking, so that a job that is cancelled need not wait for another one's installation.
                 fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
                 break
             except OSError:

@@ -73,6 +73,7 @@ def decide(exit_: Exit, replica: str, scheduling: Scheduling, counts: Counts) ->
     """
     if exit_.code == 0:
         return Action.SUCCEED if replica == "workerpool0-0" else Action.LEAVE
+    # The kernel ends a program that ran out of memory by SIGKILL, too; that one is permanent.
     lost = exit_.signal in LOST_SIGNALS and not exit_.out_of_memory
     if scheduling.disable_retries or exit_.out_of_memory or not (lost or exit_.code in RETRIED_CODES):
         return Action.FAIL
@@ -107,6 +108,7 @@ def stockout_message(region: str) -> str:
 
 
 _TRACEBACK = re.compile(r"^Traceback \(most recent call last\):", re.MULTILINE)
+# The error of a job is part of every answer of a listing.
 _MOST_WORDS = 4000
 
 
@@ -114,6 +116,7 @@ def last_words(stderr: list[str]) -> str:
     """What of a replica's stderr belongs into the error: its last traceback, else its last ten lines."""
     text = "\n".join(stderr)
     starts = [match.start() for match in _TRACEBACK.finditer(text)]
+    # Of chained exceptions the last traceback is the one that ended the program.
     text = text[starts[-1] :] if starts else "\n".join(stderr[-10:])
     return text if len(text) <= _MOST_WORDS else "…" + text[-_MOST_WORDS:]
 
@@ -123,6 +126,7 @@ def scheduling_of(job: Mapping[str, Any]) -> Scheduling:
     data = job.get("scheduling") or {}
     disable = bool(data.get("disableRetries", False))
     return Scheduling(
+        # disableRetries sets restartJobOnWorkerRestart to false (REST reference of CustomJobSpec, 2026-08-22).
         restart_job=bool(data.get("restartJobOnWorkerRestart", False)) and not disable,
         disable_retries=disable,
         timeout=max(duration_seconds(data.get("timeout")) or 0.0, 0.0) or Scheduling.timeout,

@@ -37,6 +37,7 @@ def take(count: int) -> list[int]:
     """
     ports: list[int] = []
     with _lock:
+        # At random, because another process cannot see what is taken here but not yet listened on.
         for port in random.sample(range(_LOW, _HIGH), _HIGH - _LOW):
             if len(ports) == count:
                 break

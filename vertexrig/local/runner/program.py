@@ -64,6 +64,7 @@ def docker() -> str:
     if not program:
         return ""
     try:
+        # `docker info` waits for an engine that starts or hangs.
         done = subprocess.run([program, "info", "--format", "{{.ID}}"], capture_output=True, timeout=10)
     except (OSError, subprocess.SubprocessError):
         return ""
@@ -84,11 +85,14 @@ def docker_argv(
         root: The local Vertex's folder; its buckets are mounted at /gcs.
         gpus: Give the container the machine's GPUs.
     """
+    # The host's network, because replicas find each other at ports of 127.0.0.1.
     argv = [engine, "run", "--rm", "--name", name, "--network", "host", "--volume", f"{bucket_folder(root)}:/gcs"]
     argv += ["--gpus", "all"] if gpus else []
     for variable in own:
+        # The name alone: a value on the command line would be seen by every user of the machine.
         argv += ["--env", variable]
     words = program.argv(variables, "/gcs")
     if program.head:
+        # --entrypoint takes one word; the rest of a command goes before the arguments.
         return [*argv, "--entrypoint", words[0], program.image, *words[1:]]
     return [*argv, program.image, *words]

@@ -57,6 +57,7 @@ def prepare(
         PackageError: A package is not there or does not install.
         JobFailedError: Nothing on this machine can run the image.
     """
+    # An entry of the image map counts before: the user has named a folder for it.
     if load().is_reduction_server(pool.image) and first_match(options.images, pool.image) is None:
         note = "a program that does nothing for the Reduction Server, whose servers only make all-reduce between GPUs faster"
         return ReplicaProgram((sys.executable, "-I", "-S", str(_REDUCTION)), (), substitutes=(note,))
@@ -71,10 +72,13 @@ def prepare(
     built = first_match(options.built, pool.image)
     if built is not None and first_match(options.images, pool.image) is None:
         file = builder.build(built.path, built.packages, module=built.module, verify=False).path
+        # Without its tag: the environment is named by the bytes of the package, and a new tag around the same package
+        # needs no other one.
         python = packages.layer(base, pool.image.partition(":")[0], [file], root / "envs", env, execute, step, give_up)
         settings, keras = keras2.of_version(base, built.version if built.framework == "tf" else "")
         notes = (_substitute(base, pool.image, built), packages.replaced(python), keras)
         head = tuple((pool.container or {}).get("command", ())) or ("python", "-m", built.module)
+        # `python` of the image is the interpreter of the environment.
         head = (str(python), *head[1:]) if head[0] in ("python", "python3") else head
         return ReplicaProgram(head, tuple(pool.args), (python.parent,), settings=settings, substitutes=notes)
     command = tuple((pool.container or {}).get("command", ()))
@@ -99,6 +103,7 @@ def _package(uri: str, root: Path) -> Path:
             if uri.startswith("gs://")
             else ""
         )
+        # gsutil's own words, which the executor runs.
         raise PackageError(f"CommandException: No URLs matched: {uri}{hint}")
     return path
 

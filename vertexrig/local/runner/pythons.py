@@ -139,6 +139,7 @@ def make_python(what: WantedPython, log: Callable[[str], None]) -> MadePython:
     folder = what.folder
     folder.parent.mkdir(parents=True, exist_ok=True)
     with folder.with_suffix(".lock").open("w") as file:
+        # Two commands may want the same environment; the second waits and finds it made.
         fcntl.flock(file, fcntl.LOCK_EX)
         fresh = not (folder / _READY).is_file()
         if fresh:
@@ -171,6 +172,7 @@ def _build(what: WantedPython, folder: Path, log: Callable[[str], None]) -> list
     # together with the framework, so that no listed package moves it
     if _run(tool, [*install, *what.requirements, *what.listed]).returncode == 0:
         return []
+    # One by one, to find those that no registry has: a single one makes uv install none.
     return [one for one in what.listed if _run(tool, [*install, *what.requirements, one]).returncode != 0]
 
 
@@ -190,6 +192,7 @@ def _patch(program: Path) -> tuple[list[int], str]:
 
 
 def _run(tool: Sequence[str], words: Sequence[str]) -> subprocess.CompletedProcess[str]:
+    # They lead to the environment that this process runs in, which has no part in the new one.
     env = {key: value for key, value in os.environ.items() if key not in ("VIRTUAL_ENV", "PYTHONPATH", "PYTHONHOME")}
     try:
         return subprocess.run(

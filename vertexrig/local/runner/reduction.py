@@ -8,4 +8,4 @@ if __name__ == "__main__":
         "This is a stand-in for the Reduction Server. It does nothing: without GPUs the workers reduce among themselves.\n"
     )
     sys.stdout.flush()
-    signal.pause()
+    signal.pause()  # as the real one: it runs until its job ends

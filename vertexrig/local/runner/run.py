@@ -26,8 +26,11 @@ from vertexrig.local.runner.warm import Warmth
 from vertexrig.spec import cluster
 from vertexrig.spec.states import CANCELLED, CANCELLING, FAILED, PENDING, RUNNING, SUCCEEDED
 
+# Lines of stderr per replica, for the error of the job; the whole output is in its log file.
 _STDERR_KEPT = 200
+# A line of stdout counts for the error, too, where its JSON names a higher severity: some trainers log no other way.
 _ORDINARY = ("DEFAULT", "INFO")
+# pip names the cause near its end; what it did before is in the log.
 _PIP_LINES_SHOWN = 40
 
 
@@ -61,6 +64,7 @@ def run_job(
         How it ended. A job that cannot be started ends as failed, with the reason; nothing is raised for it.
     """
     options = options or RunOptions()
+    # Folders, marks and container names are made of the id, so it is fixed before anything starts.
     options = replace(options, job_id=options.job_id or new_job_id())
     own = control or Control()
     run = _Run(job, Path(root).absolute(), on_line, on_state, on_pause, own, options, warmth)
@@ -126,6 +130,7 @@ class _Run:
         self.substitutes: list[str] = []
         self.docker: set[int] = set()
         self.failed, self.words, self.preparing = "", "", "workerpool0-0"
+        # Set once all replicas have started: time in the queue and for packages does not count against the timeout.
         self.deadline = float("inf")
         self.begun = time.monotonic()
         self._on_line, self._on_state, self._on_pause, self._state = on_line, on_state, on_pause, ""
@@ -167,6 +172,7 @@ class _Run:
             delay = 0.0
             while True:
                 try:
+                    # Each attempt gets machines anew, as on the service; what was installed for the first one stays.
                     self._wait(delay + self.options.provision)
                     if not self.members:
                         self._prepare()
@@ -177,6 +183,7 @@ class _Run:
         except _Ended as end:
             return self._result(end.state, end.error)
         except VertexrigError as error:
+            # Preparation ends with a JobFailedError for both, so the control is asked what the user wanted.
             if self.control.suspended:
                 return self._result(SUSPENDED, None)
             if self.control.cancelled:
@@ -201,6 +208,7 @@ class _Run:
         return str(self.folder / "logs")
 
     def _result(self, state: str, error: JobError | None) -> JobResult:
+        # A job that never started has written nothing: what lies in its output directory is of an earlier one.
         outputs = (
             tuple(places.outputs(self.job, self.root, self.options.trial))
             if self.members and state != SUSPENDED
@@ -209,6 +217,7 @@ class _Run:
         meant = ""
         if state == FAILED and error is not None:
             meant = self._hint(error)
+            # The other lines are the traceback, which the log has already.
             self.log(error.message.splitlines()[0], "ERROR")
             error = replace(error, message=f"{error.message}\nHint: {meant}") if meant else error
             if meant:
@@ -226,6 +235,7 @@ class _Run:
             self._say([servicelog.TEARING_DOWN])
         self._flush()
         until = time.monotonic() + self.options.tear_down
+        # poll() in place of sleep(), because the control interrupts it when the server closes.
         while not self.control.suspended and (left := until - time.monotonic()) > 0:
             self.children.poll(left)
         self._say([servicelog.TORN_DOWN])
@@ -239,6 +249,7 @@ class _Run:
         return hint(f"{self.words}\n{error.message}", image, docker=wanted in self.docker)
 
     def close(self) -> None:
+        # In this order: replicas may write and listen until they have ended.
         self.children.close()
         self.files.close()
         ports.give_back(self.ports)
@@ -265,10 +276,13 @@ class _Run:
         members: dict[str, _Member] = {}
         introduced: set[str] = set()
         for pool in self.pools:
+            # Pools that differ in machines alone run the same program, which is then installed once.
             key = json.dumps(
                 [pool.image, pool.package_uris, pool.module, pool.args, (pool.container or {}).get("command")]
             )
             if key not in made:
+                # Its log has the lines of the installation; the other replicas of the pool get the same lines when
+                # they start.
                 first = next(one for one in replicas if one.pool == pool.index)
                 made[key] = self._install(pool, first, replicas)
                 introduced.add(first.name)
@@ -296,6 +310,8 @@ class _Run:
             pool, self.options, self.root, replica.visible(self.options, self.folder / "config"), self._execute, step,
             lambda: self.control.cancelled,
         )  # fmt: skip
+        # Without a step the environment was in the cache; the lines appear all the same, because the service installs
+        # each time.
         self._say([*([] if steps else servicelog.installed(pool)), *servicelog.starting(pool)], one.name)
         return program
 
@@ -322,6 +338,7 @@ class _Run:
             child = children.start(name, Command(argv, env, self.folder))
             while child.exit is None:
                 children.poll(None)
+                # `children.close` below kills pip and what it has started.
                 if self.control.cancelled or self.control.suspended:
                     raise JobFailedError("cancelled while packages were being installed")
             return child.exit.code
@@ -414,6 +431,7 @@ class _Run:
         if preempted is not None:
             window = f", SIGKILL follows in {preempted:g} s" if preempted else ""
             self.log(f"Fault on demand: the machines are preempted{window}.", "WARNING")
+            # Counted apart from retries: Compute Engine tries Spot machines anew by a number of its own.
             self.preemptions += 1
             if self.preemptions > policy.SPOT_RESTARTS or self.scheduling.disable_retries:
                 raise _Ended(FAILED, JobError(policy.RESOURCE_EXHAUSTED, policy.stockout_message(self.options.region)))
@@ -430,6 +448,8 @@ class _Run:
         else:
             self.log(f"Task {name} ended with exit code {exit_.code}: {action.value}.", "ERROR")
         began = time.time() - (time.monotonic() - self.begun)  # files have the clock's time, which may have been set
+        # One that failed has an error of its own; one that succeeded would lose its output on the service without a
+        # word.
         astray = environment.written_astray(member.command.cwd, began) if exit_.code == 0 else ""
         if astray:
             self.failed = name
@@ -441,6 +461,7 @@ class _Run:
             message = policy.exit_message(name, exit_, self.words, self._logs())
             raise _Ended(FAILED, JobError(policy.INVALID_ARGUMENT, message))
         if action is Action.RETRY_JOB:
+            # Each of the three retries of the job has five restarts of each worker anew.
             self.counts.retries += 1
             self.counts.restarts.clear()
             raise _Again

@@ -27,6 +27,7 @@ TORN_DOWN = "Finished tearing down training program."
 SUCCEEDED, FAILED = "Job completed successfully.", "Job failed."
 CANCELLED = "Job cancelled."  # no recording shows the service's words
 
+# The characters that Gson escapes by default (htmlSafe).
 _ESCAPED = {ord(char): f"\\u{ord(char):04x}" for char in "=<>&'"}
 
 
@@ -41,6 +42,7 @@ def fetching(pool: Pool, one: Replica, everyone: Iterable[Replica]) -> list[str]
     job = {"python_module": pool.module, "package_uris": list(pool.package_uris), "job_args": list(pool.args)}
     arguments = f"--cluster={json.dumps(cluster)} --task={json.dumps(task)} --job={_escaped(job)}"
     host = one.address.rpartition(":")[0]
+    # Of the chief alone, whose address it is.
     lines = [f"Updating master address to local address {host}"] if one.pool == 0 else []
     lines += ["Running run_module.py", f"Running task with arguments: {arguments}", f"Running module {pool.module}."]
     for uri in pool.package_uris:

@@ -23,6 +23,7 @@ import socket
 import sys
 import time
 
+# Without `import typing`: this runs before every replica and has to start fast.
 TYPE_CHECKING = False
 if TYPE_CHECKING:
     from collections.abc import Callable
@@ -47,6 +48,7 @@ def _stat(pid: int) -> tuple[int, int] | None:
     try:
         with open(f"/proc/{pid}/stat") as file:
             fields = file.read().rpartition(")")[2].split()  # the name in brackets before may hold anything
+        # Fields 4 (ppid) and 24 (rss) of proc(5): two are before the bracket, and a list counts from 0.
         return int(fields[1]), int(fields[21]) * _PAGE
     except (OSError, IndexError, ValueError):
         return None
@@ -76,6 +78,7 @@ def _signal(child: int, number: int) -> None:
 def _kill_all(child: int) -> None:
     """Kill until nothing is left; a process may fork while it is being killed."""
     _signal(child, signal.SIGKILL)
+    # About a second: a process of another user (setuid) cannot be killed from here.
     for _ in range(200):
         left = _descendants()
         if not left:
@@ -107,6 +110,7 @@ def _oom_kills() -> int:
     try:
         with open("/proc/self/cgroup") as file:
             group = file.read().strip().rpartition("::")[2]
+        # In a container the path from /proc may be that of the host, and the group's own files are at the root.
         for folder in ("/sys/fs/cgroup" + group, "/sys/fs/cgroup"):
             path = os.path.join(folder, "memory.events")
             if os.path.exists(path):
@@ -168,6 +172,7 @@ def _enter_copy(root: str, folder: str, mount: Callable[[str, str, str, int], No
             os.mkdir(target)
             mount(entry.path, target, "", _BIND | _RECURSIVE)
         elif entry.is_file():
+            # A bind mount of a file needs a file to lie on.
             os.close(os.open(target, os.O_CREAT | os.O_WRONLY))
             mount(entry.path, target, "", _BIND)
     os.mkdir(root + GCS)
@@ -228,8 +233,10 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
     wake, wake_end = os.pipe()
     os.set_blocking(wake_end, False)
     signal.set_wakeup_fd(wake_end, warn_on_full_buffer=False)
+    # The wakeup descriptor is written for signals with a handler in Python only.
     signal.signal(signal.SIGCHLD, lambda *_: None)
     _prctl(_PR_SET_CHILD_SUBREAPER, 1)
+    # The count is of the whole control group; a rise while the program ran, and its SIGKILL, make it this program's.
     before = _oom_kills()
     read_end, write_end = os.pipe()
     own = os.getpid()
@@ -251,6 +258,7 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
         os.write(2, b"cannot start %s: %s\n" % (name.encode(), trouble))
     control.sendall(b"start %d\n" % child)
     status, over = _watch(control, wake, child, options["memory"])
+    # Before the report: whoever reads that the program has ended may start it again on the same ports.
     _kill_all(child)
     if options.get("cleanup"):
         import subprocess  # costs 10 ms, and most replicas have nothing to clean up
@@ -273,6 +281,7 @@ def _watch(control: socket.socket, wake: int, child: int, memory: int) -> tuple[
     buffer, over = b"", False
     sources: list[int] = [control.fileno(), wake]
     while True:
+        # Nothing reports memory, so it is sampled; without a limit there is no need to wake.
         ready = select.select(sources, [], [], 0.25 if memory else None)[0]
         if wake in ready:
             os.read(wake, 4096)
@@ -280,6 +289,7 @@ def _watch(control: socket.socket, wake: int, child: int, memory: int) -> tuple[
         if status is not None:
             return status, over
         if memory and not over and sum(_descendants().values()) > memory:
+            # SIGKILL at once, as the kernel does.
             over = True
             _signal(child, signal.SIGKILL)
         if control.fileno() in ready:

@@ -97,6 +97,7 @@ class Warmth:
         shared = read_at_import(command.env)
         with self._lock:
             environment = self._environment(program, command, shared)
+            # There is nothing to gain: these load fast.
             if all(name in sys.stdlib_module_names for name in environment.ahead.modules):
                 return command, ""
             trial = "CLOUD_ML_TRIAL_ID" in command.env
@@ -130,10 +131,12 @@ class Warmth:
     def _environment(self, program: _Program, command: Command, shared: Mapping[str, str]) -> _Environment:
         source = _source(program, command.cwd)
         ahead = read_ahead(source.entry, source.package, source.find) if source.entry else Ahead()
+        # A folder's time changes when a package is put in or taken out: the imports may then be others.
         state = [_changed(path) for path in source.site]
         everything = json.dumps([program.python, ahead.steps, state, sorted(shared.items())])
         key = hashlib.sha256(everything.encode()).hexdigest()
         if key not in self._environments:
+            # The oldest go first: a dict keeps the order of insertion.
             unused = [other for other, one in self._environments.items() if one.forker is None]
             for other in unused[: max(0, len(self._environments) + 1 - _KEPT)]:
                 del self._environments[other]
@@ -171,6 +174,7 @@ class Warmth:
 def _program(command: Command) -> _Program | None:
     """What a command line runs, None if it is not one that a forker can run."""
     name, *rest = command.argv
+    # A command with a cleanup runs in Docker.
     if not Path(name).name.startswith("python") or command.cleanup:
         return None
     python = shutil.which(name, path=command.env.get("PATH"))
@@ -203,12 +207,14 @@ class _Source:
 
 
 def _source(program: _Program, cwd: Path) -> _Source:
+    # Of bin/python in a virtual environment.
     layer = Path(program.python).parent.parent
     site = tuple(layer.glob("lib/python*/site-packages"))
     if program.script:
         entry = cwd / program.script
         return _Source(entry.parent, None, entry if entry.is_file() else None, "", site)
     module = program.module
+    # Python looks into the working directory first, as `python -m` does.
     folder, own = (cwd, None) if _module_file(cwd, module) or not site else (site[0], _own(site[0], module))
     found = _module_file(folder, module)
     package = module if found is not None and found.name == "__main__.py" else module.rpartition(".")[0]
@@ -224,6 +230,7 @@ def _own(site: Path, module: str) -> frozenset[str]:
     """Top-level names of the packages in an environment that were installed from files: the job's own, not their requirements."""
     names = {module.partition(".")[0]}
     for found in distributions(path=[str(site)]):
+        # pip writes this file where it installs from a path or URL (PEP 610), not from an index.
         if found.read_text("direct_url.json") is not None:
             names |= {
                 Path(str(file)).parts[0].removesuffix(".py") for file in found.files or () if str(file).endswith(".py")
@@ -248,6 +255,7 @@ def _start(python: str, ahead: Ahead, shared: Mapping[str, str], idle: float) ->
         )  # fmt: skip
     finally:
         theirs.close()
+    # A job's thread must not wait for a forker that is busy with imports.
     ours.setblocking(False)
     forker = _Forker(process, ours, time.monotonic())
     first = {"steps": [list(step) for step in ahead.steps], "run_time": list(RUN_TIME), "idle": idle}
@@ -270,6 +278,7 @@ def _look(environment: _Environment) -> None:
     forker = environment.forker
     if forker is None:
         return
+    # There may be no answer yet.
     with suppress(OSError, ValueError):
         data = forker.control.recv(1 << 16)
         if data:

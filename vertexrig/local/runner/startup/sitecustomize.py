@@ -8,6 +8,8 @@ import sys
 import vertexrig_devices  # type: ignore[import-not-found]  # beside this file
 
 vertexrig_devices.install()
+# Popped first, so that the import below looks for another one; kept, because a module that is being imported must end
+# in sys.modules.
 _own, _folder = sys.modules.pop("sitecustomize"), os.path.dirname(os.path.abspath(__file__))
 sys.path[:] = [path for path in sys.path if os.path.abspath(path) != _folder]
 try:

@@ -34,6 +34,7 @@ class _Finder:
         self.busy = False
 
     def find_spec(self, name: str, path: Any = None, target: Any = None) -> ModuleSpec | None:
+        # `find_spec` below asks this finder again.
         if name != "tensorflow" or self.busy:
             return None
         import importlib.util
@@ -70,6 +71,7 @@ def apply() -> None:
     """Split the CPU, if TensorFlow is imported and has not begun to use it."""
     tf = sys.modules.get("tensorflow")
     count = 0 if held else wanted()
+    # One device is what TensorFlow has anyway.
     if tf is None or count < 2:
         return
     try:
