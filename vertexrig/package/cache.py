@@ -75,7 +75,7 @@ def _key(folder: Path, module: str) -> str:
                     continue
                 path = os.path.join(base, name)
                 with open(path, "rb") as stream:
-                    # Of other files the reading looks at names alone, so their content is no part of the key: data may
+                    # Of other files the reading looks at names alone, so their content does not count in the key: data may
                     # be large.
                     content = stream.read() if name.endswith((".py", ".txt", ".cfg", ".toml", ".in")) else b""
                 size += len(content)

@@ -257,7 +257,7 @@ def _link(value: Mapping[str, Any]) -> str:
     """The URL of a requirement that does not come from an index, in pip's form."""
     if value.get("git"):
         url = str(value["git"])
-        # git's short form git@host:path is no URL, and pip refuses it
+        # git's short form git@host:path is not a URL, and pip refuses it
         url = re.sub(r"^git@([^:/]+):", r"ssh://git@\1/", url)
         revision = value.get("rev") or value.get("tag") or value.get("branch")
         folder = f"#subdirectory={value['subdirectory']}" if value.get("subdirectory") else ""

@@ -71,7 +71,7 @@ def rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: No
     """A setup.py, setup.cfg or requirements file with its tf-keras requirement held to the image's TensorFlow."""
     if relative == "setup.py":
         return _rewrite_setup(data, minor, notes)
-    # surrogateescape and keepends: bytes that are no UTF-8, and line ends, come out as they went in
+    # surrogateescape and keepends: bytes that are not UTF-8, and line ends, come out as they went in
     lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
     inside = relative != "setup.cfg"
     for index, line in enumerate(lines):

@@ -129,7 +129,7 @@ def _field(
         return SourceField(name, kind, missing, None if missing else value, (), module, line)
     keywords = {item.arg: item.value for item in value.keywords if item.arg}
     init = keywords.get("init")
-    # field(init=False) is no parameter of __init__, so no library makes a flag of it
+    # field(init=False) is not a parameter of __init__, so no library makes a flag of it
     if isinstance(init, ast.Constant) and init.value is False:
         return None
     maker = last_name(value.func)
