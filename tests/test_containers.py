@@ -82,6 +82,7 @@ def test_flags_metrics_and_parameters_are_held_against_the_image(tmp_path: Path)
         'FROM x\nWORKDIR /a\nCOPY . /a\nENTRYPOINT ["torchrun", "--nproc_per_node=2", "train.py"]\n',
         'ARG DIR=/srv\nFROM x\nARG DIR=/srv\nWORKDIR ${DIR}\nCOPY \\\n  # why\n  trainer $DIR/trainer\nENTRYPOINT ["python", "-m", "trainer.task"]\n',
         'FROM x AS b\nWORKDIR /src\nCOPY . .\nFROM y\nCOPY --from=b /src /app\nENTRYPOINT ["python", "/app/train.py"]\n',
+        'FROM x AS b\nWORKDIR /src\nCOPY . .\nFROM y\nCOPY --from=0 /src /app\nENTRYPOINT ["python", "/app/train.py"]\n',
         'FROM x\nWORKDIR /a\nCOPY . .\nRUN mv train.py main.py\nENTRYPOINT ["python", "main.py"]\n',
         'FROM x\nWORKDIR /a\nCOPY *.py ./\nCOPY trainer trainer\nRUN <<EOF\nENTRYPOINT no\nEOF\nENTRYPOINT ["python", "train.py"]\n',
     ],

@@ -150,6 +150,13 @@ def test_values_for_the_environment(tmp_path: Path, monkeypatch: pytest.MonkeyPa
     assert [word for word in words if "env-vars" in word] == ["--set-env-vars=^|^TEAM=a,b=c@d e"]
 
 
+def test_no_character_is_left_to_part_the_values(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """A value with every character that could part the values is refused with their names."""
+    monkeypatch.setenv("TEAM", "@|~#%;+")
+    with pytest.raises(UsageError, match="the values of TEAM hold all of"):
+        deploy.commands(clouds.loaded(tmp_path, DATA), tmp_path, ("TEAM",))
+
+
 @pytest.mark.parametrize("runtime", ["python311", "python3", "nodejs20", "python312; rm"])
 def test_an_old_runtime_is_refused(tmp_path: Path, runtime: str) -> None:
     """A runtime older than python312 is refused with the line of the key."""

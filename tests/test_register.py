@@ -88,3 +88,9 @@ def test_a_number_survives_as_a_label(value: float) -> None:
     text = register.number_label(value)
     assert register.label_number(text) == value and len(text) <= 63 and set(text) <= set("0123456789_-e")
     assert register.label(text) == text
+
+
+@pytest.mark.parametrize(("text", "label"), [("-Data/Set", "data-set"), ("-0_5", "-0_5"), ("Übung 2", "bung-2")])
+def test_any_text_is_a_label(text: str, label: str) -> None:
+    """Whatever a flag or a name holds, its label is one that the API takes; only a number keeps a dash in front."""
+    assert register.label(text) == label

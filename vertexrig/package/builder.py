@@ -105,6 +105,7 @@ def build(
     """
     folder, out_dir = Path(folder), Path(out_dir)
     python = python or sys.executable
+    # Checked first: the name becomes paths and words of a command below.
     if not re.fullmatch(r"[^\W\d]\w*(\.[^\W\d]\w*)*", module):
         raise PackageError(f"module {module!r} is not a dotted Python name such as 'trainer.task'")
     sources = gather(folder, tf_version)
@@ -112,6 +113,7 @@ def build(
     _outside(folder, out_dir, sources)
     if sources.refusals:
         raise PackageError("the trainer's requirements cannot go with the image: " + "; ".join(sources.refusals))
+    # before the look at an earlier build: it costs little, and a record of an older version may lack this check
     notebook.refuse_cells(sources.files, sources.rewritten)
     known = _known(out_dir, identity)
     if known is not None and (module in known.verified or not verify) and (known.wheel is not None or not wheel):
@@ -132,6 +134,7 @@ def _outside(folder: Path, out_dir: Path, sources: Sources) -> None:
         inside = out_dir.resolve().relative_to(folder.resolve()).as_posix()
     except ValueError:
         return
+    # `gather` leaves these out at the top (_SKIPPED_AT_TOP and hidden names), so files there change no hash
     first = inside.split("/")[0]
     if (first not in {"build", "dist"} and not first.startswith(".")) or inside == ".":
         raise PackageError(
@@ -202,9 +205,11 @@ def _stage(sources: Sources, identity: PackageId, staged: Path) -> None:
         raise PackageError(f"setup.cfg cannot be read: {error}") from error
     if not config.has_section("egg_info"):
         config.add_section("egg_info")
+    # A version has one "+" at most (PEP 440): behind an existing local part the hash is added with a dot.
     tag = config.get("egg_info", "tag_build", fallback="")
     local = "." if "+" in sources.version + tag else "+"
     config["egg_info"]["tag_build"] = f"{tag}{local}{identity.digest}"
+    # a date would give every day's build another name
     config["egg_info"]["tag_date"] = "0"
     with settings.open("w", encoding="utf-8") as stream:
         config.write(stream)
@@ -213,12 +218,15 @@ def _stage(sources: Sources, identity: PackageId, staged: Path) -> None:
 def _setup(staged: Path, command: list[str], out: Path, ending: str, python: str) -> Path:
     """Runs setup.py in its own folder and interpreter, and returns the file it made."""
     done = run(
+        # -E and -s keep the caller's PYTHONPATH and user site out. Not -I: the driver puts the folder on sys.path for
+        # setup.py.
         [python, "-E", "-s", "-c", _DRIVER, "--quiet", *command, "--dist-dir", str(out)],
         cwd=staged, home=out.parent, timeout=BUILD_TIMEOUT_S, what=f"setup.py {command[0]}",
     )  # fmt: skip
     output = done.stderr + "\n" + done.stdout
     if done.returncode == _NO_SETUPTOOLS:
         raise PackageError(f"setuptools is missing in {python}: run {python} -m pip install setuptools")
+    # setuptools has bdist_wheel itself since 70.1; before that it came from the distribution wheel
     if done.returncode != 0 and re.search(r"invalid command '?bdist_wheel|No module named '?wheel", output):
         raise PackageError(
             f"wheel is missing in {python}: run {python} -m pip install wheel, or setuptools 70.1 or newer"
@@ -239,6 +247,7 @@ def _repack(raw: Path, archive: Path) -> list[str]:
         members = sorted((member for member in old if member.isfile()), key=lambda member: member.name)
         for member in members:
             entry = tarfile.TarInfo(member.name)
+            # The umask and the user that built must not show in the bytes; whether a script is executable must.
             entry.size, entry.mtime, entry.mode = member.size, _EPOCH, 0o755 if member.mode & 0o100 else 0o644
             new.addfile(entry, old.extractfile(member))
     with archive.open("wb") as stream, gzip.GzipFile(filename="", fileobj=stream, mode="wb", mtime=_EPOCH) as packed:
@@ -282,12 +291,14 @@ def _known(out_dir: Path, identity: PackageId) -> Built | None:
     path = out_dir / identity.file_name
     try:
         record = json.loads((out_dir / f"{identity.file_name}.json").read_text(encoding="utf-8"))
+        # changed or replaced since: it is built again, and the file written anew
         if record["sha256"] != _sha256(path):
             return None
         wheel = out_dir / record["wheel"] if record["wheel"] else None
         if wheel is not None and record["wheel_sha256"] != _sha256(wheel):
             wheel = None
         return Built(path, identity, wheel, False, **{name: tuple(record[name]) for name in _FOUND})
+    # no record, or one that is damaged or of another version: building again is always right
     except (OSError, ValueError, KeyError, TypeError):
         return None
 
@@ -320,10 +331,12 @@ def _place(file: Path, out_dir: Path) -> Path:
     final = out_dir / file.name
     if file == final:
         return final
+    # In the same folder, so that the rename is atomic: two builds at once leave one whole file.
     handle, name = tempfile.mkstemp(dir=out_dir, prefix=".")
     os.close(handle)
     try:
         shutil.copyfile(file, name)
+        # mkstemp makes files that only their owner can read
         os.chmod(name, 0o644)
         os.replace(name, final)
     except OSError:

@@ -29,14 +29,17 @@ def read_cached(folder: Path, module: str, store: Path) -> TrainerSource:
         module: The entry module.
         store: Folder for what was read; a missing, broken or unwritable one only costs the reading.
     """
+    # "" leaves the cache out altogether
     key = _key(folder, module)
     file = store / f"trainer-{key}.json"
     if key:
         try:
             kept: TrainerSource = decode(TrainerSource, json.loads(file.read_text(encoding="utf-8")))
             return kept
+        # no such file, or damaged in whatever way: the sources decide
         except (OSError, ValueError, TypeError, KeyError, AttributeError, RecursionError):
             pass
+    # only now: with the cache warm the modules that parse are never loaded, which is most of the time saved
     from vertexrig.package.source.reader import read
 
     found = read(folder, module)
@@ -72,10 +75,13 @@ def _key(folder: Path, module: str) -> str:
                     continue
                 path = os.path.join(base, name)
                 with open(path, "rb") as stream:
+                    # Of other files the reading looks at names alone, so their content does not count in the key: data may
+                    # be large.
                     content = stream.read() if name.endswith((".py", ".txt", ".cfg", ".toml", ".in")) else b""
                 size += len(content)
                 if size > _MOST_BYTES:
                     return ""
+                # with the length, so that bytes cannot move from one file to the next unseen
                 digest.update(f"{os.path.relpath(path, folder)}\0{len(content)}\0".encode("utf-8", "surrogateescape"))
                 digest.update(content)
     except OSError:
@@ -92,6 +98,7 @@ def encode(value: Any) -> Any:
     if isinstance(value, (tuple, list)):
         return [encode(item) for item in value]
     if isinstance(value, (set, frozenset)):
+        # sets have no order of their own; the same value has to give the same JSON
         return sorted(value)
     return value
 

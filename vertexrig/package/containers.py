@@ -73,7 +73,9 @@ class ImageTree(Tree):
     def inside(self, path: str) -> str | None:
         """The path in the context of what the image has at `path`; None if nothing was copied there."""
         path = posixpath.normpath(path)
+        # a RUN mv or cp after the COPY: the file lies in the context under the name it had before
         path = self.image.moved.get(path, path)
+        # a later COPY overwrites an earlier one
         for copy in reversed(self.image.copies):
             target = copy.target.rstrip("/") or "/"
             below = path == target or path.startswith(f"{target.rstrip('/')}/")
@@ -92,6 +94,7 @@ class ImageTree(Tree):
         for file in files:
             relative = posixpath.normpath(file.relative_to(self.context).as_posix())
             if file.is_dir():
+                # links and `..` may lead out of the context, where a build could not copy from
                 found = posixpath.normpath(posixpath.join(relative, rest))
                 if not found.startswith("..") and (self.context / found).exists():
                     return found
@@ -117,6 +120,7 @@ def read_container(folder: Path, command: Sequence[str], args: Sequence[str]) ->
         return ImageProgram(None, f"{file} cannot be read: {error.strerror}")
     context = _context(file.parent, folder if folder.is_dir() else file.parent, image)
     head = tuple(command) or image.entrypoint
+    # By Vertex AI's page on container settings, a command without args drops the image's CMD as well.
     words = [*head, *(args or (() if command else image.cmd))]
     shell = image.shell and not command
     tree = ImageTree(context, image, None)
@@ -178,6 +182,8 @@ def _context(parent: Path, folder: Path, image: DockerImage) -> Path:
     sources += [
         posixpath.relpath(source, image.workdir) for source in image.moved.values() if source.startswith(image.workdir)
     ]
+    # A Dockerfile may lie in docker/ or deploy/cpu/ of the context. The first of equals wins: the folder that was
+    # named.
     candidates = list(dict.fromkeys((folder, parent, *list(parent.parents)[:3])))
 
     def there(candidate: Path) -> int:
@@ -197,6 +203,7 @@ def _script(words: Sequence[str], tree: ImageTree, workdir: str) -> SourceProgra
     inside = tree.inside(posixpath.join(workdir, path))
     data = tree.read(inside) if inside else None
     found = program.of_shell_line(data.decode("utf-8", "replace")) if data else None
+    # a script that does not pass "$@" on starts the program with arguments of its own, which are not read
     return found if found is not None and not found.drops else None
 
 

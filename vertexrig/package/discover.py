@@ -18,7 +18,9 @@ FRAMEWORKS: Mapping[str, str] = {
     "lightning": "pytorch", "transformers": "pytorch", "xgboost": "xgboost", "sklearn": "sklearn",
 }  # fmt: skip
 """Modules that say which of the prebuilt images a trainer needs; the first that is imported decides."""
+# "task" first: Google's examples for Vertex AI run `trainer.task`.
 _ENTRIES = ("task", "train", "main", "__main__", "trainer", "run", "fit")
+# launch.py starts a trainer, and may import a framework itself
 _NOT_ENTRIES = frozenset({"setup", "conftest", "noxfile", "launch", "vertexrig"})
 _NOT_LOOKED_INTO = frozenset({"build", "dist", "tests", "test", "docs", "venv", "env", "node_modules", "__pycache__"})
 _KINDS = {"project": 3, "package": 2, "script": 1}
@@ -53,6 +55,7 @@ class FoundTrainer:
         signs = 4 * (self.framework is not None) + 2 * bool(source.parsers) + 2 * bool(source.metrics)
         signs += 2 * bool(source.environment)
         named = len(_ENTRIES) - _ENTRIES.index(name) if name in _ENTRIES else 0
+        # Signs count first; the kind and the place in _ENTRIES only decide between trainers with the same.
         return signs + 3 * bool(named) if signs or named else 0, 10 * _KINDS[self.kind] + named
 
 
@@ -97,6 +100,7 @@ def _places(folder: Path) -> Iterator[Path]:
     for below in sorted(folder.iterdir()):
         if not below.is_dir() or below.name.startswith(".") or below.name in _NOT_LOOKED_INTO:
             continue
+        # a virtual environment, whatever its name
         if (below / "pyvenv.cfg").exists():
             continue
         yield from [below] if _described(below) or folders.is_bare(below) else sorted(below.glob("*.py"))

@@ -16,6 +16,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 _INSTRUCTION = re.compile(r"\s*([A-Za-z]+)\s+(.*)", re.DOTALL)
+# $NAME, ${NAME}, ${NAME:-default}; a backslash before the dollar keeps it as text
 _VARIABLE = re.compile(r"(?<!\\)\$(?:\{(\w+)(?::?[-+]([^}]*))?\}|(\w+))")
 _HEREDOC = re.compile(r"<<-?\s*[\"']?(\w+)[\"']?")
 
@@ -61,6 +62,7 @@ class DockerImage:
 
 def find(folder: Path) -> Path | None:
     """The Dockerfile of a folder: `Dockerfile`, else the only one (or the one for training) under a name like it."""
+    # the name that `docker build` takes by itself goes before any other
     for place in (folder, folder / "docker"):
         if (place / "Dockerfile").is_file():
             return place / "Dockerfile"
@@ -82,6 +84,7 @@ def parse(text: str) -> DockerImage:
     stages: dict[str, DockerImage] = {}
     arguments: dict[str, str] = {}
     image = DockerImage()
+    count = 0
     for line, name, rest in _instructions(text):
         if name == "FROM":
             words = [word for word in _filled(rest, arguments).split() if not word.startswith("--")]
@@ -90,7 +93,8 @@ def parse(text: str) -> DockerImage:
             image = copy.deepcopy(stages.get(base.casefold())) or DockerImage(base=base)
             if len(words) == 3 and words[1].upper() == "AS":
                 stages[words[2].casefold()] = image
-            stages[str(len(stages))] = image
+            stages[str(count)] = image  # COPY --from=0 counts stages, named ones too
+            count += 1
         elif name == "ARG":
             for word in _words(rest):
                 key, equals, value = word.partition("=")
@@ -103,6 +107,7 @@ def parse(text: str) -> DockerImage:
 def _apply(
     image: DockerImage, line: int, name: str, rest: str, arguments: dict[str, str], stages: dict[str, DockerImage]
 ) -> None:
+    # ENV goes before an ARG of the same name, as in a build
     known = {**arguments, **image.environment}
     if name == "WORKDIR":
         image.workdir = posixpath.normpath(posixpath.join(image.workdir, _filled(rest.strip().strip("\"'"), known)))
@@ -119,6 +124,7 @@ def _apply(
         words = _exec_form(rest)
         image.cmd, image.cmd_line = tuple(words if words is not None else ("/bin/sh", "-c", rest.strip())), line
     elif name == "RUN":
+        # `pip install .`, `-e ./src`, `.[gpu]`: a folder of the image becomes importable from anywhere
         for target in re.findall(r"pip3?\s+install\s[^&|;]*?(?:-e\s+|\s)(\.(?:/[\w./-]*)?)(?=\s|\[|$|[&;])", rest):
             image.installed.append(posixpath.normpath(posixpath.join(image.workdir, target)))
         for source, target in re.findall(r"\b(?:mv|cp)\s+(?:-\w+\s+)*([\w./-]+)\s+([\w./-]+)(?=\s*(?:$|[&;|]))", rest):
@@ -127,10 +133,12 @@ def _apply(
 
 
 def _copy(image: DockerImage, rest: str, known: dict[str, str], stages: dict[str, DockerImage]) -> None:
+    # the file's content is in the Dockerfile itself: nothing of the context is copied
     if "<<" in rest:
         return
     flags = re.match(r"(\s*--\S+)*", rest)
     plain = rest[flags.end() if flags else 0 :]
+    # the JSON form allows blanks in names
     words = _exec_form(plain)
     words = [_filled(word, known) for word in (words if words is not None else _words(plain))]
     if len(words) < 2 or any(re.match(r"(https?|git)[:@]", word) for word in words[:-1]):
@@ -163,6 +171,7 @@ def _from_stage(image: DockerImage, stage: DockerImage, words: list[str]) -> Non
 def _instructions(text: str) -> Iterator[tuple[int, str, str]]:
     """Line, name in capitals and the rest of each instruction, continued lines joined, comments left out."""
     lines = text.replace("\r\n", "\n").splitlines()
+    # the directive that Dockerfiles for Windows begin with
     escape = "`" if re.match(r"\s*#\s*escape\s*=\s*`", text) else "\\"
     index = 0
     while index < len(lines):
@@ -171,6 +180,7 @@ def _instructions(text: str) -> Iterator[tuple[int, str, str]]:
         while index < len(lines):
             line = lines[index]
             index += 1
+            # Docker drops comments and empty lines inside of a continued instruction, too
             if line.lstrip().startswith("#") or (parts and not line.strip()):
                 continue
             more = line.rstrip().endswith(escape)
@@ -182,6 +192,7 @@ def _instructions(text: str) -> Iterator[tuple[int, str, str]]:
             continue
         name, rest = match[1].upper(), match[2]
         heredoc = _HEREDOC.search(rest) if name in {"RUN", "COPY", "ADD"} else None
+        # its body looks like instructions and is none
         if heredoc is not None:
             while index < len(lines) and lines[index].strip() != heredoc[1]:
                 index += 1

@@ -107,6 +107,7 @@ def identify_image(loaded: Loaded, kind: str) -> ImageId:
     if not folder.is_dir() and not folders.is_bare(folder):
         raise loaded.error(f"there is no folder or script {folder}", "trainer", "path")
     lock = image.lock.read_bytes() if image.locked else b""
+    # The base's tag may move to a newer image: only a base that is named by its digest holds the whole image.
     parts = (_FORMAT + image.dockerfile.encode(), lock, identify(folder).digest.encode())
     tag = hashlib.sha256(b"\0".join(parts)).hexdigest()[:DIGEST_LENGTH]
     return replace(image, uri=f"{image.uri}:{tag}")
@@ -157,6 +158,7 @@ def cloud_build(uri: str, kind: str) -> str:
     config = {
         "steps": [{"name": "gcr.io/cloud-builders/docker", "args": ["build", f"--tag={uri}", "."]}],
         "images": [uri],
+        # frameworks for GPUs bring CUDA: some GB to install and to push
         "timeout": "1800s" if kind == "cpu" else "3600s",
         "options": {"logging": "CLOUD_LOGGING_ONLY"},
     }
@@ -174,6 +176,7 @@ def stage(image: ImageId, wheel: Path, folder: Path) -> Path:
     Raises:
         PackageError: The wheel is for this machine only.
     """
+    # "none-any": no compiled code, so that any platform can install it (PEP 427)
     if not wheel.name.endswith("-none-any.whl"):
         raise PackageError(
             f"{wheel.name} holds compiled code for this machine, which may not run in the image. Write a Dockerfile of "

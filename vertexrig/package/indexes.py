@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+# pip accepts `-iURL`, `-i URL`, `--index-url=URL` and `--index-url URL`
 _INDEX = re.compile(r"\s*(?:(--index-url|--extra-index-url|--find-links)[= ]|(-i|-f)\s*)\s*(\S+)")
 _LONG = {"-i": "--index-url", "-f": "--find-links"}
 
@@ -29,6 +30,7 @@ def is_pypi(url: str) -> bool:
 
 def beyond_the_package(place: str, url: str) -> str:
     """The warning about an index that requirements need and a package cannot name."""
+    # a password in the URL stays out of the message
     shown = re.sub(r"(://)[^/@]*@", r"\1…@", url)
     return (
         f"{place}: the index {shown} is not in the package, and pip in a prebuilt container does not ask it. `image: build` "

@@ -92,6 +92,7 @@ def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
     found = pyproject.read(folder)
     if found is None:
         return None
+    # A setup.py beside pyproject.toml stays and goes first: what it gives is not written to setup.cfg once more.
     given = _setup_keywords(files)
     config = _config(files)
     _fill(config, "metadata", {"name": found.name or "", "version": found.version or ""})
@@ -108,6 +109,7 @@ def described(folder: Path, files: Mapping[str, Path]) -> Layout | None:
         _content(config, packages, modules, files)
     alone = found.dependencies is not None and "install_requires" not in given
     dependencies = (found.dependencies or ()) if alone else ()
+    # a setup.cfg that lists them is rewritten as a file of its own (`requirements.rewrite`)
     if _has(config, "options", "install_requires"):
         dependencies = ()
     generated = {**({} if "setup.py" in files else {"setup.py": SETUP_PY}), "setup.cfg": _written(config)}
@@ -166,6 +168,7 @@ def _chosen(found: Metadata, files: Mapping[str, Path]) -> tuple[dict[str, str],
         base = f"{root.strip('./')}/" if root.strip("./") else ""
         tops = dict.fromkeys(path[len(base) :].split("/")[0] for path in files if path.startswith(base))
         for top in tops:
+            # src/, lib/ and python/ at the top hold packages and are none; inside of them a package may have any name
             if top.isidentifier() and not (not base and top in {*_NOT_SHIPPED, *_ROOTS}):
                 packages |= _below(f"{base}{top}", top, files, named=False)
         modules |= {
@@ -207,6 +210,7 @@ def _content(
     folders = {name: path for name, path in packages.items() if path != name.replace(".", "/")}
     root = {file.rpartition("/")[0] for file in modules.values()} - {""}
     pairs = [f"{name} = {path}" for name, path in folders.items()]
+    # "" is setuptools' key for the folder in which modules, and packages not named, are looked up.
     if root:
         pairs.append(f"= {sorted(root)[0]}")
     data: dict[str, list[str]] = {}

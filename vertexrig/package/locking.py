@@ -87,6 +87,7 @@ def _required(wheel: Path) -> list[str]:
     with zipfile.ZipFile(wheel) as archive:
         name = next(name for name in archive.namelist() if name.endswith(".dist-info/METADATA"))
         metadata = Parser().parsestr(archive.read(name).decode("utf-8", "replace"))
+    # nobody asks for the trainer's extras when the image installs it
     return [line for line in metadata.get_all("Requires-Dist") or [] if not re.search(r";.*\bextra\s*==", line)]
 
 
@@ -101,6 +102,8 @@ def _imported(folder: Path, module: str, named: set[str]) -> set[str]:
     found = set()
     for item in read(folders.module_root(folder), module).imports:
         parts = item.module.split(".")
+        # google.cloud is a namespace: google.cloud.storage comes from google-cloud-storage, each client from its own
+        # distribution
         if parts[0] == "google" and len(parts) > 2 and parts[1] == "cloud":
             found.add("-".join(parts[:3]).replace("_", "-"))
         elif item.kind == "other" and not item.caught and parts[0] != "google" and is_supplied(parts[0], None):
@@ -133,6 +136,7 @@ def write_lock(image: ImageId, lines: list[str]) -> None:
         done = subprocess.run(
             [*uv(), "pip", "compile", str(source), "--output-file", str(target), "--generate-hashes", "--quiet",
              "--python-version", image.python, "--python-platform", PLATFORM, "--no-header", "--no-annotate",
+             # pip in the build has to ask the same places as uv did
              "--emit-index-url", "--emit-find-links"],
             capture_output=True, text=True, timeout=LOCK_TIMEOUT_S, check=False, cwd=temporary,
         )  # fmt: skip
@@ -147,6 +151,8 @@ def write_lock(image: ImageId, lines: list[str]) -> None:
             raise PackageError(
                 f"{block.split()[0]} has no hash, because it comes from a URL or a folder: take a release of it"
             )
+    # The folder's own indexes were looked at in `_indexes`; this one comes from uv's configuration, by
+    # --emit-index-url.
     if re.search(r"://[^/@\s]*@", text):
         raise PackageError(
             "uv is configured with an index that is named with a user or a password, which would be in the image: give it "

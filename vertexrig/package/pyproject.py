@@ -77,6 +77,7 @@ class _File:
         """The text of a file that the metadata names; empty if it is not there or outside of the folder."""
         path = (self.folder / str(name)).resolve()
         try:
+            # ValueError for a file outside: `../VERSION` would not be in the package
             path.relative_to(self.folder.resolve())
             return path.read_text(encoding="utf-8", errors="replace")
         except (OSError, ValueError):
@@ -98,6 +99,7 @@ def read(folder: Path) -> Metadata | None:
         import tomli as tomllib
 
     try:
+        # editors on Windows write a byte order mark, which TOML does not allow
         text = path.read_bytes().decode("utf-8-sig")
         data = tomllib.loads(text)
     except OSError as error:
@@ -144,6 +146,7 @@ def _dynamic_version(file: _File, name: str) -> str | None:
         module = given["attr"].rpartition(".")[0].replace(".", "/")
         candidates += [f"{root}{module}{end}" for root in ("", "src/") for end in (".py", "/__init__.py")]
     candidates += [file.table("tool", tool, "version").get("path") for tool in ("hatch", "pdm")]
+    # flit, hatch and most authors keep __version__ in the package that has the distribution's name
     plain = re.sub(r"[-.]+", "_", str(file.table("tool", "flit", "module").get("name") or name))
     candidates += [f"{root}{plain}{end}" for root in ("", "src/") for end in ("/__init__.py", ".py", "/__about__.py")]
     for path in candidates:
@@ -163,6 +166,7 @@ def _dynamic_dependencies(file: _File) -> tuple[Declared, ...] | None:
         Declared(line.strip(), number, name)
         for name in _texts(given)
         for number, line in enumerate(file.text_of(name).splitlines(), 1)
+        # setuptools refuses options of pip here, and takes comments
         if line.strip() and not line.lstrip().startswith(("#", "-"))
     )
 
@@ -253,6 +257,7 @@ def _link(value: Mapping[str, Any]) -> str:
     """The URL of a requirement that does not come from an index, in pip's form."""
     if value.get("git"):
         url = str(value["git"])
+        # git's short form git@host:path is not a URL, and pip refuses it
         url = re.sub(r"^git@([^:/]+):", r"ssh://git@\1/", url)
         revision = value.get("rev") or value.get("tag") or value.get("branch")
         folder = f"#subdirectory={value['subdirectory']}" if value.get("subdirectory") else ""
@@ -262,6 +267,7 @@ def _link(value: Mapping[str, Any]) -> str:
 
 def _range(text: str) -> str:
     """Poetry's `^1.2.3`, `~1.2` and `1.2` as version ranges that pip reads."""
+    # pip has no "or": the first alternative alone is kept
     parts = [part.strip() for part in text.split("||")[0].split(",")]
     return ",".join(found for part in parts if (found := _one_range(part)))
 
@@ -274,6 +280,7 @@ def _one_range(text: str) -> str:
         return text.replace(" ", "") if text[0] in "<>=!~" else f"=={text}"
     numbers = [int(part) for part in match[2].split(".")]
     if match[1] == "^":
+        # ^ lets everything change behind the first number that is not 0: ^0.2.3 is <0.3, ^0.0.3 is <0.0.4
         place = next((index for index, number in enumerate(numbers) if number), len(numbers) - 1)
     else:
         place = min(1, len(numbers) - 1)
@@ -309,6 +316,7 @@ _READERS: tuple[tuple[tuple[str, ...], Callable[[_File], Metadata]], ...] = (
 def _with_sources(found: Metadata, file: _File) -> Metadata:
     """Requirements that uv or Poetry 2 fetch from elsewhere, with their URL; folders of this machine are warned of."""
     sources = {normalise(key): value for key, value in file.table("tool", "uv", "sources").items()}
+    # Poetry 2 keeps names in [project] and where they come from in its own table
     if file.table("project"):
         sources |= {normalise(key): value for key, value in file.table("tool", "poetry", "dependencies").items()}
     needs: list[Declared] = []

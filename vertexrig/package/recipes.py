@@ -93,4 +93,5 @@ def pinned(version: str) -> str:
     """A version as pip takes it: `2.21` stands for each of its patches, `2.21.1` for itself."""
     if not version:
         return ""
+    # `~=2.21.0` allows every 2.21.x; a lone `2` has no such form, since ~= needs two parts
     return f"=={version}" if version.count(".") > 1 else f"~={version}.0" if "." in version else f"=={version}.*"

@@ -14,6 +14,7 @@ from vertexrig.package.supplied import normalise
 
 REQUIREMENTS = "requirements.txt"
 REQUIREMENT_FILE = re.compile(r"requirements[^/]*\.txt")
+# Not packaging's parser: the parts that are not changed, blanks and comment too, have to come out as they were.
 _REQUIREMENT = re.compile(
     r"(?P<lead>\s*)(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*?(?P<extras>\[[^\]]*\])?"
     r"\s*?(?P<pin>[<>=!~(][^;#@]*?|@[^;#]*?)?\s*?(?P<marker>;[^#]*?)?(?P<comment>\s+#.*|\s*)"
@@ -24,6 +25,7 @@ _NAMED_URL = r"\s*(?P<name>[A-Za-z0-9](?:[A-Za-z0-9._-]*[A-Za-z0-9])?)\s*(?:\[[^
 _OTHER_SETUP_LISTS = frozenset(
     {"keywords", "classifiers", "packages", "py_modules", "scripts", "extras_require", "tests_require"}
 )
+# A pin of these can make pip replace what the image's framework was built with.
 _BROUGHT = r"tensorflow(-cpu|-gpu|-intel|-macos)?|tf-nightly|protobuf"
 # Of these the image has its own; a list of requirements that nobody wrote for a package often names them.
 _LEFT_OUT = _BROUGHT + "|keras"
@@ -69,6 +71,7 @@ def rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: No
     """A setup.py, setup.cfg or requirements file with its tf-keras requirement held to the image's TensorFlow."""
     if relative == "setup.py":
         return _rewrite_setup(data, minor, notes)
+    # surrogateescape and keepends: bytes that are not UTF-8, and line ends, come out as they went in
     lines = data.decode("utf-8", "surrogateescape").splitlines(keepends=True)
     inside = relative != "setup.cfg"
     for index, line in enumerate(lines):
@@ -76,6 +79,7 @@ def rewrite(relative: str, data: bytes, minor: tuple[int, int] | None, notes: No
         if relative == "setup.cfg" and re.match(r"\S", body):
             inside = re.match(r"install_requires\s*[=:]", body) is not None
             continue
+        # options of pip are left as they are, but for -e, which names a requirement
         if inside and not re.match(r"\s*(#|-(?!e\s|-editable))", body):
             lines[index] = hold(body, relative, index + 1, minor, notes) + line[len(body) :]
     return "".join(lines).encode("utf-8", "surrogateescape")
@@ -92,6 +96,7 @@ def _rewrite_setup(data: bytes, minor: tuple[int, int] | None, notes: Notes) -> 
     lines = data.splitlines(keepends=True)
     found: list[ast.Constant] = []
     for node in ast.walk(tree):
+        # Any list of texts, not install_requires alone: requirements are often a variable that setup() is given.
         if isinstance(node, (ast.List, ast.Tuple)) and id(node) not in others:
             found += [item for item in node.elts if isinstance(item, ast.Constant) and isinstance(item.value, str)]
     # From the end backwards, so that columns before a change stay right. Columns count UTF-8 bytes.
@@ -123,6 +128,7 @@ def hold(text: str, file: str, line: int, minor: tuple[int, int] | None, notes: 
         )
         return text
     release = f"{minor[0]}.{minor[1]}"
+    # already held to this minor version, maybe to one patch of it
     if re.fullmatch(rf"(==|~=)\s*{re.escape(release)}\.\d+(\.\*)?|==\s*{re.escape(release)}\.\*", pin):
         return text
     if pin.startswith("=="):
@@ -163,6 +169,7 @@ def _guessed(url: str) -> str:
 def _judge_pin(name: str, pin: str, place: str, minor: tuple[int, int] | None, notes: Notes) -> None:
     what = f"{place}: {name}{pin}"
     advice = f"The image brings its own {name}; remove the line"
+    # a lower bound alone leaves the image's version in place as long as it is new enough
     binding = bool(re.search(r"==|~=|<|@|!=", pin))
     if binding and minor is not None:
         notes.refusals.append(f"{what} would replace the image's {name} at start-up or conflict with it. {advice}")

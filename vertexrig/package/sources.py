@@ -74,6 +74,7 @@ class Sources:
             data = self.rewritten.get(relative)
             content = read_bytes(path, relative) if data is None else data
             name = relative.encode("utf-8", "surrogateescape")
+            # the lengths, so that bytes moved from a name to a content, or to the next file, give another hash
             total.update(b"%d %d\n" % (len(name), len(content)))
             total.update(name)
             total.update(content)
@@ -153,6 +154,7 @@ LAYOUTS: tuple[tuple[str, Contents, Callable[[Path, Mapping[str, Path]], Layout 
 
 
 def _laid_out(path: Path) -> tuple[dict[str, Path], Layout]:
+    # three rows share files_of: a folder is walked once
     seen: dict[Contents, dict[str, Path] | None] = {}
     for _, contents, describe in LAYOUTS:
         if contents not in seen:
@@ -190,6 +192,8 @@ def gather(folder: Path, tf_version: str | None) -> Sources:
     files = tuple(sorted({**by_path, **{name: root / name for name in rewritten}}.items()))
     for relative, path in files:
         is_list = REQUIREMENT_FILE.fullmatch(relative) is not None
+        # setup.py, setup.cfg and requirements files are the only ones that may be rewritten. With `alone` a
+        # requirements.txt is data.
         if (
             relative in rewritten
             or (laid_out.alone and is_list)
@@ -217,6 +221,7 @@ def requires_python(folder: Path) -> str:
 
 
 def _check_python(wanted: str, minor: tuple[int, int] | None, notes: Notes) -> None:
+    # upper bounds are left to pip: the image's 3.10 is old, so only a lower one can exclude it in practice
     least = re.search(r"(?:>=|~=|==|>)\s*3\.(\d+)", wanted)
     if minor is not None and least is not None and int(least[1]) > IMAGE_PYTHON:
         notes.refusals.append(
@@ -279,6 +284,7 @@ def _imported(root: Path, files: Mapping[str, Path], tf_version: str | None) -> 
     imports: list[Import] = []
     seen: set[str] = set()
     for file, path in files.items():
+        # every module counts, also those that the entry does not import: which one a job runs is not known here
         if file.endswith(".py") and path.relative_to(root).as_posix() not in seen:
             source = follow(root, ".".join(PurePosixPath(file).with_suffix("").parts).removesuffix(".__init__"))
             seen.update(source.files)
@@ -287,6 +293,7 @@ def _imported(root: Path, files: Mapping[str, Path], tf_version: str | None) -> 
         top = item.module.split(".")[0]
         if item.kind != "other" or item.caught or is_supplied(top, tf_version):
             continue
+        # a folder of that name is there, so a file of it that is missing is more likely than a distribution from PyPI
         if any((root / top).glob("*.py")):
             raise PackageError(
                 f"{item.file}:{item.line}: imports {item.module}, which is not in the folder {top}/. "
@@ -318,6 +325,7 @@ def _setup_identity(files: Mapping[str, Path]) -> dict[str, str | None]:
     setup = walk("setup", "setup.py", tree, is_package=False)
     source = Tree(folder=files["setup.py"].parent)
     modules = [setup]
+    # setup.py often imports its version from a module beside it
     for item in setup.imports:
         path = source.find(item.module)
         parsed = parse_module(source.read(path) or b"", path) if path else None

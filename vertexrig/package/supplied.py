@@ -80,6 +80,7 @@ def declared_modules(distributions: Iterable[str]) -> frozenset[str]:
     names: set[str] = set()
     for distribution in map(normalise, distributions):
         plain = distribution.replace("-", "_")
+        # google-cloud-x brings the namespace google; python-x often brings x
         names |= {plain, plain.split("_")[0] if plain.startswith("google_") else plain, plain.removeprefix("python_")}
         names |= {name.lower() for name in IMPORT_NAMES.get(distribution, ())}
     return frozenset(names)

@@ -17,6 +17,7 @@ def uv() -> list[str]:
     """
     if shutil.which("uv"):
         return ["uv"]
+    # installed by pip into an environment that is not activated: its program is not on the PATH
     found = subprocess.run([sys.executable, "-m", "uv", "--version"], capture_output=True, check=False)
     if found.returncode == 0:
         return [sys.executable, "-m", "uv"]

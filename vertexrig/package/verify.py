@@ -33,11 +33,14 @@ class Verified:
 
 def clean_environment(home: Path) -> dict[str, str]:
     """An environment without the caller's Python settings, for child processes that must not see them."""
+    # PYENV_VERSION: with pyenv the interpreter on the PATH is a shim, which chooses the Python by it
     keep = ("PATH", "SYSTEMROOT", "TMPDIR", "TEMP", "TMP", "LANG", "LC_ALL", "PYENV_VERSION")
     return {name: os.environ[name] for name in keep if name in os.environ} | {
+        # a folder of its own: pip and distutils read settings below HOME (pip.conf, .pydistutils.cfg)
         "HOME": str(home),
         "PYTHONUTF8": "1",
         "PYTHONDONTWRITEBYTECODE": "1",
+        # setup scripts that go through a set list files in one order, and the same sources give the same bytes
         "PYTHONHASHSEED": "0",
         "SOURCE_DATE_EPOCH": "315532800",
         "PIP_CONFIG_FILE": os.devnull,
@@ -72,6 +75,7 @@ def reason(output: str) -> str:
     if chosen is None:
         return lines[-1] if lines else "no message"
     place = ""
+    # not broken off: the last one is the innermost line of the traceback
     for line in lines[:chosen]:
         match = re.match(r'File "(?P<file>[^"]+)", line (?P<line>\d+)', line)
         if match and "site-packages" not in match["file"] and "<" not in match["file"]:
@@ -85,6 +89,8 @@ def install(archive: Path, target: Path, work: Path, python: str) -> None:
     Raises:
         PackageError: pip or setuptools is missing, or setup.py fails outside its own folder.
     """
+    # --no-build-isolation: isolation would fetch setuptools from PyPI. For a setup.py alone pip up to 25.2 does not isolate
+    # in the container either.
     command = [python, "-I", "-m", "pip", "install", "--quiet", "--no-deps", "--no-index", "--no-build-isolation"]
     command += ["--no-compile", "--no-warn-script-location", "--target", str(target), str(archive)]
     done = run(command, cwd=work, home=work, timeout=INSTALL_TIMEOUT_S, what="installing the package")
@@ -158,6 +164,7 @@ def _third_party(
             declared.add(top)
         elif is_supplied(top, tf_version):
             supplied.add(top)
+        # a URL without a name may bring any module, unless the folder itself has one of that name
         elif not item.caught and unsure and not _hint(folder, top):
             url = unsure[0]
             warnings.append(

@@ -63,6 +63,7 @@ def certainty(study: StudyRecord) -> Certainty | None:
     if len(study.goals) != 1 or not study.ranked:
         return None
     best = study.ranked[0]
+    # a repeat of the best parameters is not a rival: the next best has to be another combination
     other = next((trial for trial in study.ranked if _place(trial) != _place(best)), None)
     groups: dict[tuple[tuple[str, object], ...], list[float]] = defaultdict(list)
     for trial in study.ranked:

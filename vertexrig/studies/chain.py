@@ -121,6 +121,7 @@ class StudyChain:
         for link, ids in self._ids():
             courses = {name: own for name, own in self.study.courses.items() if name in ids}
             parts.append(timeline(replace(self.study, job=link.job, courses=courses)))
+        # a study that has not begun has no place in time; with none begun the first gives the empty timeline
         parts = [part for part in parts if part.spans] or parts[:1]
         spans, end = list(parts[0].spans), max((span.end for span in parts[0].spans), default=0.0)
         for part in parts[1:]:
@@ -139,6 +140,7 @@ class StudyChain:
 
     def _ids(self) -> Iterator[tuple[Link, set[str]]]:
         """Each study with the ids of its trials in the chain."""
+        # by position: an id of the chain is put together of two names, and is not taken apart again
         ids = [trial.id for trial in self.study.trials]
         for link, (_, before) in zip(self.links, self.marks, strict=True):
             yield link, set(ids[before : before + link.size])
@@ -200,6 +202,7 @@ def joined(jobs: Sequence[Mapping[str, Any]], sweeps: Sequence[str] = ()) -> dic
         for name in ids
     }
     parameters = [_hull(name, [own[name] for own in flat if name in own], values[name]) for name in ids]
+    # the whole begins when the first study did, and ends as the last one does
     first = {key: jobs[0][key] for key in ("createTime", "startTime") if key in jobs[0]}
     study = {**specs[-1], "parameters": parameters}
     return {**last, **first, "studySpec": study, "trials": rows, **_counts(jobs)}
@@ -231,6 +234,7 @@ def _hull(name: str, places: Sequence[Parameter], values: Sequence[Any]) -> dict
         return {"parameterId": name, "discreteValueSpec": {"values": sorted(listed)}}
     # one study may list the values of which another searches a range: their hull is a range
     low, high = min(numbers, default=0.0), max(numbers, default=0.0)
+    # a log scale needs a range above 0, which the hull of several may not have
     scale = next((place.scale for place in reversed(places) if place.scale), "") if low > 0 else ""
     found = {"parameterId": name, "doubleValueSpec": {"minValue": low, "maxValue": high}}
     return {**found, "scaleType": scale} if scale else found

@@ -104,6 +104,7 @@ def curves(study: StudyRecord) -> tuple[Rows, int]:
     rank = {trial.id: place for place, trial in enumerate(study.ranked, 1)}
     final = {trial.id: study.value(trial) for trial in study.ranked}
     winners = {trial.id for trial in study.best}
+    # hypertune's global_step is optional: where nobody gives it, all steps are 0 and the time is drawn
     stepped = any(one.step for own in study.courses.values() for one in own.curve)
     points = {
         name: [(one.step if stepped else one.elapsed, one.metrics[goal]) for one in own.curve if goal in one.metrics]
@@ -146,8 +147,10 @@ def _domain(study: StudyRecord, name: str) -> Domain:
     values = [float(v) for t in study.trials if isinstance(v := t.parameters.get(name), (int, float))]
     if own.kind == "DISCRETE":
         values += [float(value) for value in own.values]
+        # listed numbers are drawn as numbers, at their true distances
         return Domain("DOUBLE", "", min(values), max(values))
     low, high = min([own.low, *values]), max([own.high, *values])
+    # a trial may have a value outside of the study's range, at or below 0, which has no logarithm
     scale = own.scale if own.scale not in (LOG, REVERSE_LOG) or low > 0 else ""
     return Domain("DOUBLE", scale, low, high)
 
@@ -169,6 +172,7 @@ def _places(study: StudyRecord, name: str) -> Any:
 def _labels(study: StudyRecord, name: str) -> list[tuple[float, str]]:
     if is_choice(study, name):
         known = _choices(study, name)
+        # more than twelve labels would overlap
         step = max(1, math.ceil(len(known) / 12))
         return [(six(i / max(1, len(known) - 1)), clean(value)) for i, value in list(enumerate(known))[::step]]
     domain = _domain(study, name)

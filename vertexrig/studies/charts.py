@@ -62,6 +62,7 @@ def charts(
         "curves": curves,
         "spans": spans,
         "running": chart_results.running(timeline),
+        # half a trial before its first, so that the line is between two points
         **({"studies": [{"n": before + 0.5, "label": clean(name)} for name, before in marks]} if marks else {}),
     }
     return Charts({name: own for name, own in sections.items() if own}, data)

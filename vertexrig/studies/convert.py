@@ -101,9 +101,11 @@ def convert(text: str, file: str, catalog: Catalog, *, machine_type: str | None 
     legacy = data.get("trainingInput") or data.get("training_input")
     if isinstance(legacy, Mapping):
         return _legacy(legacy, _Reading(file, catalog, machine_type))
+    # a TrainingInput without its wrapper, as some files have it
     if not data.keys().isdisjoint({"scaleTier", "masterType", "hyperparameters"}):
         return _legacy(data, _Reading(file, catalog, machine_type))
     notes = _texts(data)
+    # the text as it is, where that is possible: findings then have its lines
     document = spec.parse(text, file=file) if data is top and not notes else spec.from_data(data, file=file)
     if any(finding.id == "not-vertex" for finding in document.findings) or not document.data:
         why = next((finding.message for finding in document.findings), "it is empty")
@@ -278,6 +280,7 @@ def _pools(given: Mapping[str, Any], program: Mapping[str, Any], reading: _Readi
     kind = str(given.get("masterType") or "")
     if tier == "BASIC_TPU" or given.get("workerType") == "cloud_tpu" or kind == "cloud_tpu":
         source = given.get("workerConfig") if given.get("workerType") == "cloud_tpu" else master
+        # the TPU of the tier BASIC_TPU
         chip = (source or {}).get("acceleratorConfig") or {"type": "TPU_V2", "count": 8}
         reading.notes.append(
             "a TPU job has one pool on Vertex AI, the TPU with its host; the master's machine is left out"
@@ -296,6 +299,7 @@ def _pools(given: Mapping[str, Any], program: Mapping[str, Any], reading: _Readi
     for words, type_key, count_key, config_key in _POOLS:
         count, config = given.get(count_key) or 0, given.get(config_key) or {}
         if not count:
+            # a place is kept empty: the index of a pool says its role
             pools.append({})
             continue
         if not given.get(type_key):
@@ -401,6 +405,7 @@ def _study(given: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
         reading.notes.append(
             "enableTrialEarlyStopping is written as median_automated_stopping_spec, the nearest of today's rules"
         )
+    # both counts were 1 where AI Platform's file did not give them
     body: dict[str, Any] = {"studySpec": study, "maxTrialCount": given.get("maxTrials") or 1}
     body["parallelTrialCount"] = given.get("maxParallelTrials") or 1
     if given.get("maxFailedTrials"):
@@ -427,4 +432,5 @@ def _parameter(row: Mapping[str, Any], reading: _Reading) -> dict[str, Any]:
             f"{reading.file}: parameter {name!r} has the type {kind!r}; choices: DOUBLE, INTEGER, CATEGORICAL, DISCRETE"
         )
     scale = str(row.get("scaleType") or "NONE")
+    # scaleType is left unset for names (REST, ParameterSpec)
     return found if scale == "NONE" or kind == "CATEGORICAL" else {**found, "scaleType": scale}

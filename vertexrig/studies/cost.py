@@ -98,6 +98,7 @@ def spent(job: RemoteJob, catalog: Catalog, *, factor: float | None = None, now:
 def document(job: RemoteJob) -> spec.Document:
     """What a job was created from, read strictly."""
     if job.collection == TUNING:
+        # trials may be thousands, and say nothing of what the job was created from
         data = camel_keys({key: value for key, value in job.data.items() if key != "trials"})
         return spec.from_data({key: data[key] for key in _STUDY_FIELDS if key in data}, kind="HyperparameterTuningJob")
     return spec.from_data(dict(job.data.get("jobSpec") or {}), kind="CustomJobSpec")
@@ -114,4 +115,5 @@ def _length(row: Mapping[str, Any], now: float, *, ended: bool) -> float | None:
     own = course(row)
     if own.start is None or (own.end is None and ended):
         return None
+    # clocks may differ, so that a start may lie in the future
     return max(0.0, (now if own.end is None else own.end) - own.start)

@@ -146,6 +146,7 @@ def _counts(parameters: int, room: int) -> tuple[int, ...]:
     """How many values each of the continuous parameters gets: the largest product that fits, as evenly as possible."""
     if not parameters:
         return ()
+    # at most so many values each: the products of all counts are tried below
     most = max(LEAST, min(room // LEAST ** (parameters - 1), 25 if parameters < 3 else 9))
     fitting = (one for one in product(range(LEAST, most + 1), repeat=parameters) if math.prod(one) <= room)
     return max(fitting, key=lambda one: (math.prod(one), min(one) - max(one), one), default=(LEAST,) * parameters)
@@ -276,6 +277,7 @@ def _bounded(dimension: Dimension, action: Action, reason: str, best: float, end
     low, high = (_at(dimension, end) for end in ends)
     if dimension.low >= 0 and dimension.high <= 1 and dimension.kind == "DOUBLE":
         high = min(high, 1.0)
+    # widening a range of positive values must not reach 0, which a rate or a size cannot be
     if low <= 0 < dimension.low:
         low = dimension.low / 2
     if dimension.kind == "INTEGER":
@@ -310,6 +312,7 @@ def _spread(decision: Decision, count: int) -> tuple[Value, ...]:
         lowest, highest = max(floor, low / factor), min(ceiling, high * factor)
         first = math.ceil(math.log(lowest / best) / math.log(factor) - 1e-9)
         last = math.floor(math.log(highest / best) / math.log(factor) + 1e-9)
+        # the best value is one of them (n = 0), as near to the middle as the limits allow
         start = max(first, min(-(count // 2), last - count + 1))
         values = {_digits(best * factor**n) for n in range(start, min(start + count - 1, last) + 1)}
     else:

@@ -76,6 +76,7 @@ def figures(charts: Charts) -> Iterator[tuple[str, bytes]]:
     import vl_convert
 
     for chart in charts.all():
+        # a picture gets its own data sets only, not those of all charts
         spec = {**chart.spec, "datasets": {name: charts.data[name] for name in chart.data}}
         spec |= {"width": WIDTH, "title": {"text": chart.title, "anchor": "start"}, "config": _LIGHT}
         yield chart.id, vl_convert.vegalite_to_png(spec, vl_version=VEGA_LITE, scale=SCALE)

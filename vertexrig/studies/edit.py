@@ -94,6 +94,7 @@ def added(text: str, entry: Entry, file: str = "") -> str:
         after = data_of(made, file) if made is not None else None
     except UsageError:  # in this layout the new lines mean something else
         after = None
+    # whatever the positions above led to: only a text that means exactly this is kept
     if made is None or after != {**before, entry.group: {**(group or {}), entry.name: entry.data}}:
         shown = "\n".join(_lines(entry, 0))
         raise UsageError(
@@ -114,6 +115,7 @@ def write(path: Path, text: str) -> None:
     Raises:
         UsageError: It cannot be written; the old text stays.
     """
+    # the file behind a link is replaced, not the link
     target = path.resolve()
     mode = stat.S_IMODE(target.stat().st_mode) if target.exists() else 0o644
     files.write_bytes(target, text.encode("utf-8"), mode)
@@ -215,6 +217,7 @@ def _insert(text: str, entry: Entry) -> str | None:
         return _into_flow(text, group, shift, f"{flow(entry.name)}: {flow(entry.data)}")
     if group.flow_style:
         start, stop = group.start_mark.index + shift, group.end_mark.index + shift
+        # `jobs: {}` on a line of its own becomes a block; inside of other brackets, or over several lines, it cannot
         if "\n" in text[start:stop] or "{" in text[:start].rpartition("\n")[2]:
             return None
         head = text[:start].rstrip(" ")
@@ -226,6 +229,7 @@ def _insert(text: str, entry: Entry) -> str | None:
 def _gap(text: str, group: yaml.MappingNode, shift: int) -> list[str]:
     """A blank line, if the entries of a group have one between them."""
     above = text[: group.value[-1][0].start_mark.index + shift].splitlines()[:-1]
+    # comments above an entry belong to it: the blank line is looked for above them
     while above and above[-1].lstrip().startswith("#"):
         above.pop()
     return [""] if len(group.value) > 1 and above and not above[-1].strip() else []

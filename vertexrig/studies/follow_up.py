@@ -98,6 +98,7 @@ def follow_up(
         key: former[key] for key in ("parallel_trial_count", "max_failed_trial_count") if former.get(key) is not None
     }
     if isinstance(data.get("parallel_trial_count"), int):
+        # may be text with a variable, which is left as it is
         data["parallel_trial_count"] = min(data["parallel_trial_count"], most)
     if grid is not None:
         comments[("max_trial_count",)] = [f"every combination once: {_product(open_)}"]
@@ -113,6 +114,7 @@ def _inherited(former: Mapping[str, Any], after: str, name: str) -> dict[str, An
     spec = {camel(str(key)): value for key, value in (former.get("spec") or {}).items()}
     if isinstance(spec.get("studySpec"), Mapping):  # the former's parameters would be laid over the new ones
         spec["studySpec"] = {key: value for key, value in spec["studySpec"].items() if camel(str(key)) not in _DECIDED}
+    # maxTrialCount under spec: would be laid over the new count
     spec = {key: value for key, value in spec.items() if value != {} and key != "maxTrialCount"}
     if spec:
         found["spec"] = spec
@@ -211,6 +213,7 @@ def _args(job: Mapping[str, Any], former: Mapping[str, Any], settled: list[Decis
     own, inherited = former.get("args") or {}, job.get("args") or {}
     if isinstance(former.get("args"), list):
         own = former["args"]
+    # a list replaces the job's list as a whole, so the job's own words have to be in it
     elif isinstance(inherited, list):
         own = inherited
     return {**own, **values} or None if isinstance(own, Mapping) else with_flags(own, values)

@@ -92,6 +92,7 @@ class History:
         return self.folder / f"{record.job.id}.json"
 
     def _read(self, path: Path) -> Record | None:
+        # a record that is damaged, or of another version of this program, is left out of the list
         with suppress(OSError, ValueError, TypeError):
             data = json.loads(path.read_text(encoding="utf-8"))
             record = Record(**{**data, "stand_ins": tuple(data["stand_ins"])})

@@ -82,6 +82,7 @@ def importance(study: StudyRecord) -> Importance:
     direction: Literal["maximize", "minimize"] = "maximize" if study.goals[0].sign > 0 else "minimize"
     frozen = _frozen(coded, values)
     whole = _shares(names, frozen, direction)
+    # seeded, and of its own: the same study gives the same page, and nobody else's random numbers change
     rng = random.Random(0)
     many = max(10, min(RESAMPLES, RESAMPLED_TRIALS // len(values)))
     drawn = [_shares(names, rng.choices(frozen, k=len(frozen)), direction) for _ in range(many)]
@@ -145,6 +146,7 @@ def _shares(
 ) -> dict[str, float]:
     import optuna
 
+    # Optuna writes a line for each study that is created, here one for each resample
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)

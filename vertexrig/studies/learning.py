@@ -41,6 +41,7 @@ def learned(jobs: Iterable[RemoteJob], source: str, *, sweep: bool) -> Learned:
         ran = [(own, row.get("state")) for row in rows if (own := _ran(row)) is not None]
         first = min((own[0] for own, _ in ran), default=begun)
         created = instant(job.data.get("createTime"))
+        # clocks of the service and of a trial may differ: a wait below 0 is not learned from
         if created is not None and first is not None and first >= created:
             start.append(first - created)
         if rows:

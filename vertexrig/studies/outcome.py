@@ -110,6 +110,7 @@ def outcome(name: str, job: Mapping[str, Any], *, least: int = FEWEST) -> Outcom
     """
     spec = trials.study_spec(job)
     listed = trials.results(job)
+    # a description without a state is a person's own file: it is read as ended
     state = str(job.get("state", states.SUCCEEDED))
     if not listed:
         raise UsageError(f"{name} has no trials yet: its state is {states.short(state)}")

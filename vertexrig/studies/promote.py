@@ -17,6 +17,7 @@ from vertexrig.studies.outcome import PROMOTED_FROM, TRIAL, Outcome
 from vertexrig.studies.trials import TrialResult
 
 _ACCELERATED = ("accelerator_type", "accelerator_count", "gpu_partition_size", "tpu_topology")
+# names that trainers give such a flag: --warm-start-from, --init_checkpoint, --pretrained-model, --load_model
 _WARM_START = re.compile(
     r"(warm_?start|init(ial)?_?(model|weights|checkpoint)|pretrained|load_?model|start)(_?(model|weights))?(_?(from|dir|path|uri))?"
 )
@@ -58,6 +59,7 @@ def promoted(
     if topology is not None:
         data["topology"] = topology
         if topology == "cpu":
+            # the sweep's accelerators do not belong to a job on CPUs
             data = {key: value for key, value in data.items() if key not in _ACCELERATED}
     if machine_type is not None:
         data["machine_type"] = machine_type
@@ -112,6 +114,7 @@ def _set(data: dict[str, Any], change: str) -> None:
         value = yamltext.read(text).data
     except yamltext.YamlError as error:
         raise UsageError(f"--set {change}: the value is not YAML: {error.message}") from None
+    # a list of arguments has no keys: the flag is replaced in it
     if parents == ["args"] and isinstance(data.get("args"), list):
         data["args"] = _args(data["args"], {}, {last: value})
         return

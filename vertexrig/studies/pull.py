@@ -343,8 +343,10 @@ def _pool(pool: Pool, role: str = "") -> dict[str, Any]:
     elif pool.container is not None:
         found["container"] = {"image_uri": pool.image}
         found["container"] |= {"command": list(pool.container["command"])} if pool.container.get("command") else {}
+    # a role without args of its own would inherit those of the job's first pool
     if pool.args or role:
         found["args"] = arguments(pool.args)
+    # a mapping cannot hold a name twice; such a list is laid over under spec:
     names = [str(row.get("name")) for row in pool.env]
     if names and len(set(names)) == len(names):
         found["env"] = {str(row["name"]): str(row.get("value", "")) for row in pool.env}
@@ -371,6 +373,7 @@ def _value(text: str | None) -> Any:
     if text is None or not _NUMBER.fullmatch(text):
         return text
     number = float(text) if "." in text else int(text)
+    # 0.10 and 007 stay texts: as numbers they would be written 0.1 and 7
     return number if scalar_text(number) == text else text
 
 
@@ -396,6 +399,7 @@ def _overlay(base: Any, want: Any) -> Any:
     if isinstance(base, Mapping) and isinstance(want, Mapping):
         changed = {key: _overlay(base.get(key), value) for key, value in want.items() if base.get(key) != value}
         return {**changed, **{key: None for key in base if key not in want}}
+    # merging lists cannot take an item away, so a shorter list is written whole
     lists = isinstance(base, list) and isinstance(want, list) and len(base) <= len(want)
     if lists and all(isinstance(item, Mapping) for item in [*base, *want]):
         return [_overlay(base[i], item) if i < len(base) else item for i, item in enumerate(want)]

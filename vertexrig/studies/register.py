@@ -183,6 +183,7 @@ def present(models: ModelsClient, display_name: str, alias: str) -> Mapping[str,
     if not found:
         return None
     name = plain(str(found[0].get("name", "")))
+    # without the alias, the default version; the listing's row for a service that answers neither
     return models.version(name, alias) or models.version(name) or found[0]
 
 
@@ -222,12 +223,15 @@ def data_argument(document: Document) -> str:
 
 def label(text: str) -> str:
     """A text as the value of a label: lowercase letters, digits, - and _, at most 63."""
-    # a negative number keeps its sign; elsewhere dashes at the ends are left over from what was replaced
-    return re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-")[:63] if not text.startswith("-") else text[:63]
+    # a negative number (`number_label`) keeps its sign; elsewhere dashes at the ends are left over from what was replaced
+    if re.fullmatch(r"-[0-9][0-9_e-]*", text):
+        return text[:63]
+    return re.sub(r"[^a-z0-9_-]+", "-", text.lower()).strip("-")[:63]
 
 
 def number_label(value: float) -> str:
     """A number as the value of a label: `0_9312`, `1_5e-05`."""
+    # json writes the shortest digits that read back as the same number
     return json.dumps(value).replace(".", "_").replace("+", "")
 
 

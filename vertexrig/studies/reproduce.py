@@ -55,6 +55,7 @@ def reproduction(job: RemoteJob, *, project: str, again: str) -> Reproduction:
     place = [f"--project={project}", *([f"--region={parts[3]}"] if len(parts) > 3 else [])]
     words = ["gcloud", "ai", "hp-tuning-jobs" if sweep else "custom-jobs", "create", *place]
     words += [f"--display-name={job.display_name}", f"--config={file}"]
+    # with the claim's label the trigger would take the new job for a second one of the old request, and cancel it
     labels = {key: value for key, value in job.labels.items() if not key.startswith(_OWN_LABELS)}
     words += [f"--labels={','.join(f'{key}={value}' for key, value in sorted(labels.items()))}"] if labels else []
     key_name = (job.data.get("encryptionSpec") or {}).get("kmsKeyName")

@@ -109,6 +109,7 @@ def running(spans: Sequence[Span]) -> list[tuple[float, int]]:
     changes: dict[float, int] = {}
     for span in spans:
         changes[span.start] = changes.get(span.start, 0) + 1
+        # one sum per moment: a trial that starts in the second in which another ends does not count as two
         changes[span.end] = changes.get(span.end, 0) - 1
     found, many = [], 0
     for moment, change in sorted(changes.items()):

@@ -86,6 +86,7 @@ def of_job(
             f"no sweep of {loaded.file} says whether more or less of {metric} is better; say it with --goal"
         )
     if value is None:
+        # what the trainer wrote beside the model goes before what was seen in its log
         summary = {**(known or {}), **(folder(uri).read_json(register.SUMMARY) or {})}
         value = register.summary_value(summary, metric)
         if value is None:

@@ -135,6 +135,7 @@ def _ranked(job: Mapping[str, Any]) -> list[tuple[tuple[float, ...], TrialResult
         if values is not None:
             signed = tuple(goal.sign * value for goal, value in zip(objective.goals, values, strict=True))
             found.append((signed, trial))
+    # stable with reverse, too: of equal trials the first stays first
     return sorted(found, key=lambda row: row[0], reverse=True)
 
 
@@ -149,6 +150,7 @@ def _result(row: Mapping[str, Any], space: Space) -> TrialResult:
         {"parameterId": own.get("parameterId", ""), "value": _plain(own.get("value"))}
         for own in row.get("parameters") or ()
     ]
+    # None where a value does not fit the study: the trial is shown with what the service lists
     placed = space.read(given)
     parameters = (
         {dimension.id: value for dimension, value in placed.values()}

@@ -27,6 +27,7 @@ GRANTED = b"granted"
 """What the row of a run holds that was let through; before that it is empty, as a listing shows."""
 SETTLE_S = 10.0
 """Seconds a run waits for others that ask for the same room."""
+# The numbers are in the object's name, so that one listing gives the sums without reading an object.
 _ENTRY = re.compile(r"(?P<claim>[a-z0-9-]{1,63})\.(?P<cents>[0-9]{1,12})\.(?P<trials>[0-9]{1,9})")
 _LIVE_FILTER = " OR ".join(f'state="{state}"' for state in LIVE)
 
@@ -109,6 +110,7 @@ def check_run(budget: Budget, estimate: Estimate) -> None:
     if budget.trials_per_run is not None and trials > budget.trials_per_run:
         raise OverBudgetError("trials_per_run", f"{trials} trials, and {budget.trials_per_run} are allowed per run")
     in_dollars = [name for name in ("usd_per_run", "usd_per_day") if getattr(budget, name) is not None]
+    # part of the price is unknown, so any comparison would be too low
     if in_dollars and not estimate.complete:
         missing, fix = ", ".join(estimate.unpriced), "add one to the catalog"
         if not missing:
@@ -174,10 +176,12 @@ class Ledger:
         if not self.needed:
             return
         day = self.now().date().isoformat()
+        # rounded up: no run may be let through for a fraction of a cent less than it costs
         cents = -int(-estimate.usd_at_most * 100 // 1)
         name = f"{FOLDER}/{day}/{claim}.{cents}.{trials_of(estimate)}"
         until, pause = self.clock() + SETTLE_S, 0.05
         while True:
+            # again with each turn: another run may have deleted the row as too old; if it is there, nothing is written
             self.storage.write(name, b"", generation=0)
             rows = self._rows()
             mine = next((row for row in rows if row.name == name), None)
@@ -186,9 +190,11 @@ class Ledger:
                     return
                 self.storage.delete(name, mine.generation)  # it does not count for long enough: ask again
                 continue
+            # also a row of ours from before midnight is ours
             others = [row for row in rows if row.claim != claim]
             # Rows written after ours and not granted yet give way: without them we may fit, so wait for their end.
             later = [row for row in others if mine is not None and not row.granted and row.place > mine.place]
+            # Others that still ask are counted first: with room for all of them there is nothing to settle.
             try:
                 self._check(others, estimate, day)
             except OverBudgetError:
@@ -196,6 +202,7 @@ class Ledger:
             else:
                 if mine is not None and self.storage.write(name, GRANTED, generation=mine.generation) is not None:
                     return
+            # Both wait for each other's end only when the room is short; 503 lets the caller's retry ask again.
             if self.clock() + pause > until:
                 raise RestError("other runs are asking for the last room in the budget", status=503, retry_after=5.0)
             self.sleep(pause)
@@ -266,6 +273,7 @@ class Ledger:
         recent = self._listed(f'create_time>"{times.rfc3339(since - timedelta(minutes=5), 0)}"') if young else {}
         live = {claim for claim, states in self._listed(f"({_LIVE_FILTER})").items() if states & set(LIVE)}
         live |= {claim for claim, states in recent.items() if states & set(LIVE)}
+        # a young run whose job has ended already is in `recent` alone: it neither lives nor is about to start
         return len(live), len(young - live - set(recent))
 
     def _listed(self, filter: str) -> dict[str, set[str]]:

@@ -104,6 +104,7 @@ class Chains:
 
     def open(self) -> Iterator[Chain | str]:
         """The open chains; for an object that is not a chain, its URI."""
+        # listed to the end first: the caller deletes chains while it goes through them
         for item in list(self.storage.list(OPEN)):
             stored = self.storage.read(item.name)
             if stored is not None:
@@ -127,7 +128,9 @@ class Chains:
             RestError: Cloud Storage failed.
         """
         written = self.storage.write(f"{ENDED}{end.id}.json", json.dumps(asdict(end)).encode(), generation=0)
+        # another tick was faster: what it wrote counts
         kept = end if written is not None else self.end(end.id) or end
+        # after the end is kept: a crash in between leaves both, and the next tick deletes the open one
         self.forget(end.id)
         return kept
 

@@ -228,6 +228,7 @@ class Claims:
         held: Claim | None = None
         while True:
             if held is None:  # nobody's, or deleted in between
+                # Before the write: the time that the write takes is part of what the holder has.
                 started = self.clock()
                 generation = self.storage.write(key.path, mine.to_bytes(), generation=0)
                 if generation is not None:
@@ -253,6 +254,7 @@ class Claims:
         record: Callable[[T], Mapping[str, Any]],
     ) -> Taken | Existing[T] | None:
         """What a claim that is there already means for us; None: wait."""
+        # whatever its state and body: the same key is a new request now
         if key.window_s is not None and held.age_s > key.window_s:
             before = {**held.before, held.id: held.job_name}
             kept = dict(list(before.items())[-KEPT_BEFORE:])
@@ -267,12 +269,14 @@ class Claims:
         if held.state == "created":
             return Existing(held)
         own = held.token == mine.token
+        # a young claim's holder is at work: asking Vertex AI each time would cost a list call per turn
         if not own and held.age_s < min(LOOK_AFTER_S, self.lease_s):
             return None
         job = find(held.id)
         if job is not None:
             return Existing(self.record(held, record(job)), job)
         if own:  # the answer to our own write was lost
+            # the age is in whole seconds: the start is put a second earlier, never later than it was
             return Taken(held, self.clock() - held.age_s - 1.0)
         if held.age_s <= self.lease_s:
             return None
@@ -309,6 +313,7 @@ class Claims:
                 known = held.before.get(claim.id)
                 if known is None:  # a person deleted our claim, or it is too long ago
                     return done
+                # another job is recorded for this id, and a record is never replaced
                 if known:
                     return replace(done, job={"name": known})
                 before = {**held.before, claim.id: str(job["name"])}
@@ -332,6 +337,7 @@ class Claims:
         """The claim that has an id, or had it before its window was over; None if there is none."""
         if not _ID.fullmatch(id):
             return None
+        # an id begins as the claim's object is named, so the object is found without an index
         found = next(iter(self.storage.list(f"{FOLDER}/{id[:32]}")), None)
         claim = None if found is None else self._read(found.name)
         return claim if claim is not None and (claim.id == id or id in claim.before) else None

@@ -54,6 +54,7 @@ def _with(pool: Mapping[str, Any], ours: Mapping[str, str]) -> dict[str, Any]:
     name = next((name for name in _PROGRAMS if pool.get(name)), "")
     if not name:
         return dict(pool)  # a pool that only holds a place
+    # names of variables have to be unique: one that the project file gives under these names would hide ours
     kept = [one for one in pool[name].get("env") or () if one.get("name") not in ours]
     env = [*kept, *({"name": key, "value": value} for key, value in ours.items())]
     return {**pool, name: {**pool[name], "env": env}}

@@ -37,6 +37,7 @@ def is_ours(loaded: Loaded, kind: str, uri: str) -> bool:
 
 def is_local() -> bool:
     """Whether jobs go to the local Vertex, which runs the trainer's sources and pulls no image."""
+    # with a registry of its own named beside it, the local Vertex does look at images
     return ENDPOINT_VARIABLE not in os.environ and is_loopback(os.environ.get(vertex.ENDPOINT_VARIABLE, ""))
 
 
@@ -67,6 +68,7 @@ def record(renderer: Renderer, verb: Callable[..., str], names: Iterable[str], s
                 raise NoImageError(
                     f"{uri} is not in the registry: the sources have changed since. Make it first:\n{line}"
                 )
+    # only when all of them are there, so that triggered runs never use half of a change
     for kind, uri in found.items():
         remember(renderer.loaded, kind, uri, storage)
     return list(found.values())

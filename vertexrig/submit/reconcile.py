@@ -34,6 +34,7 @@ class Reconciler:
     def with_label(self, claim: str, collection: str) -> list[RemoteJob]:
         """The jobs of a claim, the oldest first."""
         found = self.vertex.list(collection, filter=f'labels.{LABEL}="{claim}"')
+        # the name settles equal times, so that all who look choose the same job
         return sorted(found, key=lambda job: (str(job.data.get("createTime", "")), job.name))
 
     def find(self, claim: str, collection: str) -> RemoteJob | None:
@@ -64,6 +65,7 @@ class Reconciler:
             try:
                 self.vertex.cancel(name)
             except RestError as error:
+                # go on with the others before it raises: each job that runs on costs money
                 failed = failed if error.status in _CANNOT_BE_CANCELLED else error
         if failed is not None:
             raise failed
@@ -83,6 +85,7 @@ class Reconciler:
             RestError: A service failed.
         """
         jobs = self.with_label(claim_id, collection)
+        # one job is the normal case, and needs no look at the bucket
         held = self.claims.of(claim_id) if len(jobs) > 1 else None
         if held is None:
             return []
@@ -90,6 +93,7 @@ class Reconciler:
         recorded = (
             held if held.id == claim_id and held.job_name else self.claims.record(claim, self.record_of(jobs[0]), held)
         )
+        # the record is of a sweep, and these are the custom jobs of its trials, which carry its labels
         if f"/{collection}/" not in recorded.job_name:
             return []
         return self.keep_recorded(recorded, jobs)

@@ -27,6 +27,7 @@ from vertexrig.submit.reconcile import RUN_LABEL, Reconciler
 from vertexrig.submit.request import Request
 
 PACKAGES, LATEST = "packages/", "packages/latest"
+# the pointer lies in the bucket: what it names must be an object of packages/, and no path out of it
 _PACKAGE = re.compile(r"[A-Za-z0-9][A-Za-z0-9._+-]{0,200}")
 
 
@@ -92,6 +93,7 @@ class UploadedArtifacts:
             )
         name = uri.removeprefix(storage.uri(PACKAGES))
         package = storage.read(PACKAGES + name) if name != uri and _PACKAGE.fullmatch(name) else None
+        # Whoever may write objects could put other code there; the function starts only what was uploaded by the tool.
         if package is None or hashlib.sha256(package.data).hexdigest() != sha256:
             raise NoPackageError(
                 f"the trainer package for {version} is not the one that was uploaded to {storage.uri(PACKAGES)}: "
@@ -229,8 +231,11 @@ class Submitter:
     ) -> Submitted:
         claim = taken.claim
         try:
+            # Budget before chain before job: what a crash leaves behind is then a row that grows old, never a job
+            # without its steps.
             self.ledger.reserve(claim.id, price)
             before(claim)
+            # the last look before the create call: after this much time another delivery may hold the claim
             if self.claims.late(taken):
                 raise RestError("claiming took too long; nothing was started", retry_after=5.0)
         except (budget.OverBudgetError, RestError):
@@ -261,6 +266,7 @@ class Submitter:
 
     def _after_failure(self, taken: Taken, collection: str, error: RestError) -> RemoteJob:
         """The job that a failed create call made all the same; if none, the claim is kept or given up, and it raises."""
+        # refused, or never sent: there is certainly no job
         if not error.outcome_unknown:
             self._release(taken)
             raise error
@@ -434,11 +440,13 @@ def upload(workspace: Workspace, wanted: Mapping[str, Collection[str]], storage:
             built = builder.build(folder, out, tf_version=tf_version, module=module)
         content = built.path.read_bytes()
         found = storage.read(object_name)
+        # named by its content, so other bytes under the name are damage, and are replaced
         if found is None or found.data != content:
             storage.write(object_name, content, content_type="application/gzip")
         sha256 = hashlib.sha256(content).hexdigest()
         now = times.rfc3339(times.now(), 0)
         row = {"uri": uri, "sha256": sha256, "tf_version": tf_version, "module": trainer.module, "uploaded": now}
+        # the pointer last: until then triggered runs use the package before
         storage.write(pointer(workspace.loaded, tf_version), json.dumps(row, indent=1).encode())
         done.append(uri)
     return done

@@ -49,6 +49,7 @@ EVENT_RUN, EVENT_OBJECTS, EVENT_ARG = "VERTEXRIG_EVENT_RUN", "VERTEXRIG_EVENT_OB
 """For events of a bucket: what runs, which objects count (a regular expression on gs:// URIs), and the argument, if any,
 that the URI is given in."""
 PUBSUB, FINALIZED = "google.cloud.pubsub.topic.v1.messagePublished", "google.cloud.storage.object.v1.finalized"
+# X-Cloud-Trace-Context has TRACE/SPAN, the W3C traceparent 00-TRACE-SPAN-FLAGS
 _TRACE = re.compile(r"([0-9a-fA-F]{32})(?:/|$)|00-([0-9a-f]{32})-")
 _OWN_FOLDERS = ("vertexrig/", "packages/", "runs/")
 _RETRY_S = 30.0
@@ -97,6 +98,7 @@ class RetryEventError(Exception):
 
 def print_log(row: Mapping[str, Any]) -> None:
     """Write a log entry as Cloud Logging reads it from stdout: one JSON object a line."""
+    # one write, so that entries of several threads do not mix; flushed, since an instance may be frozen after its answer
     sys.stdout.write(json.dumps(row) + "\n")
     sys.stdout.flush()
 
@@ -151,6 +153,7 @@ class Trigger:
             reply = self._route(call, row)
         except RequestProblem as problem:
             reply = _problem(problem)
+        # an exception's text may hold names, paths or tokens: the caller gets a problem of ours, the log the rest
         except Exception as error:
             reply = _problem(self._explained(error, row))
         row |= {"status": reply.status, "ms": round((time.monotonic() - started) * 1000, 1)}
@@ -170,6 +173,7 @@ class Trigger:
         try:
             asked = self._event_request(type, data, row)
             if asked is not None:
+                # CloudEvents promise that source and id together name one event
                 key = Key("request", asked.request_id) if asked.request_id else Key("event", f"{source} {id}")
                 status = self._start(asked, key, row).status
         except RequestProblem as problem:
@@ -178,6 +182,7 @@ class Trigger:
             found = self._explained(error, row)
             status, row["problem"] = found.status, found.type
         self._log({}, {**row, "status": status}, status)
+        # only these can go well later; raising for a 4xx would have Eventarc deliver a hopeless event again and again
         if status >= 500 or status == 429:
             raise RetryEventError(f"status {status}")
 
@@ -215,6 +220,7 @@ class Trigger:
 
     def _post(self, call: Call, row: dict[str, Any]) -> Reply:
         length = call.headers.get("content-length", "")
+        # refused unread; a length that is missing or wrong is held to by read(LIMIT + 1)
         if length.isascii() and length.isdigit() and (len(length) > 9 or int(length) > LIMIT):
             raise RequestProblem(413, "too-large", f"the body has more than {LIMIT} bytes")
         asked = request.read(request.parse(call.read(LIMIT + 1)), self.loaded)

@@ -50,6 +50,7 @@ OBJECT_CALLS = {
     "storage.objects.delete": ("DELETE", r"/storage/v1/b/[^/]+/o/[^/]+"),  # also to write over a claim
 }
 """Permission on the bucket -> the call of the trigger that needs it."""
+_SEPARATORS = "@|~#%;+"
 CLEAR = ("VERTEXRIG_AIPLATFORM", "STORAGE_EMULATOR_HOST")
 
 
@@ -98,6 +99,7 @@ def commands(loaded: Loaded, folder: Path, variables: tuple[str, ...] = ()) -> l
     if not project.bucket:
         raise loaded.error("bucket is needed: claims and packages are kept there")
     registry = registry_steps(loaded) if builds_images(project) else []
+    # in this order: a role needs its identity, the function its roles, the callers the function
     return [
         *_identities(project),
         *_roles(project),
@@ -146,6 +148,7 @@ def _roles(project: Project) -> Iterator[DeployStep]:
     jobs, objects = (f"--role=projects/{project.project}/roles/{name}" for name in roles(project))
     yield DeployStep(
         f"create, read and cancel jobs{', add models and versions' if registers(project) else ''}, nothing else of the project",
+        # without --condition gcloud asks at the terminal when the policy has conditions already
         ("gcloud", "projects", "add-iam-policy-binding", project.project, member, jobs, "--condition=None"),
     )
     yield DeployStep(
@@ -176,6 +179,7 @@ def registry_steps(loaded: Loaded) -> list[DeployStep]:
 
     host, _, path = repository(loaded).partition("/")
     project, _, name = path.rpartition("/")
+    # a project of a domain is example.com:name; in an image's name its colon is a slash
     place = (f"--project={project.replace('/', ':')}", f"--location={host.removesuffix('-docker.pkg.dev')}")
     steps = [
         DeployStep(
@@ -213,10 +217,16 @@ def _function(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> Deplo
     ]  # fmt: skip
     if trigger.concurrency > 1:
         words.append("--cpu=1")  # Cloud Run takes more than one request at a time only with a whole processor
+    # CLEAR: the endpoints of a local Vertex, which the function could not reach
     values = {name: os.environ[name] for name in variables if os.environ.get(name) and name not in CLEAR}
     if values:
         # another separator than the comma, which a value may hold (`gcloud topic escaping`)
-        separator = next(one for one in "@|~#%;+" if not any(one in value for value in values.values()))
+        separator = next((one for one in _SEPARATORS if not any(one in value for value in values.values())), None)
+        if separator is None:
+            raise UsageError(
+                f"the values of {', '.join(values)} hold all of {' '.join(_SEPARATORS)} between them, and gcloud needs one of "
+                "these to part them: change a value, so that one of the characters is free"
+            )
         pairs = separator.join(f"{name}={value}" for name, value in values.items())
         words.append(f"--set-env-vars=^{separator}^{pairs}")
     return DeployStep("the function; callers need a role on it", tuple(words))

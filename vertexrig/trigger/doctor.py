@@ -82,6 +82,7 @@ def examine(loaded: Loaded) -> Iterator[Result]:
     project = loaded.project
     storage = Storage(project.bucket) if project.bucket else None
     subject = Subject(loaded, Vertex(project.project, project.region), storage, gcloud, date.today())
+    # one check that cannot be made does not keep the others from being made
     for check in CHECKS:
         try:
             yield from check(subject)
@@ -226,6 +227,7 @@ def _twice(subject: Subject) -> Iterator[Result]:
 def _clock(subject: Subject) -> Iterator[Result]:
     rest: Rest = subject.storage.rest if subject.storage else subject.vertex.rest
     try:
+        # any answer will do, an error page too: only its Date header is read
         answer = rest.session.get(rest.url + "/", timeout=10)
         skew = time.time() - parsedate_to_datetime(answer.headers["Date"]).timestamp()
     except Exception:  # whatever it is, the other checks say more about it

@@ -152,6 +152,7 @@ def _hint(key: str) -> Any:
     path = key.split(".")
     if path[0] in ("jobs", "sweeps"):
         return _walk(Project, tuple(path))
+    # a key without jobs. or sweeps. is one of whatever runs
     return next((found for cls in (Sweep, Job) if (found := _walk(cls, tuple(path))) is not None), None)
 
 
@@ -168,6 +169,7 @@ def _walk(cls: Any, path: tuple[str, ...]) -> Any:
         origin = typing.get_origin(hint)
         if isinstance(origin, type) and issubclass(origin, Mapping):
             inner = typing.get_args(hint)[-1]
+            # a mapping's own key, such as the job's name, has no type: the path goes on behind it
             rest = path[index + 2 :]
             return _walk(inner, rest) if rest else inner
         cls = hint

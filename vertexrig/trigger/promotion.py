@@ -83,6 +83,7 @@ def _wrong(workspace: Workspace, chain: Chain, step: PromoteStep) -> str:
     study = sweep.get("studySpec") or {}
     metrics = [{"metricId": one.get("metricId"), "value": 0.0} for one in study.get("metrics") or ()]
     given = [{"parameterId": one.get("parameterId"), "value": _first(one)} for one in study.get("parameters") or ()]
+    # a stand-in for the best trial: any values will do to see whether the job as such is right
     trial = {"id": "1", "state": "SUCCEEDED", "parameters": given, "finalMeasurement": {"metrics": metrics}}
     try:
         loaded, name = with_job(workspace.loaded, chain, replace(step, warm_start_flag=None), RemoteJob({**sweep, "trials": [trial]}), Storage)  # fmt: skip
@@ -112,6 +113,7 @@ def _changes(loaded: Loaded, chain: Chain, step: PromoteStep) -> Iterator[str]:
     """Changes of the job: what the run was asked for with about the sweep's job, and then what the step says."""
     prefix = f"jobs.{loaded.project.sweeps[chain.run].job}."
     asked = {key.removeprefix(prefix): value for key, value in chain.set.items() if key.startswith(prefix)}
+    # what the step says itself goes before what the run was asked for with
     own = {name for name in ("topology", "machine_type") if getattr(step, name) is not None}
     rows: Mapping[str, Any] = {**{key: value for key, value in asked.items() if key not in own}, **step.set}
     for key, value in rows.items():

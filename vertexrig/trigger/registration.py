@@ -93,6 +93,7 @@ class Registrar:
     ) -> Registered | tuple[Claim, str]:
         """Compare and upload, once; or find what an earlier try uploaded."""
         model = self._trained(chain, step, job)
+        # first, so that a version too many is not what the new model is compared with
         self.clean(display)
         outcome = self.claims.take(
             key, digest({"chain": chain.id}), chain.run, lambda _: self._find(display, chain.id), _record
@@ -185,6 +186,8 @@ class Registrar:
                 if end is None or end.model == version:
                     continue
                 aliases = set(row.get("versionAliases") or ())
+                # The default version cannot be deleted, and a model's first version is that: then the whole model goes, if the
+                # chain made it.
                 alone = len(rows) == 1 and aliases <= {"default"} and name.endswith(f"/{_model_id(chain)}")
                 if aliases and not alone:
                     continue

@@ -29,6 +29,7 @@ REQUEST_ID = r"[A-Za-z0-9][A-Za-z0-9._:/@+=-]{0,199}"
 KEYS = ("run", "set", "args", "then", "dry_run", "request_id")
 _SCHEDULER_JOB = re.compile(r"[A-Za-z0-9_/.:-]{1,600}")
 _SCHEDULER_TIME = re.compile(r"\d{4}-\d{2}-\d{2}T\d{2}:\d{2}:\d{2}(?:\.\d{1,9})?(?:Z|[+-]\d{2}:\d{2})")
+# clocks of Cloud Scheduler and of the function may differ by some minutes
 _EARLY = timedelta(minutes=10)
 
 
@@ -70,7 +71,7 @@ def parse(data: bytes) -> Any:
     """A body as plain data.
 
     Raises:
-        Problem: 413 or 400.
+        RequestProblem: 413 or 400.
     """
     if len(data) > LIMIT:
         raise RequestProblem(413, "too-large", f"the body has more than {LIMIT} bytes")
@@ -90,6 +91,7 @@ def parse(data: bytes) -> Any:
     if _deeper(body, DEPTH):
         raise _malformed("the body is nested too deeply")
     try:
+        # JSON may write half of a surrogate pair as \ud800; it would fail later, in a label or an object's name
         json.dumps(body, ensure_ascii=False).encode("utf-8")
     except UnicodeEncodeError:
         raise _malformed("the body holds half a character (a lone surrogate)") from None
@@ -100,7 +102,7 @@ def read(body: Any, loaded: Loaded) -> Asked:
     """A body as a request that the project file allows.
 
     Raises:
-        Problem: 400 with everything that is wrong in form, 404, 403 or 400 for values.
+        RequestProblem: 400 with everything that is wrong in form, 404, 403 or 400 for values.
     """
     found = list(_form(body))
     if found:
@@ -111,6 +113,7 @@ def read(body: Any, loaded: Loaded) -> Asked:
         nearest = did_you_mean(run[:200], names, most=30)
         raise RequestProblem(404, "no-such-run", f"there is no job or sweep {run[:63]!r}. {nearest}")
     refused = overrides.check(loaded, run, set_, args)
+    # what is not open at all goes first: a caller learns nothing of the bounds of a closed key
     closed = [one for one in refused if not one.allowed]
     if closed:
         rows = tuple(_finding("not-allowed", one.path, one.message) for one in closed)
@@ -132,7 +135,7 @@ def _check_then(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping
     """Hold `then` against the project file: a body names a schedule and brings no steps of its own.
 
     Raises:
-        Problem: 403 or 400.
+        RequestProblem: 403 or 400.
     """
     if not then:
         return
@@ -171,6 +174,7 @@ def key(asked: Asked, headers: Mapping[str, str], *, now: datetime | None = None
     if _SCHEDULER_JOB.fullmatch(job) and _SCHEDULER_TIME.fullmatch(text):
         time = times.nanoseconds(text)
         if time is not None and time <= times.nanoseconds_of((now or times.now()) + _EARLY):
+            # one spelling for the same instant: fractions and offsets may be written in several ways
             when = times.rfc3339(times.parse(text), 0)
             return Key("schedule", f"{job.rsplit('/', 1)[-1]} {when} {asked.request.digest}")
     return Key("body", asked.request.digest, WINDOW_S)
@@ -224,6 +228,7 @@ def _constant(name: str) -> NoReturn:
 
 
 def _whole(text: str) -> int:
+    # 18 digits fit into the API's 64 bits; and int() of a very long text takes quadratic time
     if len(text) > 18:
         raise ValueError("a whole number has more than 18 digits")
     return int(text)

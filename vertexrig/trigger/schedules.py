@@ -96,6 +96,7 @@ def _job(loaded: Loaded, name: str, schedule: Schedule) -> dict[str, Any]:
         )
     return {
         "name": _resource(loaded, name),
+        # 500: the most that Cloud Scheduler takes
         "description": (schedule.description or f"{schedule.run}{follows}: {words}")[:500],
         "schedule": schedule.cron,
         "timeZone": schedule.time_zone,
@@ -134,6 +135,7 @@ def _target(loaded: Loaded, body: Mapping[str, Any], path: str = "") -> dict[str
     trigger = loaded.project.trigger
     # the audience Cloud Run checks is the service's URL, without a path or query
     uri, audience = str(trigger.uri), str(trigger.uri).split("?")[0].rstrip("/")
+    # sorted, so that an unchanged schedule is not shown as a change
     text = json.dumps(body, sort_keys=True)
     return {
         "uri": f"{audience}{path}" if path else uri,
@@ -148,6 +150,7 @@ def _waits(config: Mapping[str, Any]) -> list[float]:
     """Seconds before each retry. With a count and a duration, Cloud Scheduler goes on until both are reached."""
     count, limit = int(config["retryCount"]), duration_seconds(str(config.get("maxRetryDuration", "0s"))) or 0.0
     waits: list[float] = []
+    # a long maxRetryDuration with short waits would go on for thousands; 100 are enough to see what they outlast
     while count and len(waits) < 100 and (len(waits) < count or sum(waits) < limit):
         waits.append(cron.backoff(config, len(waits)))
     return waits
@@ -200,6 +203,7 @@ def plan(loaded: Loaded, there: Iterable[Mapping[str, Any]], normal: Any = dict)
 
 def _ours(job: Mapping[str, Any], function: str) -> bool:
     headers = (job.get("httpTarget") or {}).get("headers") or {}
+    # names of headers come back in whatever case
     return {key.lower(): value for key, value in headers.items()}.get(OWNER.lower()) == function
 
 

@@ -19,14 +19,9 @@ from vertexrig.render.renderer import SUFFIX, shipped_templates
 FOLDER = "build/function"
 TOOL = Path(__file__).resolve().parents[1]  # the package vertexrig
 _MARK = ".vertexrig-function"
-_LEFT_OUT = {
-    "cli",
-    "local",
-    "functions",
-    "templates",
-    "fidelity",
-    "__pycache__",
-}  # the last two lie inside an installed vertexrig
+# functions, templates and fidelity lie inside vertexrig only where it is installed: main.py and the templates are copied by
+# themselves, and a function needs neither the command line nor the local Vertex.
+_LEFT_OUT = {"cli", "local", "functions", "templates", "fidelity", "__pycache__"}
 _VARIABLE = re.compile(r"(?<!\$)\$\{([A-Za-z_][A-Za-z0-9_]*)")
 
 
@@ -63,6 +58,7 @@ def stage(loaded: Loaded, folder: Path) -> Staged:
     overrides.check_rules(loaded)
     source = _shipped_function()
     _empty(folder, loaded)
+    # right after the folder: a build that is cut short leaves one that the next build may replace
     (folder / _MARK).write_text("Made by `vertexrig function build`, which replaces this folder.\n", encoding="utf-8")
     shutil.copytree(TOOL, folder / "vertexrig", ignore=lambda _, names: {name for name in names if _unwanted(name)})
     for name in ("main.py", "requirements.txt"):

@@ -202,6 +202,7 @@ class Ticker:
         except NoPackageError as error:
             return self._wait(walk, str(error))
         except RestError as error:
+            # the service's word about the job itself: it will say the same tomorrow
             if error.status == 400:
                 return self._end(walk, "refused", str(error))
             return replace(self._wait(walk, str(error)), inside=True)
@@ -214,10 +215,12 @@ class Ticker:
         chain = walk.chain
         schedule = self.loaded.project.schedules.get(chain.schedule)
         steps = schedule.steps if schedule is not None else ()
+        # A deployment since then may have changed what follows: steps that nobody asked for at that time are not taken.
         if schedule is None or schedule.run != chain.run or tuple(map(name_of, steps)) != chain.steps:
             raise _OverError(
                 "changed", f"the steps of {chain.schedule} in the project file are others than when the run began"
             )
+        # the chain lies in the bucket, so what it holds is allowed only as far as a request's values are
         refused = overrides.check(self.loaded, chain.run, chain.set, chain.args)
         if refused:
             raise _OverError(
@@ -246,6 +249,7 @@ class Ticker:
         held = self.claims.of(chain.id)
         if held is None:
             return ""
+        # a key whose window is over has another id by now, and keeps the earlier ids' jobs in `before`
         name = held.job_name if held.id == chain.id else held.before.get(chain.id, "")
         if name or held.id != chain.id:
             return name
@@ -268,6 +272,7 @@ class Ticker:
         if job.state != SUCCEEDED:
             first = job.error.splitlines()[0] if job.error else ""
             raise _OverError("failed", f"{name} ended {short(job.state)}: {first}".rstrip(": "))
+        # patience with the next step counts from the end of what it follows
         walk.since = str(job.data.get("endTime") or walk.since)
         return job
 
@@ -275,6 +280,7 @@ class Ticker:
         """The promoted job's name, and what the tick says if it was made just now."""
         chain, key = walk.chain, walk.chain.key(index)
         held = self.claims.held(key)
+        # asked before rendering: promoting again would read the sweep's trials for a job that is there
         if held is not None and held.state == "created":
             walk.job = held.job_name
             return held.run, None
@@ -307,6 +313,7 @@ class Ticker:
             return walk.looked("waits", found.text)
         looked = self._end(walk, found.outcome, found.text, found.model)
         try:
+            # once more, now that the end is kept and says which version counts
             self.registrar.clean(display_name(chain, step, job))
         except VertexrigError:
             pass  # the next chain that registers this model does it

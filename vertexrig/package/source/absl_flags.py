@@ -21,6 +21,8 @@ def read(found: Collector) -> None:
     required: set[str] = set()
     for call in found.code.calls:
         name = last_name(call.node.func)
+        # DEFINE_config_file and its like are in `left`: their flags are made while running, and are noted as unread
+        # already.
         if name.startswith("DEFINE_") and id(call) not in found.left:
             _define(found, call, name.removeprefix("DEFINE_"))
         elif name in {"mark_flag_as_required", "mark_flags_as_required"}:
@@ -44,6 +46,7 @@ def _define(found: Collector, call: SourceCall, kind: str) -> None:
         typed = _TYPES[kind]
         found.flags.append(
             Flag(
+                # absl takes one dash as well as two, and `--noname` for a switch.
                 names=(f"--{name}", f"-{name}", *((f"--no{name}",) if typed == "bool" else ())),
                 dest=name,
                 type=typed,
@@ -52,6 +55,7 @@ def _define(found: Collector, call: SourceCall, kind: str) -> None:
                 default=constant(found, default, call),
                 choices=texts_of(found, choices, call) if "enum" in kind else None,
                 action="append" if kind.startswith("multi") else "store",
+                # absl's integer flags call int() on the text, which refuses 128.0.
                 takes_float_text={"int": False, "bool": False}.get(typed, True),
                 parser="absl",
                 file=call.module.file,
@@ -62,4 +66,5 @@ def _define(found: Collector, call: SourceCall, kind: str) -> None:
 
 def _required(found: Collector, call: SourceCall) -> set[str]:
     argument = call.node.args[0] if call.node.args else None
+    # mark_flags_as_required takes a list, mark_flag_as_required one name.
     return set(texts_of(found, argument, call) or found.code.texts(argument, call.scope, call.module) or ())

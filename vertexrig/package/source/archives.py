@@ -35,6 +35,7 @@ def read_archive(source: Path, most: int) -> tuple[dict[str, bytes], str]:
             if total > MAX_ARCHIVE_BYTES:
                 return files, f"more than {MAX_ARCHIVE_BYTES} bytes of Python in {source.name}; the rest is unread"
             parts = PurePosixPath(name).parts
+            # An sdist has one top folder, NAME-VERSION, which is not part of the modules' names.
             files["/".join(parts[1:] if is_sdist else parts)] = data
     except _UNREADABLE as error:
         return files, f"{source.name} is not a readable archive: {type(error).__name__}: {error}"
@@ -47,6 +48,8 @@ def _tar_members(source: Path, most: int) -> Iterator[tuple[str, bytes]]:
             if member.isfile() and member.name.endswith(".py"):
                 stream = archive.extractfile(member)
                 if stream is not None:
+                    # One byte more than is allowed: parse_module sees by it that the file was cut. The header's size is
+                    # not trusted.
                     yield member.name, stream.read(most + 1)
 
 

@@ -33,6 +33,7 @@ def read(found: Collector) -> None:
     defaulted: set[str] = set()
     for call in found.code.calls:
         name = last_name(call.node.func)
+        # the parser of a library that is only named (`_UNREAD` of reader): noted as unread already
         if id(call) in found.left:
             continue
         if name in _READERS:
@@ -45,6 +46,7 @@ def read(found: Collector) -> None:
             defaulted |= set(call.keywords)
         else:
             _handed_parser(found, call)
+    # add_subparsers without a plain add_parser: the commands come from a loop or another package.
     if parsers.used and not found.commands:
         found.skip(found.code.callers("add_subparsers")[0], "the sub-commands are not written here")
     found.flags = [_finished(flag, found, defaulted) for flag in found.flags]
@@ -88,6 +90,7 @@ def _argparse_flag(
     found: Collector, call: SourceCall, names: tuple[str, ...], keywords: dict[str, ast.expr], parsers: Parsers
 ) -> Flag:
     positional = not names[0].startswith("-")
+    # argparse names the attribute after the first long option, else after the first short one.
     longest = next((name for name in names if name.startswith("--")), names[0])
     dest = constant(found, keywords.get("dest"), call)
     kind, float_text = _type_of(found, keywords.get("type"), call)
@@ -101,11 +104,13 @@ def _argparse_flag(
         required = truth(found, keywords.get("required"), call)
     action = _action(found, keywords.get("action"), call)
     if action in WITHOUT_VALUE:
+        # count, help and version take no value either, and their type says nothing of what is stored.
         kind, float_text = "bool" if "store_" in action or action == "BooleanOptionalAction" else kind, None
     return Flag(
         names=names,
         dest=dest if isinstance(dest, str) else names[0] if positional else longest.lstrip("-").replace("-", "_"),
         type=kind,
+        # A flag of an unknown command may never be asked for: calling it missing would be a guess.
         required=required and commands is not None,
         has_default="default" in keywords,
         default=constant(found, keywords.get("default"), call),
@@ -144,6 +149,7 @@ def _type_of(found: Collector, node: ast.expr | None, call: SourceCall) -> tuple
     value = single_binding(name, call.scope)
     if isinstance(value, ast.Lambda):
         return name, _reads_floats(value, call.module, found.code)
+    # a parameter, or a variable with several values, may be any converter
     if isinstance(node, ast.Name) and value is None and _is_local(node.id, call.scope):
         return DYNAMIC, None
     return name, {"int": False, "float": True, "str": True, "bool": True}.get(name)
@@ -151,6 +157,7 @@ def _type_of(found: Collector, node: ast.expr | None, call: SourceCall) -> tuple
 
 def _is_local(name: str, scope: Scope) -> bool:
     """Whether a name is the trainer's own variable or parameter."""
+    # a parameter is not bound in the scope's names, so it is looked up in the signature
     for level in scope.levels():
         args = getattr(level.node, "args", None)
         if name in level.names or (isinstance(args, ast.arguments) and name in {arg.arg for arg in args.args}):
@@ -179,8 +186,10 @@ def _reads_floats(
             if id(own[0]) not in seen:
                 seen.add(id(own[0]))
                 inner.append(_reads_floats(*own, code, seen))
+        # int(float(text)) accepts 128.0; one such call anywhere in the converter is enough
         elif name in _TO_FLOAT:
             return True
+        # int(text) of the very parameter refuses 128.0; int() of something computed says nothing
         elif name == "int" and part.args and isinstance(part.args[0], ast.Name):
             straight |= part.args[0].id == parameter
     if True in inner:

@@ -37,6 +37,7 @@ def given_paths(node: ast.Call, position: int) -> list[ast.expr]:
 
 def shadowed(call: SourceCall) -> bool:
     """Whether the trainer has bound the first part of the function's name to something of its own."""
+    # Only a name that is not imported can be the trainer's own: `open` of its own is a function that may know gs://.
     head = dotted(call.node.func).partition(".")[0]
     return head not in call.module.aliases and any(head in level.names for level in call.scope.levels())
 

@@ -37,6 +37,7 @@ def _option(found: Collector, call: SourceCall) -> None:
         found.skip(call, "the name of this option is not a plain text")
         return
     declared = [name for text in texts for name in text or ()]
+    # "--shout/--no-shout" declares a switch with both of its spellings
     names = tuple(part.strip() for name in declared if name.startswith("-") for part in name.split("/"))
     is_argument = full.endswith(".argument")
     if not names and not is_argument:
@@ -50,17 +51,20 @@ def _option(found: Collector, call: SourceCall) -> None:
     found.flags.append(
         Flag(
             names=names,
+            # click stores under the bare name if one is given, else under the longest option.
             dest=plain[0] if plain else max(names, key=len).lstrip("-").replace("-", "_"),
             type="bool" if switch else kind,
             required=_click_owners(found, call) is not None
             and (
                 truth(found, keywords.get("required"), call)
+                # click asks for an argument without a default unless it says required=False
                 or (is_argument and default is None and "required" not in keywords)
             ),
             has_default=default is not None,
             default=value,
             choices=_click_choices(found, call, keywords.get("type")),
             action="count" if truth(found, keywords.get("count"), call) else "store_true" if switch else "store",
+            # nargs=-1 and nargs=2 count words in click's own way; how many is left open
             nargs="dynamic" if "nargs" in keywords else None,
             takes_float_text={"int": False, "bool": False, DYNAMIC: None}.get(kind, True),
             parser="click",
@@ -107,6 +111,8 @@ def _click_owners(found: Collector, call: SourceCall) -> Owners:
     """The commands that an option's decorator belongs to; None if it is in a function that adds options to others."""
     for node, _ in call.module.nodes:
         if isinstance(node, FUNCTIONS) and call.node in node.decorator_list:
+            # The decorator's own function; a decorator that is made elsewhere and put on several functions is not found
+            # here.
             return _paths(found.code, node, call.module, 0)
     return None if _groups(found.code) else frozenset({ROOT})
 
@@ -156,6 +162,7 @@ def _made(node: _Function, module: Module) -> tuple[str, ast.expr] | None:
 def _paths(code: Code, node: _Function, module: Module, depth: int) -> Owners:
     made = _made(node, module)
     if made is None or depth > _MAX_DEPTH:
+        # without groups there is one program, so even a helper's options are its own
         return frozenset({ROOT}) if not _groups(code) else None
     func = made[1].func if isinstance(made[1], ast.Call) else made[1]
     names = command_names(made[1], node)

@@ -49,6 +49,7 @@ def texts_of(found: Collector, node: ast.expr | None, call: SourceCall) -> tuple
     if isinstance(node, (ast.Name, ast.Attribute)):  # CHOICES, or config.CHOICES, of another module of the trainer
         owner, _, name = full_name(node, call.module).rpartition(".")
         source = found.code.by_name.get(owner)
+        # Bound once only: a list that is changed later on may hold other members.
         values = source.scope.names.get(name, []) if source is not None else []
         if source is not None and len(values) == 1 and values[0] is not None:
             return texts_of(found, values[0], SourceCall(call.node, source.scope, source, call.at_import))
@@ -82,4 +83,5 @@ def command_names(decorator: ast.expr, node: ast.FunctionDef | ast.AsyncFunction
             return None if text is None else [text]
     plain = node.name.lower().replace("_", "-")
     short = next((plain.removesuffix(end) for end in _SUFFIXES if plain.endswith(end) and plain != end), plain)
+    # Which of them is right depends on the installed release, so all are known.
     return list(dict.fromkeys((plain, short, node.name)))

@@ -74,6 +74,8 @@ def base_names(cls: ast.ClassDef, module: Module, code: Code, depth: int = 0) ->
     for base in cls.bases:
         node = base.value if isinstance(base, ast.Subscript) else base
         own = owned(node, module, code)
+        # a class may name itself as its base, directly or in a circle: source that no Python would run is read all the
+        # same
         if own is not None and isinstance(own[0], ast.ClassDef) and own[0] is not cls and depth < _MAX_BASES:
             found |= base_names(own[0], own[1], code, depth + 1)
         else:
@@ -122,13 +124,16 @@ def _field(
 ) -> SourceField | None:
     kind = kind_of(annotation, module, code)
     if not (isinstance(value, ast.Call) and last_name(value.func) in _MAKERS):
+        # pydantic writes "required" as `...`
         missing = value is None or (isinstance(value, ast.Constant) and value.value is ...)
         return SourceField(name, kind, missing, None if missing else value, (), module, line)
     keywords = {item.arg: item.value for item in value.keywords if item.arg}
     init = keywords.get("init")
+    # field(init=False) is not a parameter of __init__, so no library makes a flag of it
     if isinstance(init, ast.Constant) and init.value is False:
         return None
     maker = last_name(value.func)
+    # of these the first positional argument is the default; choice(...) lists its choices there
     positional = value.args[0] if value.args and maker in {"Field", "field", "flag"} else None
     default = keywords.get("default", positional)
     if isinstance(default, ast.Constant) and default.value is ...:

@@ -15,6 +15,7 @@ from vertexrig.package.source.names import Code, Imported, Module, dotted, last_
 from vertexrig.package.source.problem import SourceProblem
 from vertexrig.package.source.unbound import undefined
 
+# Bounds the time: a trainer in a monorepo may reach every module of it.
 MAX_MODULES = 500
 
 
@@ -128,12 +129,14 @@ def _entry(
         queue = [(f"{name}.__main__", main)] if main else []
     else:
         queue = []
+    # Python imports a package's __init__.py before the __main__ in it, so both are read.
     queue += [(name, file)] if file is not None else []
     if not queue:
         known = tree.modules()
         message = f"there is no module {name!r} in the trainer. {did_you_mean(name, known)}"
         problems.append(SourceProblem(message, code="module", nearest=nearest(name, known) or ""))
         return []
+    # `python -m a.b.c` imports a and a.b first: their __init__.py may declare flags, or fail.
     parents = [name.rsplit(".", depth)[0] for depth in range(1, name.count(".") + 1)]
     return queue + [(parent, path) for parent in parents if (path := tree.find(parent)) is not None]
 
@@ -149,6 +152,7 @@ def _targets(module: Module) -> list[str]:
     for call in module.calls:
         if last_name(call.node.func) in {"import_module", "run_module"} and call.node.args:
             argument = call.node.args[0]
+            # a module that is imported by a plain name is followed like an import statement
             if isinstance(argument, ast.Constant) and isinstance(argument.value, str):
                 targets.append(argument.value)
     return list(dict.fromkeys(targets))
@@ -157,6 +161,7 @@ def _targets(module: Module) -> list[str]:
 def imports(code: Code, tree: Tree) -> list[Import]:
     found: dict[Import, None] = {}
     owned: dict[str, bool] = {}
+    # sys.path changed while running: a module that is absent here may be found there.
     moved = any(dotted(call.node.func).endswith((".path.insert", ".path.append", ".addsitedir")) for call in code.calls)
     for module in code.modules:
         for item in module.imports:
@@ -190,5 +195,6 @@ def _absent(code: Code, tree: Tree, item: Imported) -> str:
     # A star import, __getattr__ or globals() may bring names that are not written here.
     open_ended = any(other.name == "*" for other in owner.imports) or "__getattr__" in owner.definitions
     open_ended = open_ended or any(last_name(call.node.func) in {"globals", "vars", "exec"} for call in owner.calls)
+    # `__version__` and the like may be set by the import system or a build
     known = item.name in owner.scope.names or item.name.startswith("__")
     return "" if known or open_ended else full

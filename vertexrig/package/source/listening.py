@@ -41,6 +41,8 @@ def _port(node: ast.expr, call: SourceCall, code: Code, name: str) -> int | None
     if isinstance(node, ast.Tuple) and len(node.elts) == 2:
         return _number(node.elts[1], call, code)
     if isinstance(node, ast.Constant) and isinstance(node.value, str):
+        # gRPC's add_insecure_port and add_secure_port take "host:port"; a lone text of another function is a host or a
+        # path.
         tail = node.value.rpartition(":")[2]
         return int(tail) if name.endswith("_port") and tail.isdigit() else None
     return None if name == "listen" and not _is_debugger(call) else _number(node, call, code)
@@ -63,5 +65,6 @@ def _of_program(call: SourceCall) -> int | None:
     first = call.node.args[0]
     parts = first.elts if isinstance(first, (ast.List, ast.Tuple)) else [first]
     line = " ".join(str(part.value) for part in parts if isinstance(part, ast.Constant))
+    # Words that are computed are left out of the line: a port beside them is found all the same.
     found = _OPTION.search(line)
     return int(found[1]) if found else None

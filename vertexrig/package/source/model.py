@@ -349,6 +349,7 @@ class TrainerSource:
             for flag in self.flags
             if self.abbreviations
             and flag.parser == "argparse"
+            # "--" alone begins every long flag
             and len(wanted) > 2
             and any(option.startswith(wanted) for option in flag.names)
         ]
@@ -362,6 +363,7 @@ class TrainerSource:
             flag = next((flag for flag in self.flags if f"-{rest[0]}" in flag.names), None)
             if flag is None or flag.takes_value is None:
                 return []
+            # argparse gives what is left of the word to the first letter that takes a value: `-b32` is b with 32
             if flag.takes_value:
                 return [*found, (flag, rest[1:] or None)]
             found.append((flag, None))

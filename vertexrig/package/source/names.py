@@ -168,6 +168,8 @@ def _children(
     module: Module, node: ast.AST, scope: Scope, live: bool, caught: bool
 ) -> Iterator[tuple[ast.AST, Scope, bool, bool]]:
     if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)):
+        # Decorators and defaults run where the function is defined; only its body has the new scope, and runs when it
+        # is called.
         inner = Scope(node, scope)
         if not isinstance(node, ast.Lambda):
             scope.bind(node.name, None)
@@ -180,6 +182,7 @@ def _children(
         inner = Scope(node, scope)
         scope.bind(node.name, None)
         module.definitions.setdefault(node.name, node)
+        # A class's body, unlike a function's, runs where it is defined.
         outside: list[ast.AST] = [*node.decorator_list, *node.bases, *node.keywords]
         yield from ((child, scope, live, caught) for child in outside)
         yield from ((child, inner, live, caught) for child in node.body)
@@ -191,6 +194,7 @@ def _children(
     elif isinstance(node, ast.If):
         main, checking = _is_main_guard(node.test), "TYPE_CHECKING" in dotted(node.test)
         yield node.test, scope, live, caught
+        # `if __name__ != "__main__": return` and its like run in imported modules too
         if not main or module.is_entry or isinstance(getattr(node.test, "ops", [None])[0], ast.NotEq):
             yield from ((child, scope, live and not (main or checking), caught or checking) for child in node.body)
         yield from ((child, scope, live, caught) for child in node.orelse)
@@ -244,6 +248,7 @@ def _bind_target(target: ast.expr, value: ast.expr | None, scope: Scope) -> None
 
 
 def _bind_loop(target: ast.expr, items: ast.expr, scope: Scope) -> None:
+    # A loop over plain names declares one flag for each: the target is bound to every member.
     if isinstance(items, (ast.Tuple, ast.List, ast.Set)) and items.elts and len(items.elts) <= _MAX_VALUES:
         for element in items.elts:
             _bind_target(target, element, scope)
@@ -259,6 +264,7 @@ def _import(module: Module, node: ast.Import | ast.ImportFrom, scope: Scope, cau
     if isinstance(node, ast.Import):
         for alias in node.names:
             module.imports.append(Imported(alias.name, "", node.lineno, caught, live))
+            # `import a.b` binds a; `import a.b as c` binds c to a.b
             name = alias.asname or alias.name.split(".")[0]
             module.aliases[name] = alias.name if alias.asname else name
             scope.bind(name, None)
@@ -266,6 +272,7 @@ def _import(module: Module, node: ast.Import | ast.ImportFrom, scope: Scope, cau
     base = node.module or ""
     if node.level:
         parts = module.name.split(".") if module.name else []
+        # One dot means the package a module is in: for an __init__.py that is the module itself.
         keep = len(parts) - node.level + (1 if module.is_package else 0)
         base = ".".join([*parts[: max(keep, 0)], *([node.module] if node.module else [])])
     for alias in node.names:
@@ -320,6 +327,7 @@ class Code:
 
     def values(self, node: ast.expr | None, scope: Scope, module: Module, depth: int = 0) -> tuple[object, ...] | None:
         """The constants an expression can have: all of them, or None when that is not certain."""
+        # Counted per question, so that one hard expression does not close the answers to the others.
         self._steps = 0 if depth == 0 else self._steps + 1
         if node is None or depth > _MAX_DEPTH or self._steps > _MAX_STEPS:
             return None
@@ -358,6 +366,7 @@ class Code:
         for part in parts:
             if part is None:
                 return None
+            # by type too: 1, 1.0 and True are equal and are different defaults
             found.update({(type(value), value): value for value in part})
         return tuple(found.values()) if 0 < len(found) <= _MAX_VALUES else None
 
@@ -368,6 +377,7 @@ class Code:
             if values is None or not all(isinstance(value, str) for value in values):
                 return None
             texts = [text + str(value) for text in texts for value in values]
+            # every part multiplies the texts, and `x = x + x` in a circle of names their length
             if len(texts) > _MAX_VALUES or len(texts[0]) > 10_000:
                 return None
         return tuple(texts)
@@ -376,9 +386,11 @@ class Code:
         for level in scope.levels():
             node = level.node
             if isinstance(node, (ast.FunctionDef, ast.AsyncFunctionDef, ast.Lambda)) and _has_parameter(node, name):
+                # a parameter that is assigned anew may hold anything by then
                 return None if name in level.names else self._parameter(node, name, level, module, depth)
             # A class body's names are not seen from its methods.
             if name in level.names and (level is scope or not isinstance(node, ast.ClassDef)):
+                # an import binds to None; a second binding of the name would make the list longer
                 if name in module.aliases and level.names[name] == [None]:
                     return self._imported(module.aliases[name], depth)
                 return self._union([self.values(value, level, module, depth) for value in level.names[name]])
@@ -406,6 +418,7 @@ class Code:
             return None
         owner = level.parent.node if level.parent else None
         method = isinstance(owner, ast.ClassDef)
+        # __init__ is called by the name of its class
         called_as = owner.name if isinstance(owner, ast.ClassDef) and node.name == "__init__" else node.name
         positional = [arg.arg for arg in [*node.args.posonlyargs, *node.args.args]][1 if method else 0 :]
         defaults = dict(zip(reversed(positional), reversed(node.args.defaults), strict=False))
@@ -413,6 +426,7 @@ class Code:
             a.arg: d for a, d in zip(node.args.kwonlyargs, node.args.kw_defaults, strict=True) if d is not None
         }
         calls = self.callers(called_as)
+        # Without a call in sight the function may be called from elsewhere, with anything.
         if not calls or (node.args.vararg and node.args.vararg.arg == name):
             return None
         found: list[tuple[object, ...] | None] = []

@@ -8,6 +8,7 @@ from collections.abc import Sequence
 
 from vertexrig.catalog.value import dataclass
 
+# python, python3, python3.11, /usr/bin/python
 _PYTHON = re.compile(r"(?:.*/)?(?:python|pypy)(?:\d(?:\.\d+)?)?")
 _SHELL = re.compile(r"(?:.*/)?(?:ba|da|z|a)?sh")
 _WITH_VALUE = frozenset({"-W", "-X", "--check-hash-based-pycs"})
@@ -68,6 +69,7 @@ def _behind_python(words: Sequence[str], index: int) -> SourceProgram | None:
             if name in _LAUNCHER_MODULES:
                 return _behind_launcher(words, index)
             return SourceProgram(name, True, index) if name else None
+        # the program is text on the command line or on standard input: there is no module to read
         if word in {"-c", "-"}:
             return None
         if not word.startswith("-"):
@@ -79,6 +81,7 @@ def _behind_python(words: Sequence[str], index: int) -> SourceProgram | None:
 def _behind_launcher(words: Sequence[str], index: int) -> SourceProgram | None:
     while index < len(words):
         word = words[index]
+        # `accelerate launch python train.py`, `uv run python -m x`: Python's own rules hold from there on
         if _PYTHON.fullmatch(word):
             return _behind_python(words, index + 1)
         if word in {"-m", "--module"} and index + 1 < len(words):
@@ -92,24 +95,30 @@ def _behind_launcher(words: Sequence[str], index: int) -> SourceProgram | None:
 def _in_shell(words: Sequence[str]) -> SourceProgram | None:
     """The last command of a shell's line, if that is a Python program."""
     line = next(
-        (words[index + 1] for index in range(1, len(words) - 1) if re.fullmatch(r"-[a-z]*c", words[index])), None
+        # -c, -lc, -exc
+        (words[index + 1] for index in range(1, len(words) - 1) if re.fullmatch(r"-[a-z]*c", words[index])),
+        None,
     )
     return of_shell_line(line) if line is not None else None
 
 
 def of_shell_line(text: str) -> SourceProgram | None:
     """The Python program that a shell's line or script ends with. `end` is 0: its arguments are the shell's to make."""
+    # joined before the split below, or the second half of a continued line would be a command of its own
     text = text.replace("\\\n", " ")
     commands = [
         part.strip() for part in re.split(r"&&|\|\||;|\n", text) if part.strip() and not part.strip().startswith("#")
     ]
+    # the last command is what the container's life hangs on: what comes before it prepares
     for command in reversed(commands):
         try:
+            # NAME=value before a command sets a variable for it
             words = [word for word in shlex.split(command, comments=True) if not re.fullmatch(r"\w+=\S*", word)]
         except ValueError:
             return None
         found = find(words) if words and not _SHELL.fullmatch(words[0]) else None
         if found is not None:
+            # a shell line hands its own arguments on only by "$@" or $*
             passes = bool(re.search(r"\$[@*]|\$\{[@*]", command))
             return SourceProgram(found.name, found.is_module, 0, drops=not passes)
     return None

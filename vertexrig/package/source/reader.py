@@ -126,6 +126,8 @@ def _collect(code: Code) -> Collector:
     found = Collector(code)
     for call in code.calls:
         library = _UNREAD.get(full_name(call.node.func, call.module))
+        # checked by the full name, so that an import under another name is seen, and a function of the same last name
+        # is not
         if library is not None:
             found.parsers.add(library)
             found.left.add(id(call))
@@ -135,6 +137,7 @@ def _collect(code: Code) -> Collector:
     for module in code.modules:
         _argv(found, module)
     files = [module.file for module in code.modules]
+    # in the order of the source, whichever reader found them: messages name the first
     found.flags = sorted(records.merged(found.flags), key=lambda flag: (files.index(flag.file), flag.line))
     return found
 

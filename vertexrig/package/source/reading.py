@@ -27,6 +27,7 @@ _DESCRIPTIONS = ("setup.py", "setup.cfg", "pyproject.toml", "requirements.txt")
 
 def reads(code: Code, flags: Iterable[Flag]) -> Iterator[PathRead]:
     """Calls of such functions with a path that is plainly in a bucket, or that a flag of the trainer gives."""
+    # A trainer that names gs:// may map such a path before it opens it: then only plain texts are certain.
     names = set() if _looks_at_schemes(code) else {flag.dest for flag in flags}
     for call in code.calls:
         function = full_name(call.node.func, call.module)
@@ -49,7 +50,9 @@ def _origin(path: ast.expr, call: SourceCall, code: Code, flags: set[str]) -> tu
     first = beginning(path, call.scope)
     texts = code.texts(first, call.scope, call.module)
     if texts is not None:
+        # with a local path among the possible values the read may be of that one
         return (texts[0] if all(text.startswith(_BUCKET) for text in texts) else ""), ""
+    # `self.data_dir` may have the name of a flag and be something else: the object has to be named like parsed flags
     if isinstance(first, ast.Attribute) and first.attr in flags and _NAMESPACES.fullmatch(ast.unparse(first.value)):
         return "", first.attr
     return variable(first), ""
@@ -59,4 +62,5 @@ def names_gcsfs(code: Code, tree: Tree) -> bool:
     """Whether the trainer imports gcsfs, or what describes it names it."""
     if any(item.module.split(".")[0] == "gcsfs" for module in code.modules for item in module.imports):
         return True
+    # the extra pandas[gcp] brings gcsfs
     return any(re.search(rb"\bgcsfs\b|pandas\[[^\]]*gcp", tree.read(name) or b"") for name in _DESCRIPTIONS)

@@ -15,6 +15,7 @@ from vertexrig.package.source.fields import Kind, SourceField, base_names, class
 from vertexrig.package.source.model import DYNAMIC, Flag
 from vertexrig.package.source.names import FUNCTIONS, Definition, Module, Scope, SourceCall, full_name, last_name, owned
 
+# a class may have a field of its own type
 _DEPTH = 5
 
 
@@ -123,6 +124,7 @@ def _read_call(found: Collector, call: SourceCall) -> None:
     """A call of `_CALLS`, or `parser.add_arguments(Config, …)`; any other is left alone."""
     full = full_name(call.node.func, call.module)
     library = _CALLS.get(full)
+    # a method: the parser it belongs to has no full name, so the import decides
     if library is None and last_name(call.node.func) == "add_arguments" and _uses(call.module, "simple_parsing"):
         library = "simple_parsing"
     if library is None:
@@ -143,6 +145,7 @@ def _read_call(found: Collector, call: SourceCall) -> None:
         )
         return
     if library == "jsonargparse":
+        # jsonargparse.CLI adds --config and --print_config by itself
         for name in ("config", "print_config"):
             plain = SourceField(name, Kind("str"), False, None, (), call.module, call.node.lineno)
             found.flags.append(replace(_flag(found, STYLES[library], plain, name), action=DYNAMIC))
@@ -212,9 +215,11 @@ def _add(found: Collector, style: Style, field: SourceField, prefix: str, depth:
     nested = field.kind.nested
     if nested is not None:
         bases = base_names(*nested, found.code)
+        # a field of an enum is one flag with a choice, not a group of flags
         if any(base.rpartition(".")[2] in {"Enum", "IntEnum", "StrEnum", "Flag"} for base in bases):
             nested = None
     if nested is not None:
+        # these three do not nest
         if depth >= _DEPTH or style.parser in {"tap", "fire", "transformers"}:
             return False
         inner = f"{name}{style.join}" if style.join else ""
@@ -242,6 +247,7 @@ def _flag(found: Collector, style: Style, field: SourceField, name: str) -> Flag
         and (style.bool_required or not boolean)
         and not (kind.optional and not style.optional_required)
     )
+    # `constant` asks for the call an expression is in; a field is in none, so it gets one in its module's scope
     call = SourceCall(ast.Call(ast.Name("x"), [], []), field.module.scope, field.module, False)
     if style.positional and field.required:
         names = [name]

@@ -27,8 +27,10 @@ class Runs:
         parents = self._parents_of(call.module)
         here: ast.AST | None = call.node
         while here is not None:
+            # a call that is written in a loop repeats, whatever the function around it does
             if isinstance(here, _LOOPS):
                 return True
+            # who calls a lambda, and how often, is not followed
             if isinstance(here, ast.Lambda):
                 return None
             if isinstance(here, FUNCTIONS):
@@ -42,6 +44,7 @@ class Runs:
     def _called_again(
         self, function: ast.FunctionDef | ast.AsyncFunctionDef, module: Module, depth: int
     ) -> bool | None:
+        # Keras names every method of a callback so: on_epoch_end, on_train_batch_end
         if function.name.startswith("on_"):
             return True  # a method of a Keras callback
         owner = self._parents_of(module).get(id(function))
@@ -88,6 +91,8 @@ class Runs:
                 text = plain_text(node)
                 if text is not None and text in names:
                     lookup = lookups.get(id(node))
+                    # Named anywhere else, the variable may be given a value or asked for first: then nothing is
+                    # certain.
                     if lookup is not None and dotted(lookup.value).endswith("environ"):
                         candidates.setdefault(text, []).append((module, lookup))
                     else:
@@ -97,6 +102,7 @@ class Runs:
             for name, places in candidates.items()
             if name not in other
             and not any(self.caught(node, module, _CAUGHT) for module, node in places)
+            # one look-up that every run comes to is enough to end it
             and not all(self._branched(node, module) for module, node in places)
         }
 

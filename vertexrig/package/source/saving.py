@@ -72,12 +72,14 @@ def _save(call: SourceCall, kind: str, code: Code) -> Save:
 def _is_model(node: ast.expr, call: SourceCall) -> bool:
     """Whether an expression is plainly a Keras model: made by Sequential or Model, or named so."""
     if isinstance(node, ast.Name):
+        # what the name was made by decides; its own name only where that is not written
         values = next((level.names[node.id] for level in call.scope.levels() if node.id in level.names), [])
         makers = {last_name(value.func) for value in values if isinstance(value, ast.Call)}
         if makers & _MODEL:
             return True
         if makers & _OTHER_SAVERS:
             return False
+        # an imported module named model has a function save of its own
         if node.id in call.module.aliases:
             return False
     name = last_name(node).casefold()
@@ -92,6 +94,7 @@ def _ending(node: ast.expr | None, scope: Scope, call: SourceCall, code: Code, d
         return ""
     if isinstance(node, ast.Constant):
         return plain_text(node)
+    # an f-string ends with its last part; a {value} there leaves the ending open
     if isinstance(node, ast.JoinedStr) and node.values:
         return plain_text(node.values[-1])
     if isinstance(node, ast.BinOp) and isinstance(node.op, (ast.Add, ast.Div)):

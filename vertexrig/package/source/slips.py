@@ -26,6 +26,8 @@ _PYTHON_2 = frozenset({
     "unicode", "xrange", "raw_input", "basestring", "long", "reload", "file", "cmp", "unichr", "reduce", "execfile", "buffer",
 })  # fmt: skip
 """Names that only a branch for Python 2 uses."""
+# What a relative import without a package raises: ImportError; SystemError up to Python 3.5 and ValueError in Python 2,
+# which old code still catches.
 _IMPORT_ERRORS = frozenset({"ImportError", "SystemError", "ValueError", "Exception", "BaseException"})
 _PARSES = frozenset({"parse_args", "parse_known_args", "parse_intermixed_args", "parse_known_intermixed_args"})
 _SETS_UP = frozenset({
@@ -52,6 +54,7 @@ def slips(code: Code, runs: Runs, flags: Collector) -> Iterator[Slip]:
 def unused_reports(code: Code) -> dict[int, str]:
     """Reports of a metric inside a function or class at the top of a module that nothing names: id of the call, its name."""
     calls = code.callers("report_hyperparameter_tuning_metric")
+    # exec, globals() and getattr can call a function that nothing names
     if not calls or any(open_ended(module) or "getattr" in _callees(module) for module in code.modules):
         return {}
     named = {last_name(node) for node, _ in code.nodes if _is_name(node)}
@@ -85,6 +88,7 @@ def _undefined(code: Code, runs: Runs) -> Iterator[Slip]:
         if open_ended(module):
             continue
         bound, unread = bound_names(module), _annotations(module)
+        # also holds what was found already, so that a name is reported once
         known = bound | _PYTHON_2
         for node, _ in module.nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in known:
@@ -108,6 +112,7 @@ def _annotations(module: Module) -> set[int]:
 
 def _attributes(code: Code, runs: Runs, flags: Collector) -> Iterator[Slip]:
     """Attributes read from what argparse returns that no flag of the trainer makes."""
+    # an action of the trainer's own, or a second library, may set attributes that no flag declares
     if flags.parsers != {"argparse"} or flags.unread or any(flag.action == DYNAMIC for flag in flags.flags):
         return
     if _changes_namespaces(code):
@@ -155,6 +160,7 @@ def _destinations(code: Code, found: set[str]) -> set[str]:
             found |= {str(dest.value)} if isinstance(dest, ast.Constant) else set()
         elif name in {"hasattr", "getattr"} and len(call.node.args) > 1 and isinstance(call.node.args[1], ast.Constant):
             found.add(str(call.node.args[1].value))
+    # args.x = ... makes an attribute; whose it is does not matter, one too many only costs a finding
     stored = (node for node, _ in code.nodes if isinstance(node, ast.Attribute) and not isinstance(node.ctx, ast.Load))
     return found | {node.attr for node in stored}
 
@@ -179,11 +185,13 @@ class _Namespaces:
 
     def holds(self, name: str, scope: Scope | None, depth: int = 0) -> bool:
         inner = scope
+        # a namespace that is handed on through more than four functions is left alone
         while scope is not None and depth < 4:
             if isinstance(scope.node, (*FUNCTIONS, ast.Lambda)) and name in _parameters(scope.node):
                 return name not in scope.names and self._given(scope, name, depth)
             if name in scope.names and (scope is inner or not isinstance(scope.node, ast.ClassDef)):
                 values = scope.names[name]
+                # rebound: it may hold a dict or a config made of the flags by then
                 if len(values) != 1:
                     return False
                 return (id(scope), name) in self._pairs or self._made(values[0], scope, depth)
@@ -201,6 +209,7 @@ class _Namespaces:
         if not isinstance(value, ast.Call):
             return False
         if _parses(value):
+            # parse_known_args returns a pair, not a namespace
             return "known" not in last_name(value.func) and self._of_own_parser(value, scope)
         return isinstance(value.func, ast.Name) and self._returned(value.func.id, depth)
 
@@ -249,6 +258,7 @@ def _parses(node: ast.expr) -> bool:
 def _relative(code: Code, runs: Runs) -> Iterator[Slip]:
     """Relative imports of a module that is in no package: Python ends there."""
     for module in code.modules:
+        # an __init__.py, and a module with a dot in its name, are in a package
         if module.is_package or "." in module.name or not module.name:
             continue
         for node, scope in module.nodes:
@@ -277,6 +287,7 @@ def _only_defines(module: Module, code: Code) -> bool:
 def _defines(node: ast.stmt, code: Code, is_entry: bool) -> bool:
     """Whether a statement at the top of a module trains nothing."""
     if isinstance(node, _DEFINITIONS):
+        # a decorator of the trainer's own may run the function at once
         own = {name for module in code.modules for name in module.definitions}
         return not any(last_name(getattr(one, "func", one)) in own for one in node.decorator_list)
     if isinstance(node, _INERT):

@@ -18,6 +18,7 @@ from vertexrig.package.source.names import (
     written_in,
 )
 
+# Parsers that are made by functions of each other: the source decides how far a search would go.
 _MAX_DEPTH = 12
 _MAX_STEPS = 2_000
 _GROUPS = frozenset({"add_argument_group", "add_mutually_exclusive_group"})
@@ -36,6 +37,7 @@ class Parsers:
         """The commands whose parser `call` is a method of: `parser.add_argument(...)`."""
         if not isinstance(call.node.func, ast.Attribute):
             return None
+        # per call, as in Code.values: a hard one leaves the others their answers
         self._steps = 0
         return self._of(call.node.func.value, call.scope, call.module, 0)
 
@@ -48,6 +50,7 @@ class Parsers:
         """Of a parser that is a parent of others, theirs."""
         if self._parents is None:
             self._parents = {}
+            # parents=[common]: a flag of `common` belongs to every command whose parser was made of it
             for name in ("add_parser", "ArgumentParser"):
                 for call in self._code.callers(name):
                     given = call.keywords.get("parents")
@@ -55,6 +58,7 @@ class Parsers:
                         for maker in self._makers(parent, call.scope, call.module):
                             made = self._made(call.node, call.scope, call.module, 1)
                             before = self._parents.setdefault(id(maker), set())
+                            # one unknown child leaves the parent's commands unknown for good
                             if made is None or before is None:
                                 self._parents[id(maker)] = None
                             else:
@@ -92,6 +96,7 @@ class Parsers:
             return self._of(call.func.value, scope, module, depth + 1)
         own = owned(call.func, module, self._code)
         if own is not None:
+            # a subclass of ArgumentParser
             if isinstance(own[0], ast.ClassDef):
                 return frozenset({ROOT})
             found = [self._of(value, inner, own[1], depth + 1) for value, inner in _returns(*own)]
@@ -110,6 +115,7 @@ class Parsers:
         if names is None:
             return None
         aliases = next((word.value for word in call.keywords if word.arg == "aliases"), None)
+        # argparse accepts an alias wherever the name is
         more = [item.value for item in getattr(aliases, "elts", ()) if isinstance(item, ast.Constant)]
         return [*names, *(name for name in more if isinstance(name, str))]
 
@@ -158,6 +164,8 @@ def _bindings(node: ast.expr, scope: Scope) -> list[tuple[ast.expr | None, Scope
         if key in level.names:
             values = level.names[key]
             calls = [value for value in values if isinstance(value, ast.Call)]
+            # `p = sub.add_parser("a"); ...; p = sub.add_parser("b"); ...` reuses one name: the last binding above the
+            # use counts.
             if len(calls) == len(values) and level is scope:
                 before = [value for value in calls if value.lineno <= node.lineno]
                 values = [max(before, key=lambda value: (value.lineno, value.col_offset))] if before else list(calls)

@@ -25,6 +25,7 @@ def torch_use(code: Code, flags: Iterable[Flag] = ()) -> TorchUse:
     names = {flag.dest: flag.names[0] for flag in flags}
     for call in code.calls:
         name, place = last_name(call.node.func), SourcePlace(call.module.file, call.node.lineno)
+        # beside the branches below: the same DataLoader may lack a sampler as well
         if name == "DataLoader" and (number := _workers(call, code, names)):
             workers.append(SourcePlace(place.file, place.line, number))
         full = full_name(call.node.func, call.module)
@@ -77,6 +78,7 @@ def _workers(call: SourceCall, code: Code, flags: Mapping[str, str]) -> str:
     values = code.values(given, call.scope, call.module)
     if values is not None:
         numbers = [value for value in values if isinstance(value, int)]
+        # 0 loads in the main process, which needs no shared memory
         return str(max(numbers)) if numbers and min(numbers) > 0 else ""
     if any(
         last_name(part.func) in {"cpu_count", "sched_getaffinity"}
@@ -104,6 +106,7 @@ def _on_cuda(node: ast.Call, name: str) -> bool:
 def _words(code: Code) -> set[str]:
     """Every name, attribute and short text of the source, in lower case but for names of classes."""
     found = {item.name for module in code.modules for item in module.imports}
+    # "rank" as a key or a format counts; a long text is prose, which may hold any word
     found |= {text.lower() for text in code.constants if len(text) < 40}
     for node, _ in code.nodes:
         found.add(node.arg if isinstance(node, ast.arg) else last_name(node))

@@ -30,6 +30,7 @@ def metrics(code: Code, runs: Runs, unused: Mapping[int, str]) -> list[ReportedM
     found: list[ReportedMetric] = []
     functions = {id(call.node.func) for call in code.calls}
     for call in code.callers("report_hyperparameter_tuning_metric"):
+        # The only method of cloudml-hypertune; its first parameter is the tag.
         argument = call.keywords.get("hyperparameter_metric_tag") or (call.node.args[0] if call.node.args else None)
         unpacked = isinstance(argument, ast.Starred) or (argument is None and call.unpacks)
         tags = None if unpacked else code.values(argument, call.scope, call.module)
@@ -54,6 +55,7 @@ def metrics(code: Code, runs: Runs, unused: Mapping[int, str]) -> list[ReportedM
 
 def _names_metric_file(node: ast.AST) -> bool:
     text = plain_text(node)
+    # a longer text is a docstring that explains the file
     return text is not None and len(text) < 200 and _METRIC_FILE.search(text) is not None
 
 
@@ -63,6 +65,7 @@ def strategies(code: Code) -> list[Strategy]:
         name = node.attr if isinstance(node, ast.Attribute) else ""
         if isinstance(node, ast.Name) and "tensorflow" in module.aliases.get(node.id, ""):
             name = module.aliases[node.id].rpartition(".")[2]
+        # getattr(tf.distribute, "MirroredStrategy")
         elif isinstance(node, ast.Call) and last_name(node.func) == "getattr" and len(node.args) > 1:
             name = plain_text(node.args[1]) or ""
         if name in STRATEGIES:
@@ -82,6 +85,7 @@ def keras_uses(code: Code) -> tuple[dict[str, SourcePlace], str | None]:
         for node, _ in module.nodes:
             if isinstance(node, ast.Attribute) and node.attr == "keras" and _comes_from_tensorflow(node.value, module):
                 uses.setdefault("tf.keras", SourcePlace(module.file, node.lineno, dotted(node)))
+            # the last one in the source, as if it ran from top to bottom
             legacy = _legacy_value(node) or legacy
     return uses, legacy
 
@@ -118,6 +122,7 @@ def environment(code: Code) -> tuple[dict[str, SourcePlace], bool]:
         if text is not None and len(text) < 100:
             if _VARIABLE.fullmatch(text):
                 names.setdefault(text, SourcePlace(module.file, getattr(node, "lineno", 1), text))
+            # a piece that is put together with others: which variable is read is only known while running
             elif text.startswith("AIP_"):
                 complete = False
     return dict(sorted(names.items())), complete

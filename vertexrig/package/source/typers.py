@@ -36,6 +36,7 @@ def _module(found: Collector, module: Module) -> None:
         return
     found.parsers.add("typer")
     commands = _app_commands(module)
+    # typer stops without a command unless a callback says otherwise
     for paths in commands.values():
         for path in paths or ():
             found.commands[path] = None
@@ -65,6 +66,7 @@ def _flags(found: Collector, node: ast.FunctionDef | ast.AsyncFunctionDef, modul
     for item in parameters(node, module, found.code):
         marker, value = _marker(annotations[item.name], item.default)
         missing = value is None or (isinstance(value, ast.Constant) and value.value is ...)
+        # without a marker typer makes an option of what has a default, and an argument of what has none
         is_argument = last_name(marker.func) == "Argument" if marker else item.default is None
         texts = map(plain_text, marker.args) if marker else ()
         written = tuple(text for text in texts if text is not None and text.startswith("-"))

@@ -9,6 +9,8 @@ from collections.abc import Iterator
 from vertexrig.package.source.names import Code, Module, dotted, last_name
 
 _KNOWN = frozenset(dir(builtins)) | {
+    # Set by the import system, inside classes, by IPython and on Windows: dir(builtins) of this Python has none of
+    # them.
     "__file__", "__path__", "__builtins__", "__annotations__", "__class__", "get_ipython", "display", "WindowsError",
 }  # fmt: skip
 _BINDERS = frozenset({"globals", "vars", "exec", "setattr", "inject", "_convert_"})
@@ -75,5 +77,6 @@ def _used(statement: ast.stmt) -> Iterator[ast.Name]:
             yield node
         elif isinstance(node, ast.AnnAssign):
             stack += [part for part in (node.target, node.value) if part is not None]
+        # the parts of `a if b else c` and `a or b` run in some cases only
         elif not isinstance(node, (*_LATER, ast.IfExp, ast.BoolOp)):
             stack.extend(ast.iter_child_nodes(node))
