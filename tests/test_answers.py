@@ -29,13 +29,13 @@ VERBS = (
 
 
 class _Answers(BaseHTTPRequestHandler):
-    """Lists one tuning job, and no custom job."""
+    """Lists one tuning job or none, and no custom job."""
 
     job: Any = None
 
     def do_GET(self) -> None:
         kind = self.path.partition("?")[0].rpartition("/")[2]
-        data = json.dumps({kind: [self.job] if kind == "hyperparameterTuningJobs" else []}).encode()
+        data = json.dumps({kind: [self.job] if self.job and kind == "hyperparameterTuningJobs" else []}).encode()
         self.send_response(200)
         self.send_header("Content-Length", str(len(data)))
         self.end_headers()
@@ -124,6 +124,19 @@ def test_a_study_without_parameters_is_one_sentence(
     _Answers.job = changed(job, ("studySpec", "parameters"), GONE)
     done = typed("trials", "tune", cwd=tmp_path)
     assert done.exit_code == 2 and "studySpec.parameters is empty" in done.stderr
+
+
+def test_the_log_of_a_rehearsal_is_named(service: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`logs` of what was only rehearsed names the files that have it; the error of the service stays."""
+    monkeypatch.setenv("VERTEXRIG_AIPLATFORM", service)
+    (tmp_path / "vertexrig.yaml").write_text(PROJECT)
+    job = {**made_studies.tuning_job(1, points=1), "displayName": "tune"}
+    made_studies.keep(tmp_path, job, name="rehearsed")
+    _Answers.job = None
+    done = typed("logs", "rehearsed", "--print-command", cwd=tmp_path)
+    assert done.exit_code == 2 and "there is no job 'rehearsed'" in done.stderr
+    assert "printed is in .vertexrig/jobs" in done.stderr
+    assert "printed is in" not in typed("logs", "nothing", "--print-command", cwd=tmp_path).stderr
 
 
 def test_the_messages_of_the_api_are_their_own_shape() -> None:

@@ -12,7 +12,6 @@ import pytest
 
 from tests.tools import INSTALLED, typed
 from vertexrig.local import control, state
-from vertexrig.local.jobs.settings import Settings
 
 PROJECT = """\
 project: my-project
@@ -81,8 +80,11 @@ def test_while_a_rehearsal_builds_its_package(tmp_path: Path) -> None:
     assert typed("jobs", "--local", cwd=tmp_path).exit_code == 0
 
 
-def test_while_a_server_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Ctrl-C while `local run` or `local up --detach` waits for the server that it started ends that server."""
+@pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 143)], ids=["SIGINT", "SIGTERM"])
+def test_while_a_server_starts(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, number: signal.Signals, code: int
+) -> None:
+    """A signal while `local run` waits for the server that it started ends that server."""
     made: list[subprocess.Popen[bytes]] = []
 
     class Popen(subprocess.Popen[bytes]):
@@ -90,14 +92,11 @@ def test_while_a_server_starts(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) 
             super().__init__(*args, **options)  # type: ignore[call-overload]
             made.append(self)
 
-    def pressed(seconds: float) -> None:
-        raise KeyboardInterrupt
-
     with monkeypatch.context() as patched:
         patched.setattr(subprocess, "Popen", Popen)
-        patched.setattr(control.time, "sleep", pressed)
-        with pytest.raises(KeyboardInterrupt):
-            control.up(Settings(tmp_path / "state"), 0)
+        patched.setattr(control.time, "sleep", lambda seconds: os.kill(os.getpid(), number))
+        done = typed("local", "run", "--root", str(tmp_path / "state"), "--", "touch", "ran", cwd=tmp_path)
+    assert done.exit_code == code and not (tmp_path / "ran").exists(), done.stderr
     assert len(made) == 1 and made[0].poll() is not None and not state.look(tmp_path / "state")[0]
 
 

@@ -36,6 +36,7 @@ LONE = GOOD.replace('os.environ["WORLD_SIZE"]', 'os.environ.get("WORLD_SIZE", 1)
 GETENV = GOOD.replace('os.environ["WORLD_SIZE"]', 'os.getenv("WORLD_SIZE", "1")')
 UNSHARED = GOOD.replace(", DistributedSampler", "").replace(", sampler=DistributedSampler(data)", "")
 ALL_SAVE = "import torch\ndef main():\n    torch.save({}, 'model.pt')\nmain()\n"
+PRINTED = GOOD.replace("    if rank == 0:\n        torch.save", '    print(f"process {rank}")\n    torch.save')
 CUDA = "import torch\ndef main():\n    model = torch.nn.Linear(1, 1).cuda()\nmain()\n"
 DEVICE = "import torch\nmodel = torch.nn.Linear(1, 1).to(torch.device('cuda'))\n"
 
@@ -49,6 +50,7 @@ CASES = [
     Case("torch-sampler", "job", MULTI, {}, FIRST, UNSHARED),
     Case("torch-saving", "job", MULTI, MULTI, FIRST, ALL_SAVE, GOOD),
     Case("torch-saving", "job", MULTI, {}, FIRST, ALL_SAVE),
+    Case("torch-saving", "job", MULTI, MULTI, FIRST, PRINTED, GOOD),
     Case("torch-cuda", "job", {}, GPU, MACHINE, CUDA),
     Case("torch-cuda", "job", {}, {}, MACHINE, DEVICE, GOOD),
 ]

@@ -136,6 +136,49 @@ def test_what_no_message_holds_is_refused(channel: grpc.Channel) -> None:
     assert refused.value.code() is grpc.StatusCode.INVALID_ARGUMENT
 
 
+def test_blobs_of_a_tensorboard_are_read(channel: grpc.Channel, here: server.RunningServer) -> None:
+    """Images and graphs that lie where the SDK puts them stream over gRPC, v1 and v1beta1, and over REST; others are named."""
+    from google.cloud import aiplatform_v1
+
+    boards = client(channel, "tensorboard_service")
+    board = boards.create_tensorboard(parent=PARENT, tensorboard={"display_name": "b"}).result(timeout=60)
+    tree = {"tensorboard_experiment": "exp", "tensorboard_run": "run", "tensorboard_time_series": "pictures"}
+    name = board.name
+    for level, id_ in tree.items():
+        made = {"display_name": id_} | ({"value_type": "BLOB_SEQUENCE"} if id_ == "pictures" else {})
+        request = {"parent": name, level: made, f"{level}_id": id_}
+        name = getattr(boards, f"create_{level}")(request=request).name
+    folder = (
+        here.root
+        / "gs"
+        / board.blob_storage_path_prefix
+        / f"tensorboard-{board.name.rpartition('/')[2]}/exp/run/pictures"
+    )
+    folder.mkdir(parents=True)
+    written = {"11-a": b"\x89PNG\x00", "22-b": b"x" * 3000}
+    for id_, data in written.items():
+        (folder / id_).write_bytes(data)
+    asked = {"time_series": name, "blob_ids": list(written)}
+    for answers in (
+        boards.read_tensorboard_blob_data(request=asked),
+        client(channel, "tensorboard_service", "aiplatform_v1beta1").read_tensorboard_blob_data(request=asked),
+        aiplatform_v1.TensorboardServiceClient(transport=_over_rest(here)).read_tensorboard_blob_data(request=asked),
+    ):
+        assert {blob.id: blob.data for answer in answers for blob in answer.blobs} == written
+    for wrong, error in (("33", exceptions.NotFound), ("../../x", exceptions.InvalidArgument)):
+        with pytest.raises(error):
+            list(boards.read_tensorboard_blob_data(request={"time_series": name, "blob_ids": [wrong]}))
+
+
+def _over_rest(here: server.RunningServer) -> Any:
+    """The REST transport of TensorBoards, for a server without TLS."""
+    from google.auth.credentials import AnonymousCredentials
+    from google.cloud.aiplatform_v1.services.tensorboard_service.transports.rest import TensorboardServiceRestTransport
+
+    host = f"{here.url}{server.AIPLATFORM}"
+    return TensorboardServiceRestTransport(host=host, credentials=AnonymousCredentials(), url_scheme="http")
+
+
 def test_persistent_resources(channel: grpc.Channel) -> None:
     """One is made, listed, rebooted, changed and deleted; a job that names a missing one is refused, in a study too."""
     machines, jobs = client(channel, "persistent_resource_service"), client(channel, "job_service")

@@ -87,8 +87,8 @@ def sampler(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
 
 @_plain
 def saving(use: TorchUse, pools: list[Pool], gpus: bool) -> Iterator[Problem]:
-    if _replicas(pools) > 1 and use.saves and not use.knows_rank:
-        message = f"torch.save ({_where(use.saves)}) runs in each of {_replicas(pools)} replicas, and the source names no rank: they write the same file"
+    if _replicas(pools) > 1 and use.saves and not use.uses_rank:
+        message = f"torch.save ({_where(use.saves)}) runs in each of {_replicas(pools)} replicas, and nothing depends on a rank: they write the same file"
         yield Problem(pools[0].path, message, "save where torch.distributed.get_rank() is 0")
 
 

@@ -68,7 +68,7 @@ def command(
     loaded, folder = local_place.project(file, root)
     settings = local_place.settings(loaded, folder, cold=cold, discrete=discrete, transparent=True)
     given = {"--record": record, "--cold": cold, "--discrete": discrete}
-    with _server(loaded, settings, record, [name for name, value in given.items() if value]) as here:
+    with _unwinding(), _server(loaded, settings, record, [name for name, value in given.items() if value]) as here:
         change = difference(here, loaded)
         mention(change)
         before = control.call(here, "GET", "/v1/made")
@@ -90,6 +90,22 @@ def mention(change: Environment) -> None:
     """One line about credentials that are hidden."""
     if change.hidden:
         streams.note(f"hidden from the command: {', '.join(change.hidden)}")
+
+
+@contextmanager
+def _unwinding() -> Iterator[None]:
+    """SIGTERM and SIGHUP end this process by an exception, as SIGINT does: a server that it started ends, too."""
+
+    def end(number: int, frame: FrameType | None) -> None:
+        raise SystemExit(128 + number)
+
+    caught = [number for number in (signal.SIGTERM, signal.SIGHUP) if signal.getsignal(number) is signal.SIG_DFL]
+    before = {number: signal.signal(number, end) for number in caught}
+    try:
+        yield
+    finally:
+        for number, handler in before.items():
+            signal.signal(number, handler)
 
 
 @contextmanager

@@ -9,11 +9,27 @@ from pathlib import Path
 
 import click
 
-from vertexrig.cli import options, remote
+from vertexrig.cli import options, remote, streams
 from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
-from vertexrig.cloud.vertex import CUSTOM
+from vertexrig.cloud.vertex import CUSTOM, RemoteJob, Vertex
 from vertexrig.errors import ServiceError, UsageError
+
+
+def _lookup(vertex: Vertex, job: str, file: Path | None) -> RemoteJob:
+    """The job; where there is none, or it cannot be asked for, stderr names the files of a rehearsal of that name."""
+    try:
+        return vertex.lookup(job)
+    except (UsageError, ServiceError):
+        history = remote.history(file)
+        record = history.find(job)
+        if record is not None:
+            jobs = history.folder.parent / "jobs"  # a sweep's trials are jobs of their own
+            own = jobs / record.job.id / "logs"
+            streams.note(
+                f"what the rehearsal {record.run or record.job.id} printed is in {own if own.is_dir() else jobs}"
+            )
+        raise
 
 
 @click.command("logs")
@@ -28,7 +44,7 @@ def command(job: str, file: Path | None, trial: str | None, poll: float, print_c
     from vertexrig.studies import trials
 
     vertex = remote.vertex(file)
-    found = vertex.lookup(job)
+    found = _lookup(vertex, job, file)
     name = found.name
     if found.collection != CUSTOM:
         jobs = {one.id: one.custom_job for one in trials.results(found.data)}

@@ -1,6 +1,6 @@
-"""The gRPC server of a local Vertex: unary methods, each answered by the REST handler of the same method.
+"""The gRPC server of a local Vertex: methods that are each answered by the REST handler of the same method.
 
-A method that streams has no such handler: it is given one of its own, or it is refused at once with its name, as are all
+A method that streams and has no such handler is given one of its own, or it is refused at once with its name, as are all
 others that are not served. The server runs in the event loop of the HTTP server, on a second port of this machine, without
 TLS. Clients that insist on TLS reach it through a proxy that adds it.
 """
@@ -20,7 +20,7 @@ from vertexrig.local import guard, methods
 from vertexrig.local.front import rpc_convert as convert
 from vertexrig.local.front import rpc_inside as inside
 from vertexrig.local.http import JSON_LIMIT, ApiError, invalid, unserved
-from vertexrig.local.services import empty
+from vertexrig.local.services import empty, tensorboards
 from vertexrig.local.state import HOST
 from vertexrig.spec import messages
 
@@ -101,14 +101,25 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
         if found is None or not routes or prefix is None:
             return grpc.stream_stream_rpc_method_handler(self._unserved(service, name))
         kind, answer = found
-        return grpc.unary_unary_rpc_method_handler(
-            self._served(messages.message_class(kind), routes, prefix, version, answer)
-        )
+        call = self._called(messages.message_class(kind), routes, prefix, version)
 
-    def _served(
-        self, kind: Any, routes: tuple[methods.Binding, ...], prefix: str, version: str, answer: str
-    ) -> Callable[[bytes, Any], Awaitable[bytes]]:
-        async def call(request: bytes, context: Any) -> bytes:
+        async def one(request: bytes, context: Any) -> bytes:
+            return convert.to_answer(answer, await call(request, context)).SerializeToString()  # type: ignore[no-any-return]
+
+        async def each(request: bytes, context: Any) -> AsyncIterator[bytes]:
+            for data in await call(request, context):
+                yield convert.to_answer(answer, data).SerializeToString()
+
+        if (stable, name) in tensorboards.STREAMED:
+            return grpc.unary_stream_rpc_method_handler(each)
+        return grpc.unary_unary_rpc_method_handler(one)
+
+    def _called(
+        self, kind: Any, routes: tuple[methods.Binding, ...], prefix: str, version: str
+    ) -> Callable[[bytes, Any], Awaitable[Any]]:
+        """Calls the REST handler of a method, and gives the JSON of its answer."""
+
+        async def call(request: bytes, context: Any) -> Any:
             await self._guard(context)
             headers = _headers(context)
             try:
@@ -119,11 +130,11 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
             client = _client(context)
             code, data = await inside.call(self.app, binding.http, prefix + target, body, headers.items(), client)
             if code < 400:
-                return convert.to_answer(answer, data).SerializeToString()  # type: ignore[no-any-return]
+                return data
             name, message, details = convert.status(code, data)
             trailing = (("grpc-status-details-bin", details),) if details else ()
             await context.abort(grpc.StatusCode[name], message, trailing)
-            return b""
+            return None
 
         return call
 
@@ -180,12 +191,12 @@ def _headers(context: Any) -> dict[str, str]:
 
 
 def _messages(service: str, name: str) -> tuple[str, str] | None:
-    """Full names of the request and the answer of a method that does not stream; None where they are not shipped."""
+    """Full names of the request and the answer of a method; None where they are not shipped, and for one that streams here alone."""
     try:
         method = messages.pool().FindServiceByName(service).methods_by_name[name]
     except KeyError:
         return _EMPTY if (service, name) in empty.METHODS else None
-    if method.client_streaming or method.server_streaming:
+    if (method.client_streaming or method.server_streaming) and (service, name) not in tensorboards.STREAMED:
         return None
     return method.input_type.full_name, method.output_type.full_name
 

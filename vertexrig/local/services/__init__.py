@@ -50,7 +50,7 @@ class Registry:
             datasets.SERVICE: self.datasets.table(),
             persistent.SERVICE: self.machines.table(),
             vizier.SERVICE: vizier.Vizier(store, seed).table(),
-            tensorboards.SERVICE: tensorboards.Tensorboards(store, make_bucket).table(),
+            tensorboards.SERVICE: tensorboards.Tensorboards(store, make_bucket, root).table(),
             metadata.SERVICE: self.metadata.table(),
         }
 

@@ -18,6 +18,7 @@ NOTES: dict[str, str] = {
     "CreatePersistentResource": "Kept; a job that names it starts at once, and no machine is held.",
     "UpdatePersistentResource": "As CreatePersistentResource.",
     "RebootPersistentResource": "Sets its start time; jobs on it go on.",
+    "ReadTensorboardBlobData": "Of blobs where the SDK's uploader puts them.",
     "ReadTensorboardTimeSeriesData": "The filter is ignored; points are thinned out evenly.",
     "ExportTensorboardTimeSeriesData": "Filter and order are ignored.",
     "QueryArtifactLineageSubgraph": "The filter is ignored.",

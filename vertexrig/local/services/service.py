@@ -48,7 +48,8 @@ class Done:
     response: Json | None = None
 
 
-Method = Callable[[Json], "Json | Done"]
+Method = Callable[[Json], "Json | list[Json] | Done"]
+"""A list is the answers of a method that streams: a JSON array over REST, as the service sends it."""
 
 
 def rows(store: ResourceStore, service: str, table: Mapping[str, Method]) -> list[Endpoint]:
@@ -86,14 +87,14 @@ def _handler(store: ResourceStore, binding: methods.Binding, method: Method) -> 
     descriptor = messages.pool().FindServiceByName(binding.service).methods_by_name[binding.method]
     kind, answer = descriptor.input_type.full_name, descriptor.output_type.full_name
 
-    def call(path: Mapping[str, str], query: list[tuple[str, str]], body: Json) -> Json:
+    def call(path: Mapping[str, str], query: list[tuple[str, str]], body: Json) -> Json | list[Json]:
         request = _request(binding, kind, path, query, body)
         for field, _ in binding.variables:
             check_place(_at(request, field))
         made = method(canonical_names(request))
         if isinstance(made, Done):
             return operation(store, made, path.get("version", "v1"))
-        return canonical(answer, made)
+        return [canonical(answer, one) for one in made] if isinstance(made, list) else canonical(answer, made)
 
     async def handle(request: Request, path: Mapping[str, str]) -> Response:
         body = await http.read_json(request)

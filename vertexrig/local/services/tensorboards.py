@@ -2,16 +2,20 @@
 
 from __future__ import annotations
 
+import base64
 import json
+import re
 import uuid
 from collections.abc import Callable, Mapping
 from functools import partial
+from pathlib import Path
 from typing import Any
 
-from vertexrig.local.http import invalid
+from vertexrig.local.http import invalid, not_found
 from vertexrig.local.jobs.listing import offset_of, token_of
 from vertexrig.local.jobs.resources import Json
 from vertexrig.local.jobs.store import ResourceStore
+from vertexrig.local.runner.environment import local_path
 from vertexrig.local.services.collection import Collection, page_size
 from vertexrig.local.services.service import PACKAGE, Done, Method, place_of
 
@@ -20,6 +24,9 @@ _UPDATED = frozenset({"displayName", "description", "labels", "isDefault", "plug
 _POINTS, _LARGEST = 1000, 10_000
 """Points of an answer unless the client says otherwise, and at most (google-cloud-aiplatform 2.7.0,
 types/tensorboard_service.py, ExportTensorboardTimeSeriesDataRequest.page_size)."""
+STREAMED = frozenset({(SERVICE, "ReadTensorboardBlobData")})
+"""Methods whose answers are a stream."""
+_BLOB = re.compile(r"[A-Za-z0-9-]{1,64}")
 _LEVELS = (
     ("TensorboardExperiment", "experiments", "tensorboardExperiments", r"[a-z0-9][a-z0-9-]{0,126}"),
     ("TensorboardRun", "runs", "tensorboardRuns", r"[a-z0-9][a-z0-9-]{0,126}"),
@@ -33,10 +40,13 @@ class Tensorboards:
     Args:
         store: Where they are kept.
         make_bucket: Makes the Cloud Storage bucket of a TensorBoard, where the SDK's uploader puts images and graphs.
+        root: The local Vertex's folder, in which the buckets are.
     """
 
-    def __init__(self, store: ResourceStore, make_bucket: Callable[[str], object] = lambda name: None) -> None:
-        self.store, self.make_bucket = store, make_bucket
+    def __init__(
+        self, store: ResourceStore, make_bucket: Callable[[str], object] = lambda name: None, root: Path = Path()
+    ) -> None:
+        self.store, self.make_bucket, self.root = store, make_bucket, root
         self.boards = Collection(store, "tensorboards", "Tensorboard")
         self.experiments, self.runs, self.series = (
             Collection(store, kind, message, listed, pattern) for message, kind, listed, pattern in _LEVELS
@@ -55,6 +65,7 @@ class Tensorboards:
             "WriteTensorboardExperimentData": self.write_experiment,
             "WriteTensorboardRunData": self.write_run,
             "ReadTensorboardTimeSeriesData": self.read,
+            "ReadTensorboardBlobData": self.read_blobs,
             "BatchReadTensorboardTimeSeriesData": self.read_batch,
             "ExportTensorboardTimeSeriesData": self.export,
         }
@@ -135,6 +146,25 @@ class Tensorboards:
     def read(self, request: Json) -> Json:
         """ReadTensorboardTimeSeriesData: at most `maxDataPoints` values, evenly chosen, the first and last among them."""
         return {"timeSeriesData": self._data(request["tensorboardTimeSeries"], int(request.get("maxDataPoints", 0)))}
+
+    def read_blobs(self, request: Json) -> list[Json]:
+        """ReadTensorboardBlobData: an answer for each blob, from where the SDK's uploader puts them."""
+        name = self.series.stored(request["timeSeries"]).name
+        place, _, rest = name.partition("/tensorboards/")
+        board, _, experiment, _, run, _, series = rest.split("/")
+        prefix = self.boards.stored(f"{place}/tensorboards/{board}").body["blobStoragePathPrefix"]
+        # google-cloud-aiplatform 2.7.0, tensorboard/uploader.py, _BlobRequestSender
+        folder = f"gs://{prefix}/tensorboard-{board}/{experiment}/{run}/{series}"
+        return [self._blob(folder, str(blob)) for blob in request.get("blobIds", ())]
+
+    def _blob(self, folder: str, blob: str) -> Json:
+        if not _BLOB.fullmatch(blob):
+            raise invalid(f"{blob[:80]!r} is not the id of a blob.")
+        try:
+            data = local_path(f"{folder}/{blob}", self.root).read_bytes()
+        except OSError:
+            raise not_found(f"There is no blob {blob} in this time series.") from None
+        return {"blobs": [{"id": blob, "data": base64.b64encode(data).decode()}]}
 
     def read_batch(self, request: Json) -> Json:
         """BatchReadTensorboardTimeSeriesData."""

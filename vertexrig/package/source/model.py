@@ -220,7 +220,8 @@ class TorchUse:
         saves: Calls of `torch.save`.
         cuda: Places that use a GPU without asking whether there is one.
         samples: Whether the source names a sampler that shares examples out.
-        knows_rank: Whether it names its rank: it may then let one process save.
+        knows_rank: Whether it names its rank.
+        uses_rank: Whether it does more with it than print it and join the others: it may then let one process save.
         asks_for_cuda: Whether it asks for the GPUs there are.
     """
 
@@ -232,6 +233,7 @@ class TorchUse:
     cuda: tuple[SourcePlace, ...] = ()
     samples: bool = False
     knows_rank: bool = False
+    uses_rank: bool = False
     asks_for_cuda: bool = False
 
 

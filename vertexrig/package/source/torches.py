@@ -17,6 +17,13 @@ _RANKS = frozenset(
         "process_index", "node_rank", "world_rank",
     }
 )  # fmt: skip
+# Calls that are given a rank and let nobody save: what prints, joins the processes, shares data out, chooses a device.
+_RANKED = frozenset(
+    {
+        "print", "debug", "info", "warning", "error", "init_process_group", "DistributedSampler", "split_dataset_by_node",
+        "set_device", "device", "DistributedDataParallel", "DDP",
+    }
+)  # fmt: skip
 
 
 def torch_use(code: Code, flags: Iterable[Flag] = ()) -> TorchUse:
@@ -49,7 +56,33 @@ def torch_use(code: Code, flags: Iterable[Flag] = ()) -> TorchUse:
         tuple(cuda),
         samples=bool(words & _SAMPLERS),
         knows_rank=bool(words & _RANKS),
+        uses_rank=any(_uses_rank(module.tree) for module in code.modules),
         asks_for_cuda=bool(words & {"is_available", "device_count"}),
+    )
+
+
+def _uses_rank(tree: ast.Module) -> bool:
+    """Whether a rank is looked at where it may decide who saves: not where it gets its name, or goes to one of `_RANKED`."""
+    left: list[ast.AST] = [tree]
+    while left:
+        node = left.pop()
+        if isinstance(node, ast.Call) and last_name(node.func) in _RANKED:
+            continue
+        if isinstance(node, ast.Assign) and _names_rank(node):
+            continue
+        named = last_name(node) if isinstance(node, (ast.Name, ast.Attribute)) else (plain_text(node) or "").lower()
+        if named in _RANKS:
+            return True
+        left.extend(ast.iter_child_nodes(node))
+    return False
+
+
+def _names_rank(node: ast.Assign) -> bool:
+    """Whether an assignment only gives a rank its name: `rank = dist.get_rank()`, also with others beside it."""
+    targets = [part for target in node.targets for part in getattr(target, "elts", [target])]
+    decides = (ast.Compare, ast.Not, ast.IfExp, ast.BoolOp)
+    return any(last_name(target) in _RANKS for target in targets) and not any(
+        isinstance(part, decides) for part in ast.walk(node.value)
     )
 
 
