@@ -353,3 +353,31 @@ def test_a_pulled_job_is_not_of_the_request_that_made_it(typed: Typed) -> None:
     Path("job.json").write_text(json.dumps({"displayName": "cpu", "labels": labels, "jobSpec": spec}))
     code, out, _ = typed("convert", "job.json")
     assert code == 0 and "labels: {team: vision}" in out
+
+
+SWEEP = """\
+sweeps:
+  s:
+    job: cpu
+    max_trial_count: 10
+    study: {metrics: {accuracy: MAXIMIZE}, parameters: {--learning_rate: {double_value_spec: {min_value: 0.1, max_value: 1}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "words", "message"),
+    [
+        (SWEEP, ["check"], "sweeps.s.study.parameters.--learning_rate: a key is a flag without its dashes: write learning_rate,"),
+        ("schedules: {n: {run: cpu, cron: '@daily'}}\n", ["schedule", "list"], "schedules.n.cron: '@daily' is not unix-cron: write 0 0 * * *"),
+        ("schedules: {n: {run: cpu, cron: 0 2 * * *, time_zone: Berlin}}\n", ["schedule", "list"],
+         "schedules.n.time_zone: 'Berlin' is not a time zone of the tz database. Did you mean 'Europe/Berlin'?"),
+        ("  tpu: {topology: tpu, machine_type: ct5lp-hightpu-4t, tpu_topology: 2x2, timeout: 60s}\n", ["render", "tpu"],
+         "These have one: jax, pytorch, tf; write one under trainer: build: {framework: jax}"),
+        ("  x: {args: {'': 3}}\n", ["check"], "jobs.x.args.: the key is empty; it is the name of a flag, without its dashes"),
+    ],
+)  # fmt: skip
+def test_half_right_values_name_the_right_ones(typed: Typed, more: str, words: list[str], message: str) -> None:
+    """What other tools take (`@daily`, `Berlin`, flags with dashes) is refused with what to write here."""
+    write(JOB + more)
+    code, _, err = typed(*words)
+    assert code == 2 and message in err, err

@@ -23,9 +23,7 @@ from urllib3.util import Retry
 
 from vertexrig.errors import ServiceError
 
-_RESTART = (
-    '. If a local Vertex was there, start it again with `vertexrig local up --detach`, then `eval "$(vertexrig local env)"`'
-)
+_RESTART = '. If a local Vertex was there, start it again with `vertexrig local up --detach`, then `eval "$(vertexrig local env)"`'
 _LOG = logging.getLogger(__name__)
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
