@@ -381,3 +381,30 @@ def test_half_right_values_name_the_right_ones(typed: Typed, more: str, words: l
     write(JOB + more)
     code, _, err = typed(*words)
     assert code == 2 and message in err, err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "cpu"], "there is no command 'run'. Did you mean 'rehearse' or 'submit'?"),
+        (["lint"], "there is no command 'lint'. Did you mean 'check'?"),
+        (["local", "start"], "there is no command 'start'. Did you mean 'up'?"),
+        (["chek"], "there is no command 'chek'. Did you mean 'check'?"),
+        (["check", "--json"], "No such option '--json': write --format json"),
+        (["render", "cpu", "--epochs=3"], "No such option '--epochs'. If it is an argument of the trainer: --set args.epochs=VALUE"),
+        (["render", "cpu", "--config", "x.yaml"], "No such option '--config': jobs are given by NAME; `vertexrig check FILE`"),
+        (["render", "cpu", "--set", "cpu.args.epochs=3"], "Leave the name out: --set args.epochs=VALUE"),
+    ],
+)  # fmt: skip
+def test_words_of_other_tools_name_those_of_here(typed: Typed, words: list[str], message: str) -> None:
+    """Verbs and options that gcloud, docker or linters have lead to the ones that do it here."""
+    code, _, err = typed(*words)
+    assert code == 2 and message in err
+
+
+def test_every_verb_that_is_proposed_is_there() -> None:
+    """The table of verbs that go by other names elsewhere names verbs of here only, and no verb twice."""
+    from vertexrig.cli import VERBS, vertexrig
+
+    for name, proposed in vertexrig.others.items():
+        assert name not in VERBS and all(one.split()[0] in VERBS or one.startswith("--") for one in proposed)

@@ -331,7 +331,9 @@ def _where(data: Mapping[str, Any], parts: list[str], target: str | None) -> lis
                 if parts[0] in keys:
                     return [group, target, *parts]
                 if parts[0] not in schema.hints(Project):
-                    choices = did_you_mean(parts[0], [*keys, *schema.hints(Project)], most=40)
+                    choices = did_you_mean(parts[0], {*keys, *schema.hints(Project)}, most=40)
+                    if parts[0] == target and len(parts) > 1:
+                        choices = f"Leave the name out: --set {'.'.join(parts[1:])}=VALUE"
                     raise UsageError(f"--set {'.'.join(parts)}: {target} has no key {parts[0]!r}. {choices}")
     if parts[0] not in schema.hints(Project) and parts[0] in {**schema.hints(Job), **schema.hints(Sweep)}:
         names = [*_entries(data, "jobs"), *_entries(data, "sweeps")]
