@@ -408,3 +408,24 @@ def test_every_verb_that_is_proposed_is_there() -> None:
 
     for name, proposed in vertexrig.others.items():
         assert name not in VERBS and all(one.split()[0] in VERBS or one.startswith("--") for one in proposed)
+
+
+STUDY = """\
+studySpec:
+  metrics: [{metricId: accuracy, goal: MAXIMIZE}]
+  parameters: [{parameterId: learning_rate, doubleValueSpec: {minValue: 0.01, maxValue: 0.1}, scaleType: UNIT_LOG_SCALE}]
+trialJobSpec:
+  workerPoolSpecs:
+  - {machineSpec: {machineType: n1-standard-4}, replicaCount: 1, containerSpec: {imageUri: us-docker.pkg.dev/p/r/i}}
+"""
+
+
+def test_a_study_without_its_counts_is_converted_as_gcloud_runs_it(typed: Typed) -> None:
+    """gcloud's documentation gives the numbers of trials by flags, so its files have none: gcloud's defaults count."""
+    Path("hp.yaml").write_text(STUDY)
+    code, out, err = typed("convert", "hp.yaml")
+    assert code == 0 and "max_trial_count: 1" in out and "    spec:" not in out
+    assert "maxTrialCount is not in the file: gcloud takes it from --max-trial-count, and 1 without it" in err
+    Path("made.yaml").write_text(out)
+    assert typed("check", "--file", "made.yaml", "hp")[0] == 0
+    assert "1 trial at most, 1 at a time" in typed("explain", "hp.yaml")[1]
