@@ -105,7 +105,9 @@ def test_a_service_that_is_not_there_is_told_in_one_line(folder: Path) -> None:
     nobody = vertexrig("watch", "good", cwd=folder, env=env)
     assert nobody.returncode == 3
     assert (
-        nobody.stderr == "error: Vertex AI cannot be reached at http://127.0.0.1:9/aiplatform/v1: Connection refused\n"
+        nobody.stderr
+        == "error: Vertex AI cannot be reached at http://127.0.0.1:9/aiplatform/v1: Connection refused. If a local "
+        'Vertex was there, start it again with `vertexrig local up --detach`, then `eval "$(vertexrig local env)"`\n'
     )
     no_text = vertexrig("watch", "\udcff", cwd=folder, env=env)
     assert no_text.returncode == 2 and "bytes that are not text" in no_text.stderr and "Traceback" not in no_text.stderr

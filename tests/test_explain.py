@@ -281,7 +281,7 @@ def test_any_file(pools: list[Any], scheduling: Any, study: Any, trials: int, pa
 
 def test_estimate_of_no_trials() -> None:
     """A study of no trials costs nothing and takes no time."""
-    document = spec.from_data({"trialJobSpec": {"workerPoolSpecs": [pool()]}, "studySpec": {}})
+    document = spec.from_data({"trialJobSpec": {"workerPoolSpecs": [pool()]}, "studySpec": {}, "maxTrialCount": 0})
     price = estimate(document, load())
     assert (price.trials, price.usd_at_most, price.wall_s) == (0, 0, 0)
 

@@ -70,8 +70,10 @@ AWKWARD = [
 
 
 def _key(value: str) -> str:
-    """A key of the project file: YAML holds keys to 1,024 characters, and variables are not filled in there."""
-    return value[:100].replace("${", "$")
+    """A key of the project file: YAML holds keys to 1,024 characters, variables are not filled in there, and the name of a
+    flag has no dashes of its own."""
+    key = value[:100].replace("${", "$")
+    return f"x{key}" if key.startswith("-") else key
 
 
 def _hostile(value: str) -> tuple[dict[str, Any], spec.Document]:

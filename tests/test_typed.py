@@ -353,3 +353,79 @@ def test_a_pulled_job_is_not_of_the_request_that_made_it(typed: Typed) -> None:
     Path("job.json").write_text(json.dumps({"displayName": "cpu", "labels": labels, "jobSpec": spec}))
     code, out, _ = typed("convert", "job.json")
     assert code == 0 and "labels: {team: vision}" in out
+
+
+SWEEP = """\
+sweeps:
+  s:
+    job: cpu
+    max_trial_count: 10
+    study: {metrics: {accuracy: MAXIMIZE}, parameters: {--learning_rate: {double_value_spec: {min_value: 0.1, max_value: 1}}}}
+"""
+
+
+@pytest.mark.parametrize(
+    ("more", "words", "message"),
+    [
+        (SWEEP, ["check"], "sweeps.s.study.parameters.--learning_rate: a key is a flag without its dashes: write learning_rate,"),
+        ("schedules: {n: {run: cpu, cron: '@daily'}}\n", ["schedule", "list"], "schedules.n.cron: '@daily' is not unix-cron: write 0 0 * * *"),
+        ("schedules: {n: {run: cpu, cron: 0 2 * * *, time_zone: Berlin}}\n", ["schedule", "list"],
+         "schedules.n.time_zone: 'Berlin' is not a time zone of the tz database. Did you mean 'Europe/Berlin'?"),
+        ("  tpu: {topology: tpu, machine_type: ct5lp-hightpu-4t, tpu_topology: 2x2, timeout: 60s}\n", ["render", "tpu"],
+         "These have one: jax, pytorch, tf; write one under trainer: build: {framework: jax}"),
+        ("  x: {args: {'': 3}}\n", ["check"], "jobs.x.args.: the key is empty; it is the name of a flag, without its dashes"),
+    ],
+)  # fmt: skip
+def test_half_right_values_name_the_right_ones(typed: Typed, more: str, words: list[str], message: str) -> None:
+    """What other tools take (`@daily`, `Berlin`, flags with dashes) is refused with what to write here."""
+    write(JOB + more)
+    code, _, err = typed(*words)
+    assert code == 2 and message in err, err
+
+
+@pytest.mark.parametrize(
+    ("words", "message"),
+    [
+        (["run", "cpu"], "there is no command 'run'. Did you mean 'rehearse' or 'submit'?"),
+        (["lint"], "there is no command 'lint'. Did you mean 'check'?"),
+        (["local", "start"], "there is no command 'start'. Did you mean 'up'?"),
+        (["chek"], "there is no command 'chek'. Did you mean 'check'?"),
+        (["check", "--json"], "No such option '--json': write --format json"),
+        (["render", "cpu", "--epochs=3"], "No such option '--epochs'. If it is an argument of the trainer: --set args.epochs=VALUE"),
+        (["render", "cpu", "--config", "x.yaml"], "No such option '--config': jobs are given by NAME; `vertexrig check FILE`"),
+        (["render", "cpu", "--set", "cpu.args.epochs=3"], "Leave the name out: --set args.epochs=VALUE"),
+    ],
+)  # fmt: skip
+def test_words_of_other_tools_name_those_of_here(typed: Typed, words: list[str], message: str) -> None:
+    """Verbs and options that gcloud, docker or linters have lead to the ones that do it here."""
+    code, _, err = typed(*words)
+    assert code == 2 and message in err
+
+
+def test_every_verb_that_is_proposed_is_there() -> None:
+    """The table of verbs that go by other names elsewhere names verbs of here only, and no verb twice."""
+    from vertexrig.cli import VERBS, vertexrig
+
+    for name, proposed in vertexrig.others.items():
+        assert name not in VERBS and all(one.split()[0] in VERBS or one.startswith("--") for one in proposed)
+
+
+STUDY = """\
+studySpec:
+  metrics: [{metricId: accuracy, goal: MAXIMIZE}]
+  parameters: [{parameterId: learning_rate, doubleValueSpec: {minValue: 0.01, maxValue: 0.1}, scaleType: UNIT_LOG_SCALE}]
+trialJobSpec:
+  workerPoolSpecs:
+  - {machineSpec: {machineType: n1-standard-4}, replicaCount: 1, containerSpec: {imageUri: us-docker.pkg.dev/p/r/i}}
+"""
+
+
+def test_a_study_without_its_counts_is_converted_as_gcloud_runs_it(typed: Typed) -> None:
+    """gcloud's documentation gives the numbers of trials by flags, so its files have none: gcloud's defaults count."""
+    Path("hp.yaml").write_text(STUDY)
+    code, out, err = typed("convert", "hp.yaml")
+    assert code == 0 and "max_trial_count: 1" in out and "    spec:" not in out
+    assert "maxTrialCount is not in the file: gcloud takes it from --max-trial-count, and 1 without it" in err
+    Path("made.yaml").write_text(out)
+    assert typed("check", "--file", "made.yaml", "hp")[0] == 0
+    assert "1 trial at most, 1 at a time" in typed("explain", "hp.yaml")[1]

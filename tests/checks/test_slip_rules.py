@@ -143,3 +143,15 @@ def test_only_a_name_that_is_like_it_is_proposed(tmp_path: Path) -> None:
     problems = found(slips.RULES, document(STUDY), context(trainer_of(tmp_path, source)))["name-undefined"]
     hints = ["Did you mean 'range'" in message or "Did you mean" not in message for _, _, message in problems]
     assert hints == [True] * 3 and sum("Did you mean" in message for _, _, message in problems) == 1
+
+
+def test_a_helper_that_is_a_program_too_is_left_alone(tmp_path: Path) -> None:
+    """Flags and names in the `run` of a helper, which only runs when the helper does, are not of this trainer."""
+    helper = (
+        "import argparse\ndef prepare(): pass\ndef start():\n    parser = argparse.ArgumentParser()\n"
+        "    parser.add_argument('--source')\n    args = parser.parse_args()\n    print(args.source, nowhere)\n"
+        "if __name__ == '__main__':\n    start()\n"
+    )
+    source = PLAIN.replace("import argparse", "from trainer.work import prepare\nimport argparse", 1)
+    problems = found(slips.RULES, document(STUDY), context(trainer_of(tmp_path, source, work=helper)))
+    assert problems == {}

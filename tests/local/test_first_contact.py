@@ -165,3 +165,21 @@ def test_last_values_of_a_metric_file(tmp_path: Path) -> None:
         '{"accuracy": "0.5", "global_step": "1"}\nnonsense\n[1]\n{"accuracy": "nan", "loss": 2, "trial": "0"}\n'
     )
     assert last_values(file) == {"accuracy": 0.5, "loss": 2.0}
+
+
+@pytest.mark.parametrize(
+    ("words", "meant"),
+    [
+        (
+            "PermissionError: [Errno 13] Permission denied: '/data/x'",
+            "this user may not read or write the file or folder",
+        ),
+        ("the package cannot be written to '/x/build/packages': Permission denied", "this user may not read or write"),
+        ("Permission denied: storage.objects.get", "the job's service account may not do this"),
+        ("403 GET https://storage.googleapis.com/b/o", "the job's service account may not do this"),
+        ("ERROR: No matching distribution found for nosuchmodule", "no package index has a distribution of that name"),
+    ],
+)
+def test_a_hint_is_about_what_was_refused(words: str, meant: str) -> None:
+    """A local file is a matter of its permissions, a bucket one of the service account, a package one of its name."""
+    assert hint(words).startswith(meant)

@@ -50,12 +50,24 @@ VERBS = {
     "doctor": ("doctor", "Check that everything a job needs is there."),
 }
 
+# what verbs are called elsewhere -> verbs of here
+_ELSEWHERE = {
+    "run": ("rehearse", "submit"), "train": ("rehearse", "submit"), "create": ("submit",), "start": ("submit",), "launch": ("submit",),
+    "apply": ("submit", "schedule apply"), "ai": ("submit",), "custom-jobs": ("jobs", "submit"), "hp-tuning-jobs": ("jobs", "submit"),
+    "list": ("jobs",), "ls": ("jobs",), "status": ("jobs", "local status"), "ps": ("jobs",), "describe": ("report", "explain"),
+    "show": ("report", "explain"), "delete": ("cancel",), "stop": ("cancel",), "kill": ("cancel", "local kill"), "stream-logs": ("logs",),
+    "tail": ("logs",), "lint": ("check",), "validate": ("check",), "test": ("check", "rehearse"), "plan": ("explain", "schedule plan"),
+    "build": ("package", "image"), "push": ("image",), "deploy": ("function deploy",), "serve": ("function serve", "local up"),
+    "up": ("local up",), "down": ("local down",), "help": ("--help",), "version": ("--version",), "new": ("init",),
+}  # fmt: skip
 # former name of a verb -> (module, name in it); help does not list these, and each names its successor
 _RENAMED = {"checks": ("check", "renamed_checks")}
 
 
 class Verbs(Group):
     """A group whose commands are imported when they are used."""
+
+    others = _ELSEWHERE
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(VERBS)

@@ -2,13 +2,20 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import click
 
 from vertexrig.errors import did_you_mean
 
 
 class Group(click.Group):
-    """A group of commands."""
+    """A group of commands.
+
+    `others` has the names that commands go by elsewhere (in gcloud, docker, make), each with those of here.
+    """
+
+    others: Mapping[str, tuple[str, ...]] = {}
 
     def list_commands(self, ctx: click.Context) -> list[str]:
         return list(self.commands)
@@ -18,5 +25,8 @@ class Group(click.Group):
     ) -> tuple[str | None, click.Command | None, list[str]]:
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             names = self.list_commands(ctx)
+            meant = " or ".join(repr(name) for name in self.others.get(args[0], ()))
+            if meant:
+                raise click.UsageError(f"there is no command {args[0]!r}. Did you mean {meant}?", ctx)
             raise click.UsageError(f"there is no command {args[0]!r}. {did_you_mean(args[0], names, most=30)}", ctx)
         return super().resolve_command(ctx, args)

@@ -26,6 +26,9 @@ def command() -> None:
     """A server on this machine that speaks the APIs of Vertex AI and its neighbours, and really trains."""
 
 
+command.others = {"start": ("up",), "serve": ("up",), "stop": ("down",), "ls": ("status",), "list": ("status",)}
+
+
 @command.command("up", short_help="Start the server on 127.0.0.1.")
 @options.file_option
 @local_place.root_option

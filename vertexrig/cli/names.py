@@ -50,6 +50,11 @@ def _choices(ctx: click.Context, among: tuple[str, ...]) -> str:
     return f"Choices: {', '.join(names[:_MOST])}{more}."
 
 
+_USUAL = {
+    "json": "write --format json",
+    "config": "jobs are given by NAME; `vertexrig check FILE` checks a file for gcloud, `vertexrig convert FILE` makes entries of it",
+    "f": "write --file for the project file",
+}
 _OF_VERBS = ("--file", "--set", "--format", "--templates", "--info", "--max-file-size", "--local")
 # gcloud's options that have another name in the project file, or another place
 _GCLOUD = {
@@ -74,10 +79,14 @@ def misspelt(error: click.NoSuchOption) -> str:
     known = {**typed.hints(Project), **typed.hints(Sweep), **typed.hints(Job)}
     if name == "worker_pool_spec":
         return f"No such option {option!r}. {_POOL_SPEC}"
+    if name in _USUAL:
+        return f"No such option {option!r}: {_USUAL[name]}"
     key = _GCLOUD.get(name, name)
+    sets = command is not None and any("--set" in param.opts for param in command.params)
+    if key not in known and sets and option.startswith("--") and not error.possibilities:
+        return f"No such option {option!r}. If it is an argument of the trainer: --set args.{option.lstrip('-')}=VALUE"
     if key not in known or not option.startswith("--"):
         return error.format_message()
-    sets = command is not None and any("--set" in param.opts for param in command.params)
     mapped = {"args": "args.NAME", "labels": "labels.NAME"}.get(key, key)
     here = f"; for this call: --set {mapped}=VALUE" if sets else ""
     return f"No such option {option!r}. It is the key {key} of the project file{here}"

@@ -12,10 +12,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from datetime import datetime, timedelta, timezone, tzinfo
 from typing import Any
-from zoneinfo import ZoneInfo
+from zoneinfo import ZoneInfo, available_timezones
 
 from vertexrig import times
-from vertexrig.errors import UsageError
+from vertexrig.errors import UsageError, did_you_mean
 
 _MONTHS = ["jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec"]
 _LONG_DAYS = ["sunday", "monday", "tuesday", "wednesday", "thursday", "friday", "saturday"]
@@ -29,12 +29,20 @@ _FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("day of week", 0, 7, tuple(_DAYS)),
 )
 _ITEM = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d{1,4}))?")
+_MACROS = {
+    "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *",
+    "@yearly": "0 0 1 1 *", "@annually": "0 0 1 1 *",
+}  # fmt: skip
 _EVERY = re.compile(r"every (\d{1,4}) (minutes|mins|hours)(?: synchronized)?")
 _AT = re.compile(r"every ([a-z]+(?:,[a-z]+)*) ([01]?\d|2[0-3]):([0-5]\d)")
 
 
 class ScheduleError(UsageError):
     """A schedule or time zone that Cloud Scheduler does not take."""
+
+
+class ZoneError(ScheduleError):
+    """A time zone that the tz database does not have."""
 
 
 @dataclass(frozen=True)
@@ -66,14 +74,21 @@ def zone_of(name: str) -> tzinfo:
     """The time zone of a tz database name; "" and "utc" are UTC.
 
     Raises:
-        ScheduleError: There is none of that name.
+        ZoneError: There is none of that name.
     """
     if name.lower() in ("", "utc"):
         return timezone.utc
     try:
         return ZoneInfo(name)
     except (KeyError, ValueError, OSError):
-        raise ScheduleError(f"{name[:80]!r} is not a time zone of the tz database") from None
+        raise ZoneError(f"{name[:80]!r} is not a time zone of the tz database. {_zones_like(name)}") from None
+
+
+def _zones_like(name: str) -> str:
+    """The zones that end with a name, such as Europe/Berlin for Berlin; else the nearest, or some to choose from."""
+    known = available_timezones()
+    same = sorted(zone for zone in known if zone.rpartition("/")[2].casefold() == name.casefold() and "/" in zone)
+    return f"Did you mean {same[0]!r}?" if same else did_you_mean(name, known)
 
 
 def parse(text: str, zone: str) -> Timetable:
@@ -90,6 +105,8 @@ def parse(text: str, zone: str) -> Timetable:
     words = " ".join(text.lower().split())
     if words.startswith("every "):
         return _english(words, where)
+    if words in _MACROS:
+        raise ScheduleError(f"{text[:80]!r} is not unix-cron: write {_MACROS[words]}")
     fields = words.split(" ")
     if len(fields) != 5:
         raise ScheduleError(f"{text[:80]!r} has {len(fields)} fields; unix-cron has 5 (minute hour day month weekday)")

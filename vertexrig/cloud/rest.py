@@ -25,6 +25,7 @@ from vertexrig.cloud import runtime
 from vertexrig.errors import ServiceError
 from vertexrig.text import kind_of
 
+_RESTART = '. If a local Vertex was there, start it again with `vertexrig local up --detach`, then `eval "$(vertexrig local env)"`'
 _LOG = logging.getLogger(__name__)
 
 SCOPE = "https://www.googleapis.com/auth/cloud-platform"
@@ -212,7 +213,7 @@ class Rest:
             # without a connection nothing was sent; cut off in the middle, the call may have taken effect
             sent = not any(isinstance(one, urllib3.exceptions.NewConnectionError) for one in _chain(error))
             text = f"{self.name} cannot be reached at {self.url}: {_reason(error)}"
-            raise RestError(text, outcome_unknown=sent) from None
+            raise RestError(text + (_RESTART if is_loopback(self.url) else ""), outcome_unknown=sent) from None
         except (requests.exceptions.RequestException, urllib3.exceptions.HTTPError, _TooSlowError) as error:
             raise RestError(f"{self.name} did not answer: {_line(error)}", outcome_unknown=True) from None
         except runtime.NoTokenError as error:

@@ -78,7 +78,7 @@ def estimate(document: Document, catalog: Catalog) -> Estimate:
     usd, complete = total(lines)
     timeout = str(job_part(document, "scheduling").get("timeout", "0s"))
     written = max(0.0, duration_seconds(timeout) or 0.0)
-    trials = None if document.kind == "CustomJobSpec" else max(0, int(document.data.get("maxTrialCount", 0)))
+    trials = None if document.kind == "CustomJobSpec" else max(0, int(document.data.get("maxTrialCount", 1)))
     return Estimate(
         lines=lines,
         usd_per_hour=usd,

@@ -312,7 +312,7 @@ def _study(document: Document) -> StudyFacts | None:
         metrics={str(one.get("metricId", "")): str(one.get("goal", "")) for one in study.get("metrics", [])},
         algorithm="BAYESIAN" if algorithm in ("", "ALGORITHM_UNSPECIFIED") else algorithm,
         parameters=parameters,
-        trials=int(document.data.get("maxTrialCount", 0)),
+        trials=int(document.data.get("maxTrialCount", 1)),  # the default of gcloud's flag
         parallel=parallel_trials(document),
     )
 

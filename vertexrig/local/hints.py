@@ -56,6 +56,11 @@ HINTS: tuple[tuple[str, str], ...] = (
         "without a way out does not reach it either, so put what it needs into the bucket",
     ),
     (
+        r"No matching distribution found for",
+        "no package index has a distribution of that name and version: correct the import or the requirement, or name the "
+        "distribution that has the module in the trainer's requirements",
+    ),
+    (
         r"ResolutionImpossible|conflicting dependencies",
         "the package's requirements contradict what the image has: do not pin tensorflow or protobuf",
     ),

@@ -85,7 +85,8 @@ def recipe(framework: str, kind: str) -> Recipe:
     if found is None:
         able = sorted(name for name, one in RECIPES if one == kind and name)
         named = f"framework {framework}" if framework else "an image without a framework"
-        raise PackageError(f"{named} has no {kind.upper()} image. These have one: {', '.join(able)}")
+        fix = f"write one under trainer: build: {{framework: {able[0]}}}" if able else "use an image of your own"
+        raise PackageError(f"{named} has no {kind.upper()} image. These have one: {', '.join(able)}; {fix}")
     return found
 
 

@@ -331,7 +331,9 @@ def _where(data: Mapping[str, Any], parts: list[str], target: str | None) -> lis
                 if parts[0] in keys:
                     return [group, target, *parts]
                 if parts[0] not in schema.hints(Project):
-                    choices = did_you_mean(parts[0], [*keys, *schema.hints(Project)], most=40)
+                    choices = did_you_mean(parts[0], {*keys, *schema.hints(Project)}, most=40)
+                    if parts[0] == target and len(parts) > 1:
+                        choices = f"Leave the name out: --set {'.'.join(parts[1:])}=VALUE"
                     raise UsageError(f"--set {'.'.join(parts)}: {target} has no key {parts[0]!r}. {choices}")
     if parts[0] not in schema.hints(Project) and parts[0] in {**schema.hints(Job), **schema.hints(Sweep)}:
         names = [*_entries(data, "jobs"), *_entries(data, "sweeps")]
@@ -389,20 +391,32 @@ def _check_names(loaded: Loaded) -> None:
 
 
 def _check_args(loaded: Loaded) -> None:
-    """Keys of `args` are the names of flags, to which the dashes are added."""
+    """Keys of `args`, and parameters of a study, are the names of flags, to which the dashes are added."""
     project = loaded.project
-    places: list[tuple[tuple[str, ...], Any]] = [(("sweeps", name), sweep) for name, sweep in project.sweeps.items()]
+    keys: list[tuple[tuple[str, ...], Any]] = []
+    for name, sweep in project.sweeps.items():
+        parameters = sweep.study.parameters if sweep.study else ()
+        keys += [(("sweeps", name, "args"), sweep.args), (("sweeps", name, "over"), sweep.over)]
+        keys += [(("sweeps", name, "study", "parameters"), parameters)]
     for name, job in project.jobs.items():
-        roles = ((role, getattr(job, role)) for role in ("worker", "ps", "reduction_server", "evaluator"))
-        places += [(("jobs", name), job), *((("jobs", name, role), one) for role, one in roles if one is not None)]
-    for path, place in places:
-        for key in place.args if isinstance(place.args, Mapping) else ():
-            if key.startswith("-"):
-                bare = key.removeprefix("--")
-                message = f"a key is a flag without its dashes: write {bare}, which becomes --{bare}"
-                if bare.startswith("-") or not bare:
-                    message = f'a key becomes --KEY, so {key} goes into a list with the other arguments: args: ["{key}", "VALUE"]'
-                raise loaded.error(message, *path, "args", key)
+        keys.append((("jobs", name, "args"), job.args))
+        for role in ("worker", "ps", "reduction_server", "evaluator"):
+            given = getattr(job, role)
+            keys += [(("jobs", name, role, "args"), given.args)] if given is not None else []
+    for path, named in keys:
+        for key in named if isinstance(named, Mapping) else ():
+            if key.startswith("-") or not key:
+                raise loaded.error(_dashed(key), *path, key)
+
+
+def _dashed(key: str) -> str:
+    """What to write in place of a key that is the name of a flag with its dashes."""
+    bare = key.removeprefix("--")
+    if bare and not bare.startswith("-"):
+        return f"a key is a flag without its dashes: write {bare}, which becomes --{bare}"
+    if not key:
+        return "the key is empty; it is the name of a flag, without its dashes"
+    return f'a key becomes --KEY, so {key} goes into a list with the other arguments: args: ["{key}", "VALUE"]'
 
 
 def _silences(project: Project) -> list[tuple[tuple[str, ...], Mapping[str, str]]]:

@@ -169,7 +169,12 @@ def _gcloud(document: Document, file: str, around: Mapping[str, Any], texts: tup
     encryption = beside.get("encryptionSpec") or {}
     key = str(encryption.get("kmsKeyName") or encryption.get("kms_key_name") or "")
     job, absent = inner, []
+    counts = []
     if tuning:
+        for field, option in (("maxTrialCount", "--max-trial-count"), ("parallelTrialCount", "--parallel-trial-count")):
+            if field not in inner:
+                inner[field] = 1
+                counts.append(f"{field} is not in the file: gcloud takes it from {option}, and 1 without it")
         inner["trialJobSpec"] = job = dict(inner.get("trialJobSpec") or {})
     pools = [dict(pool) for pool in job.get("workerPoolSpecs") or ()]
     for pool in pools:
@@ -177,7 +182,7 @@ def _gcloud(document: Document, file: str, around: Mapping[str, Any], texts: tup
             pool["pythonPackageSpec"] = dict(_PLACEHOLDER)
             absent = list(_KEY_OF.values())
     job["workerPoolSpecs"] = pools
-    notes = [*texts, *refused(document)]
+    notes = [*texts, *counts, *refused(document)]
     if absent:
         notes.append(_TRAINER.format("no program"))
     whole = replace(document, data=inner, findings=())

@@ -71,7 +71,7 @@ def ticks(loaded: Loaded) -> bool:
 
 def _job(loaded: Loaded, name: str, schedule: Schedule) -> dict[str, Any]:
     retry = schedule.retry_config
-    words = _words(loaded, schedule.cron, schedule.time_zone, "schedules", name, "cron")
+    words = _words(loaded, schedule.cron, schedule.time_zone, "schedules", name)
     follows = f", then {', '.join(map(name_of, schedule.steps))}" if schedule.then else ""
     parts = {
         "run": schedule.run,
@@ -123,7 +123,8 @@ def _words(loaded: Loaded, line: str, zone: str, *path: str) -> str:
         cron.next_runs(line, zone, 1)
         return cron.words(line)
     except UsageError as error:
-        raise loaded.error(str(error), *path) from None
+        key = "time_zone" if isinstance(error, cron.ZoneError) else "cron"
+        raise loaded.error(str(error), *path, *((key,) if path[0] == "schedules" else ())) from None
 
 
 def _resource(loaded: Loaded, name: str) -> str:

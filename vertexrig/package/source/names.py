@@ -301,15 +301,16 @@ class Code:
     def __init__(self, modules: list[Module]) -> None:
         self.modules = modules
         self.by_name = {module.name: module for module in modules}
-        unused = _unused(modules)
-        self.calls = [
-            call for module in modules for call in module.calls
-            if not unused or unused.isdisjoint(id(level.node) for level in call.scope.levels())
-        ]  # fmt: skip
+        self._unused = _unused(modules)
+        self.calls = [call for module in modules for call in module.calls if not self.idle(call.scope)]
         self._steps = 0
         self._by_callee: dict[str, list[SourceCall]] = {}
         for call in self.calls:
             self._by_callee.setdefault(last_name(call.node.func), []).append(call)
+
+    def idle(self, scope: Scope) -> bool:
+        """Whether a scope is in a function that this trainer does not use, such as `main` of a helper that is a program, too."""
+        return bool(self._unused) and not self._unused.isdisjoint(id(level.node) for level in scope.levels())
 
     def callers(self, name: str) -> list[SourceCall]:
         """Every call whose function's last name is `name`."""

@@ -90,9 +90,13 @@ def _undefined(code: Code, runs: Runs) -> Iterator[Slip]:
         bound, unread = bound_names(module), _annotations(module)
         # also holds what was found already, so that a name is reported once
         known = bound | _PYTHON_2
-        for node, _ in module.nodes:
+        for node, scope in module.nodes:
             if isinstance(node, ast.Name) and isinstance(node.ctx, ast.Load) and node.id not in known:
-                if id(node) in unread or runs.caught(node, module, {"NameError", "Exception", "BaseException"}):
+                if (
+                    code.idle(scope)
+                    or id(node) in unread
+                    or runs.caught(node, module, {"NameError", "Exception", "BaseException"})
+                ):
                     continue
                 known.add(node.id)
                 certain = runs.reached(node, module)
@@ -127,6 +131,7 @@ def _attributes(code: Code, runs: Runs, flags: Collector) -> Iterator[Slip]:
             if (
                 isinstance(node.ctx, ast.Load)
                 and isinstance(node.value, ast.Name)
+                and not code.idle(scope)
                 and spaces.holds(node.value.id, scope)
             ):
                 if runs.caught(node, module, {"AttributeError", "Exception", "BaseException"}):
