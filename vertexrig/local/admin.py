@@ -66,6 +66,7 @@ class Admin:
 
     async def made(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /v1/made?after=NUMBER: jobs made after the one of that number, and what was refused, not served or not there."""
+        # Beyond every number: without `after` nothing is listed, and `last` tells where to begin.
         after = query_int(request, "after", default=2**62)
 
         def work() -> Json:
@@ -121,6 +122,7 @@ class Admin:
 
     def _find(self, job: str) -> str:
         """A custom job's name by its id or display name, whichever runs."""
+        # The newest of several jobs with one display name.
         for stored in reversed(self.jobs.store.unfinished(CUSTOM_JOBS)):
             if job in (stored.name.rpartition("/")[2], stored.body.get("displayName")):
                 return stored.name

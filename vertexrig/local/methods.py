@@ -60,6 +60,7 @@ class Binding:
             parts += [_literal(self.template[end : found.start()]), f"(?P<v{number}>{_segments(found[2] or '*', _ID)})"]
             end = found.end()
         text = "".join(parts) + _literal(self.template[end:])
+        # The table has v1's templates; v1beta1 differs in nothing else that is served.
         return re.compile(text.replace("/v1/", "/(?P<version>v1|v1beta1)/", 1))
 
     def request(self, found: Mapping[str, str]) -> Json:
@@ -81,6 +82,7 @@ class Binding:
             if not re.fullmatch(_segments(pattern), value):
                 raise ValueError(f"Invalid resource field value in the request: {field} is {value!r}, not {pattern}.")
             before, _, rest = path.partition("{")
+            # Slashes stay: a variable such as {name=projects/*/...} spans several segments.
             path = before + quote(value, safe="/@:~") + rest.partition("}")[2]
         path = _VERSION.sub(f"/{version}", path, count=1)
         if self.body == "*":

@@ -158,6 +158,7 @@ class VertexApi:
     async def list(self, kind: str, request: Request, path: Mapping[str, str]) -> Response:
         """GET of a collection: pageSize, pageToken, and for what is not an operation filter and orderBy."""
         parent, asked = _parent(path), request.query_params
+        # 0 is unset, and too much is cut, as AIP-158 asks.
         size = min(query_int(request, "pageSize", default=0) or _PAGE, _LARGEST_PAGE)
         text, order = ("", "") if kind == OPERATIONS else (asked.get("filter", ""), asked.get("orderBy", ""))
 

@@ -19,6 +19,7 @@ APIS = {
 """The APIs whose methods the shipped table names, by the first part of their hosts' names: the path on the server's own port,
 and how their services begin."""
 _OPERATIONS = "google.longrunning."
+# Regional (`us-central1-aiplatform.`) and regional endpoints of the newer form (`aiplatform.us.rep.`), too.
 _HOST = re.compile(r"(?:[a-z0-9-]+-)?([a-z0-9]+)\.(?:[a-z0-9-]+\.rep\.)?googleapis\.com")
 _STORAGE = re.compile(r"/(?:resumable/)?(?P<way>upload/|download/|batch/)?storage/v1(?P<rest>/.*)?")
 _RPC = re.compile(r"/(google(?:\.\w+)+)/(\w+)")
@@ -99,6 +100,7 @@ def _storage(http: str, found: re.Match[str]) -> tuple[str, str]:
     for pattern, by_http in _STORAGE_NAMES:
         if http in by_http and re.fullmatch(pattern, rest):
             parts = rest.split("/")
+            # Of /b/BUCKET/o/OBJECT.
             named = [unquote(part) for part in (parts[2:3] + parts[4:5])]
             return f"storage.{by_http[http]}", f"gs://{'/'.join(named)}"[:200] if named else ""
     return f"{http} {unquote(found[0])}"[:300], ""

@@ -134,6 +134,7 @@ class Calls:
         """Count a method that was asked for and is not served."""
         key = (method[:300], client, transport)
         with self._lock:
+            # Clients choose the names: new ones beyond the bound are not counted.
             if key in self._unserved or len(self._unserved) < MOST_METHODS:
                 self._unserved[key] = self._unserved.get(key, 0) + 1
 
