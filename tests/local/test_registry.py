@@ -37,9 +37,15 @@ def test_values_of_a_time_series_are_thinned(services: Services) -> None:
     experiment = services("CreateTensorboardExperiment", parent=board, tensorboardExperimentId="e")["name"]
     run = services("CreateTensorboardRun", parent=experiment, tensorboardRunId="r")["name"]
     made = services("CreateTensorboardTimeSeries", parent=run, tensorboardTimeSeries={"displayName": "loss"})
-    points = [{"step": str(step), "scalar": {"value": 1.0}} for step in range(1200)]
+    wall = {1198: "2026-11-20T12:00:00.500Z", 1199: "2026-11-20T12:00:00Z"}
+    points = [
+        {"step": str(step), "wallTime": wall.get(step, "2026-11-20T11:00:00Z"), "scalar": {"value": 1.0}}
+        for step in range(1200)
+    ]
     data = [{"tensorboardTimeSeriesId": made["name"].rpartition("/")[2], "values": points}]
     services("WriteTensorboardRunData", tensorboardRun=run, timeSeriesData=data)
+    newest = services("GetTensorboardTimeSeries", name=made["name"])["metadata"]
+    assert newest == {"maxStep": "1199", "maxWallTime": "2026-11-20T12:00:00.500Z"}
 
     def read(most: int) -> list[int]:
         found = services("ReadTensorboardTimeSeriesData", tensorboardTimeSeries=made["name"], maxDataPoints=most)
