@@ -44,7 +44,7 @@ def test_values_of_a_time_series_are_thinned(services: Services) -> None:
     ]
     data = [{"tensorboardTimeSeriesId": made["name"].rpartition("/")[2], "values": points}]
     services("WriteTensorboardRunData", tensorboardRun=run, timeSeriesData=data)
-    newest = services("GetTensorboardTimeSeries", name=made["name"])["metadata"]
+    newest = services.methods["GetTensorboardTimeSeries"]({"name": made["name"]})["metadata"]
     assert newest == {"maxStep": "1199", "maxWallTime": "2026-11-20T12:00:00.500Z"}
 
     def read(most: int) -> list[int]:

@@ -89,6 +89,7 @@ class Models:
 
         def edit(body: Json, hidden: Json) -> None:
             versions = _versions(body, hidden)
+            # Not the number of versions: one that was deleted does not come again.
             number = str(hidden.get("last", len(versions)) + 1)
             shared: Json = {key: body[key] for key in ("description", "labels") if key in body}
             made.update(_version(name, number, set(), {**shared, **fields, "createTime": body["createTime"]}))
@@ -216,6 +217,7 @@ def _give(versions: dict[str, Json], number: str, aliases: set[str]) -> None:
 
 def _show_default(body: Json, versions: Mapping[str, Json]) -> None:
     default = next(one for one in versions.values() if "default" in one["versionAliases"])
+    # In place: `ResourceStore.change` keeps this very dict.
     body.clear()
     body.update(default)
 

@@ -59,6 +59,7 @@ class Tensorboards:
             "BatchReadTensorboardTimeSeriesData": self.read_batch,
             "ExportTensorboardTimeSeriesData": self.export,
         }
+        # Its plural is its singular.
         plurals = {"TensorboardTimeSeries": "TensorboardTimeSeries"}
         for collection in (self.experiments, self.runs, self.series):
             name = collection.message

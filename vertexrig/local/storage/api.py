@@ -156,6 +156,7 @@ class StorageApi:
             end=asked.get("endOffset", ""),
             trailing=query_bool(request, "includeTrailingDelimiter"),
         )
+        # Nothing is deleted softly here.
         if query_bool(request, "softDeleted"):
             await in_thread(self.store.bucket, values["bucket"])
             return JSONResponse({"kind": "storage#objects"})
@@ -233,6 +234,7 @@ class StorageApi:
         """objects.rewrite, always done in one call."""
         made = await self._copied(request, values)
         size = str(made.stamp.size)
+        # Clients call again until `done`, for objects that the service copies in pieces.
         done = {"totalBytesRewritten": size, "objectSize": size, "done": True}
         return JSONResponse(
             {"kind": "storage#rewriteResponse", **done, "resource": object_resource(made, base(request))}

@@ -42,6 +42,7 @@ class Records:
 
     def __init__(self, path: Path) -> None:
         self.database = Database(path, SCHEMA)
+        # A clock that was set back must not give a generation a second time.
         last = self.database.row("SELECT max(generation) FROM objects")
         self._last = int(last[0] or 0) if last else 0
 

@@ -171,6 +171,7 @@ def bucket_resource(bucket: Bucket, base: str) -> Json:
         "updated": time_text(bucket.updated),
         "iamConfiguration": {"uniformBucketLevelAccess": uniform, "publicAccessPrevention": "inherited"},
         **bucket.meta,
+        # After the client's fields: it may have sent the location in lower case.
         "location": location,
         "locationType": "multi-region" if location in ("US", "EU", "ASIA") else "region",
     }
