@@ -26,8 +26,10 @@ _FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("hour", 0, 23, ()),
     ("day of month", 1, 31, ()),
     ("month", 1, 12, tuple(_MONTHS)),
+    # 7 is Sunday as well as 0.
     ("day of week", 0, 7, tuple(_DAYS)),
 )
+# `*`, `5`, `mon`, `1-5`, each with a step.
 _ITEM = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d{1,4}))?")
 _EVERY = re.compile(r"every (\d{1,4}) (minutes|mins|hours)(?: synchronized)?")
 _AT = re.compile(r"every ([a-z]+(?:,[a-z]+)*) ([01]?\d|2[0-3]):([0-5]\d)")
@@ -72,6 +74,7 @@ def zone_of(name: str) -> tzinfo:
         return timezone.utc
     try:
         return ZoneInfo(name)
+    # zoneinfo raises any of these: for no such zone, for a path, for a folder of the database.
     except (KeyError, ValueError, OSError):
         raise ScheduleError(f"{name[:80]!r} is not a time zone of the tz database") from None
 
@@ -98,6 +101,7 @@ def parse(text: str, zone: str) -> Timetable:
             _check_item(item, name, low, high, names)
     schedule = Timetable(" ".join(fields), where)
     try:
+        # croniter notices only then: 30 February is well formed.
         schedule.after(times.now())
     except (ValueError, KeyError, OverflowError):
         raise ScheduleError(f"{text[:80]!r} names a date that never comes") from None
@@ -184,6 +188,7 @@ def _check_item(item: str, field: str, low: int, high: int, names: tuple[str, ..
 def _number(text: str, low: int, names: tuple[str, ...]) -> int | None:
     if text in names:
         return names.index(text) + low
+    # int() also takes signs, underscores and digits of other scripts.
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
 
 

@@ -70,6 +70,7 @@ class Storage:
         self.bucket, _, prefix = uri.removeprefix("gs://").partition("/")
         self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         base = url or os.environ.get(ENDPOINT_VARIABLE) or "https://storage.googleapis.com"
+        # Google's client for Go takes the variable without a scheme, too.
         self.rest = Rest(base if "://" in base else f"http://{base}", "Cloud Storage")
 
     def uri(self, name: str) -> str:
@@ -121,6 +122,7 @@ class Storage:
             answer = self.rest.find(self._path(name), params={"fields": "generation,updated"})
             if answer is None:
                 return None
+            # Of the generation whose time was read; None if it was written again meanwhile.
             found = self.read(name, generation=_number(answer.data.get("generation")))
             if found is not None:
                 return replace(found, age_s=_age(answer.data.get("updated"), answer.headers.get("Date")))
