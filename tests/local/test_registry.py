@@ -63,6 +63,18 @@ def test_values_of_a_time_series_are_thinned(services: Services) -> None:
     assert exported == list(range(1200))
 
 
+def test_trials_stay_in_their_order_when_some_are_deleted(services: Services) -> None:
+    """ListTrials gives trials in the order in which they were made, also those made after others were deleted."""
+    space = [{"parameterId": "x", "doubleValueSpec": {"minValue": 0.0, "maxValue": 1.0}}]
+    spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": space}
+    study = services("CreateStudy", parent=PARENT, study={"displayName": "s", "studySpec": spec})["name"]
+    services("SuggestTrials", parent=study, suggestionCount=3, clientId="c")
+    for number in "12":
+        services.methods["DeleteTrial"]({"name": f"{study}/trials/{number}"})
+    services("SuggestTrials", parent=study, suggestionCount=2, clientId="d")
+    assert [trial["id"] for trial in services("ListTrials", parent=study)["trials"]] == ["3", "4", "5"]
+
+
 def test_the_lineage_of_an_artifact(services: Services) -> None:
     """It goes as many steps as asked for, to the end without a number, and is refused for a negative one."""
     services("CreateMetadataStore", parent=PARENT, metadataStoreId="default")
