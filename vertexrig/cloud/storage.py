@@ -91,6 +91,7 @@ class Storage:
             The new generation, or None if the object is of another generation. After a failed try that was repeated,
             None may also mean that the first try went through: read it to see.
         """
+        # `fields`: only the generation is wanted of the answer.
         params: dict[str, Any] = {"uploadType": "media", "name": self.prefix + name, "fields": "generation"}
         if generation is not None:
             params["ifGenerationMatch"] = str(generation)
@@ -99,6 +100,7 @@ class Storage:
                 "POST", f"/upload{self._bucket}/o", params=params, data=data, content_type=content_type, repeat=True
             )
         except RestError as error:
+            # A precondition that does not hold is an answer and not a failure.
             if error.status == 412:
                 return None
             raise self._explained(error) from None

@@ -88,6 +88,7 @@ def _spawn(settings: Settings, port: int | None, log: Path, record: Path | None)
     """The server's process; its settings go to its stdin."""
     argv = [sys.executable, "-m", "vertexrig.local.server"]
     with log.open("ab") as out:
+        # Its own session: Ctrl-C in the terminal of `local run` must not end the server.
         process = subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True)
     assert process.stdin is not None
     settings_and_port = {

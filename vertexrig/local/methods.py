@@ -56,6 +56,7 @@ class Binding:
         """What a path has to be, with the groups v0, v1, … for the variables and `version`."""
         parts: list[str] = []
         end = 0
+        # Numbered, because a field's dotted path is not a name of a group.
         for number, found in enumerate(_VARIABLE.finditer(self.template)):
             parts += [_literal(self.template[end : found.start()]), f"(?P<v{number}>{_segments(found[2] or '*', _ID)})"]
             end = found.end()
@@ -84,6 +85,7 @@ class Binding:
             before, _, rest = path.partition("{")
             # Slashes stay: a variable such as {name=projects/*/...} spans several segments.
             path = before + quote(value, safe="/@:~") + rest.partition("}")[2]
+        # Only the first: a resource may be called v1, too.
         path = _VERSION.sub(f"/{version}", path, count=1)
         if self.body == "*":
             return path, left

@@ -284,6 +284,7 @@ def running(
         UsageError: The port is taken, another server runs on the folder, or the folder cannot be used.
     """
     root = state.make_private(settings.root)
+    # The folder before the ports: of two that start at once the later one must not take a port.
     with state.held(root) as lock, bound(usual_port(port)) as listener, _beside(listener, port) as proxy:
         here = RunningServer(root, listener.getsockname()[1], os.getpid(), front_port=proxy.getsockname()[1])
         about: dict[str, object] = {"version": __version__, "pid": here.pid, "root": str(root), "url": here.url}

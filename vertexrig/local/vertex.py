@@ -91,6 +91,7 @@ class VertexApi:
         rows: list[Endpoint] = []
         for kind in _KINDS:
             every, one = f"{_PARENT}/{kind}", f"{_PARENT}/{kind}/{{id}}"
+            # Tried in this order: `:cancel` before an id, which would take the verb for its end.
             rows += [
                 endpoint("POST", every, partial(self.create, kind)),
                 endpoint("POST", f"{one}{VERB}cancel", partial(self.cancel, kind)),
@@ -121,6 +122,7 @@ class VertexApi:
 
     async def cancel(self, kind: str, request: Request, path: Mapping[str, str]) -> Response:
         """POST :cancel."""
+        # Read, though nothing is wanted of it: with a body unread the connection cannot be used again.
         await http.read_body(request)
         await in_thread(self.owners[kind].cancel, _name(kind, path))
         return JSONResponse({})

@@ -70,6 +70,7 @@ def _of(script: Script, region: str) -> list[Creation]:
 
 def _priced(script: str, collection: str, body: Mapping[str, Any], region: str) -> Creation:
     kind = _WORK.get(collection, "CustomJobSpec")
+    # A custom job, a pipeline, or a tuning job, which is its own spec.
     inner = body.get("jobSpec") or body.get("trainingTaskInputs") or body
     document = spec.from_data(
         {key: value for key, value in inner.items() if key not in ("displayName", "labels")}, kind=kind

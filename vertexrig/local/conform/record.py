@@ -51,6 +51,7 @@ class CallRecorder:
             answered.extend(message.get("body", b""))
             await send(message)
 
+        # Written after the answer, so that recording makes no client wait.
         await self.app(scope, take_request, pass_answer)
         self._write(scope, bytes(asked), {"status": status[0], "body": _body(bytes(answered))})
 
@@ -65,6 +66,7 @@ class CallRecorder:
         }
         if asked:
             request["body"] = _body(asked)
+        # Opened for each line: a recording is whole up to the last call, however the server ends.
         with self._lock, self.file.open("a", encoding="utf-8") as file:
             self._calls += 1
             line = {"run": "up", "step": str(self._calls), "request": request, "answer": answer}

@@ -139,6 +139,7 @@ def kept(manifest: Manifest) -> dict[str, Any]:
 
 def _still(value: Any) -> str:
     """What was seen, without what changes from run to run: ids, times, addresses, folders."""
+    # Longer than the page shows: what is replaced below may be long.
     text = short("nothing" if value is None else Blanks()(value), 400)
     text = re.sub(
         r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?",

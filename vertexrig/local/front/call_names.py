@@ -65,6 +65,7 @@ def method(http: str, host: str, path: str) -> tuple[str, str]:
             match = one.pattern.fullmatch(below)
             if match is not None:
                 version = match.groupdict().get("version")
+                # The table has the names of v1 alone.
                 service = one.service.replace(".v1.", ".v1beta1.") if version == "v1beta1" else one.service
                 return f"{service}.{one.method}", _resource(below)
     found = _STORAGE.fullmatch(path)
@@ -90,6 +91,7 @@ def _below(host: str, path: str) -> tuple[str, str]:
 def _resource(path: str) -> str:
     """What of a path differs between resources: behind the location, else all of it."""
     text = unquote(path)
+    # The location is the same in most calls, and the page is narrow.
     return re.sub(r"^/v\d\w*/(?:projects/[^/]+/locations/[^/]+/?)?", "", text)[:200]
 
 

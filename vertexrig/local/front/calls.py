@@ -92,6 +92,7 @@ class Calls:
 
             try:
                 await app(scope, receive, seen)
+            # Also where the client has gone, of which the application is told by an exception.
             finally:
                 host = str((scope.get("state") or {}).get(HOST_STATE, ""))
                 raw = scope.get("raw_path") or scope["path"].encode()
@@ -111,6 +112,7 @@ class Calls:
             self.last += 1
             call = ClientCall(seq=self.last, **fields)
             self._calls.append(call)
+        # Outside the lock, which `unserved` takes, too.
         if call.status == _UNSERVED:
             method, _ = call_names.method(call.http, call.host, call.path)
             self.unserved(method, call.client, call.transport)

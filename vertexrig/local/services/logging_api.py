@@ -159,6 +159,7 @@ def _entry(entry: Any, body: Json, where: str) -> tuple[Json, int | None]:
         raise invalid(f"Invalid value at '{where}': not a log entry.")
     _known(entry, ENTRY_FIELDS, where)
     full = {key: value for key, value in entry.items() if value is not None}
+    # What the entry says itself wins over the request's defaults.
     full = {**{key: body[key] for key in ("logName", "resource") if body.get(key)}, **full}
     if not isinstance(full.get("logName"), str) or not _LOG_NAME.fullmatch(full["logName"]):
         raise invalid(f"{where}: log_name must be projects/PROJECT/logs/LOG, not {str(full.get('logName'))[:80]!r}.")

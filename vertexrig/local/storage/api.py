@@ -164,6 +164,8 @@ class StorageApi:
         items = []
         for found in page.items:
             try:
+                # Digests are part of a listing, and clients compare files by them: a file that a trainer wrote is
+                # hashed when it is first listed.
                 items.append(object_resource(await in_thread(self.store.digested, found), base(request)))
             except ApiError:
                 continue  # its file went away since the listing

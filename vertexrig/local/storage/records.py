@@ -81,6 +81,7 @@ class Records:
         with self.database.transaction() as connection:
             connection.execute("DELETE FROM buckets WHERE name = ?", (name,))
             connection.execute("DELETE FROM objects WHERE bucket = ?", (name,))
+            # An upload must not end in another bucket that later gets this name.
             connection.execute("DELETE FROM uploads WHERE bucket = ?", (name,))
             connection.execute("DELETE FROM policies WHERE bucket = ?", (name,))
 
