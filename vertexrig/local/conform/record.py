@@ -38,24 +38,24 @@ class CallRecorder:
         if scope["type"] != "http":
             await self.app(scope, receive, send)
             return
-        asked, answered, status = bytearray(), bytearray(), [0]
+        asked, answered, status = _Recorded(), _Recorded(), [0]
 
         async def take_request() -> Message:
             message = await receive()
-            asked.extend(message.get("body", b""))
+            asked.add(message.get("body", b""))
             return message
 
         async def pass_answer(message: Message) -> None:
             if message["type"] == "http.response.start":
                 status[0] = message["status"]
-            answered.extend(message.get("body", b""))
+            answered.add(message.get("body", b""))
             await send(message)
 
         # Written after the answer, so that recording makes no client wait.
         await self.app(scope, take_request, pass_answer)
-        self._write(scope, bytes(asked), {"status": status[0], "body": _body(bytes(answered))})
+        self._write(scope, asked, {"status": status[0], "body": answered.shown()})
 
-    def _write(self, scope: Scope, asked: bytes, answer: Mapping[str, Any]) -> None:
+    def _write(self, scope: Scope, asked: _Recorded, answer: Mapping[str, Any]) -> None:
         path = (scope.get("raw_path") or scope["path"].encode()).decode("ascii", "replace").split("?", 1)[0]
         mount = next((mount for mount in self.mounts if path.startswith(f"{mount}/")), "")
         query = scope.get("query_string", b"").decode("ascii", "replace")
@@ -64,8 +64,8 @@ class CallRecorder:
             "method": scope["method"],
             "path": path[len(mount) :] + (f"?{query}" if query else ""),
         }
-        if asked:
-            request["body"] = _body(asked)
+        if asked.size:
+            request["body"] = asked.shown()
         # Opened for each line: a recording is whole up to the last call, however the server ends.
         with self._lock, self.file.open("a", encoding="utf-8") as file:
             self._calls += 1
@@ -73,15 +73,26 @@ class CallRecorder:
             file.write(json.dumps(self._blanks(line), ensure_ascii=False) + "\n")
 
 
-def _body(data: bytes) -> Any:
-    """A body as JSON or text, or its size where it is neither or too long."""
-    if len(data) > MOST_BYTES:
-        return f"<{len(data)} bytes>"
-    try:
-        return json.loads(data) if data else ""
-    except ValueError:
-        pass
-    try:
-        return data.decode("utf-8")
-    except UnicodeDecodeError:
-        return f"<{len(data)} bytes>"
+class _Recorded:
+    """A body as it comes, of which no more is kept than is recorded: an upload may be larger than memory."""
+
+    def __init__(self) -> None:
+        self.size, self._data = 0, bytearray()
+
+    def add(self, data: bytes) -> None:
+        self.size += len(data)
+        if self.size <= MOST_BYTES:
+            self._data += data
+
+    def shown(self) -> Any:
+        """JSON or text, or the size where it is neither or too long."""
+        if self.size > MOST_BYTES:
+            return f"<{self.size} bytes>"
+        try:
+            return json.loads(self._data) if self._data else ""
+        except ValueError:
+            pass
+        try:
+            return self._data.decode("utf-8")
+        except UnicodeDecodeError:
+            return f"<{self.size} bytes>"
