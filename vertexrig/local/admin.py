@@ -115,7 +115,7 @@ class Admin:
     async def preempt(self, request: Request, path: Mapping[str, str]) -> Response:
         """POST /v1/jobs/ID:preempt with `{"grace": SECONDS}`, by default 0."""
         grace = (await http.read_json(request)).get("grace", 0)
-        # In Python a bool is an int, and `true` is no length of time.
+        # In Python a bool is an int, and `true` is not a length of time.
         if isinstance(grace, bool) or not isinstance(grace, (int, float)) or not 0 <= grace <= MOST_GRACE:
             raise invalid(f"Invalid grace: {str(grace)[:80]!r}. It is a number of seconds from 0 to {MOST_GRACE}.")
         await in_thread(self.jobs.fault, await in_thread(self._find, path["id"]), preempt=float(grace))

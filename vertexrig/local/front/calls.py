@@ -92,7 +92,7 @@ class Calls:
 
             try:
                 await app(scope, receive, seen)
-            # Also where the client has gone, of which the application is told by an exception.
+            # Also where the client has gone, which ends the application with an exception.
             finally:
                 host = str((scope.get("state") or {}).get(HOST_STATE, ""))
                 raw = scope.get("raw_path") or scope["path"].encode()
