@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import asyncio
 import json
 import re
 import shutil
 import sys
 import time
+import tracemalloc
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -22,6 +24,7 @@ from vertexrig.local.conform import manifest, prices, score
 from vertexrig.local.conform.blank import Blanks
 from vertexrig.local.conform.judge import DIFFERS, SAME, judge
 from vertexrig.local.conform.manifest import AREAS, Manifest, ManifestError, ManifestRow
+from vertexrig.local.conform.record import MOST_BYTES, CallRecorder
 from vertexrig.local.jobs.settings import Settings
 from vertexrig.local.runner import RunOptions
 from vertexrig.project.model import LocalImage
@@ -326,6 +329,32 @@ def test_prices_are_those_of_the_catalog() -> None:
 def test_a_manifest_without_a_result_has_no_page(tmp_path: Path) -> None:
     """The page needs a result: `kept` says {} where none was accepted."""
     assert score.kept(Manifest(tmp_path, (), {})) == {}
+
+
+def test_a_long_body_is_recorded_by_its_size_and_not_kept(tmp_path: Path) -> None:
+    """Of an upload that is longer than a recorded body only the size is in the recording, and only a part in memory."""
+    rest = 32
+
+    async def app(scope: Any, receive: Any, send: Any) -> None:
+        while (await receive())["more_body"]:
+            pass
+        await send({"type": "http.response.start", "status": 200, "headers": []})
+        await send({"type": "http.response.body", "body": b"{}"})
+
+    async def receive() -> dict[str, Any]:
+        nonlocal rest
+        rest -= 1
+        return {"type": "http.request", "body": bytes(MOST_BYTES), "more_body": rest > 0}
+
+    async def send(message: Any) -> None:
+        pass
+
+    file = tmp_path / "seen.jsonl"
+    tracemalloc.start()
+    asyncio.run(CallRecorder(app, file, {})({"type": "http", "method": "POST", "path": "/upload"}, receive, send))
+    _, peak = tracemalloc.get_traced_memory()
+    tracemalloc.stop()
+    assert json.loads(file.read_text())["request"]["body"] == f"<{32 * MOST_BYTES} bytes>" and peak < 16 * MOST_BYTES
 
 
 def test_a_recording_is_replayed(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:

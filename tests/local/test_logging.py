@@ -28,7 +28,7 @@ from tests.web import http
 from vertexrig import times
 from vertexrig.local.guard import LoopbackGuard
 from vertexrig.local.http import ApiError, mount
-from vertexrig.local.runner.lines import Line
+from vertexrig.local.runner.lines import OF_PACKAGE, Line, Splitter
 from vertexrig.local.services import coverage
 from vertexrig.local.services.log_store import LogStore
 from vertexrig.local.services.logging_api import LoggingApi
@@ -257,6 +257,16 @@ def test_a_file_of_an_older_vertexrig_opens(tmp_path: Path) -> None:
         store.close()
     assert [entry["textPayload"] for entry in stored(LogStore(tmp_path))] == ["before", "after", "after"]
     assert stored(LogStore(tmp_path))[0] == kept
+
+
+def test_json_that_no_answer_can_hold_is_text(tmp_path: Path) -> None:
+    """A line with NaN, with a number beyond a double or with half a character is text, so the log of its job can be read."""
+    store = LogStore(tmp_path)
+    lines = ['{"loss": NaN}', '{"loss": 1e999}', '{"text": "\\ud800"}', '{"loss": 1}']
+    output = "".join(f"{line}\n" for line in lines).encode()
+    store.write("customJobs/1", Splitter("t", "stdout", OF_PACKAGE).feed(output))
+    answer = json.loads(bytes(JSONResponse({"entries": stored(store)}).body))["entries"]
+    assert [one.get("textPayload", one.get("jsonPayload")) for one in answer] == [*lines[:3], {"loss": 1}]
 
 
 def test_pages_give_each_entry_once(tmp_path: Path) -> None:

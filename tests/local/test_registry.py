@@ -37,9 +37,15 @@ def test_values_of_a_time_series_are_thinned(services: Services) -> None:
     experiment = services("CreateTensorboardExperiment", parent=board, tensorboardExperimentId="e")["name"]
     run = services("CreateTensorboardRun", parent=experiment, tensorboardRunId="r")["name"]
     made = services("CreateTensorboardTimeSeries", parent=run, tensorboardTimeSeries={"displayName": "loss"})
-    points = [{"step": str(step), "scalar": {"value": 1.0}} for step in range(1200)]
+    wall = {1198: "2026-11-20T12:00:00.500Z", 1199: "2026-11-20T12:00:00Z"}
+    points = [
+        {"step": str(step), "wallTime": wall.get(step, "2026-11-20T11:00:00Z"), "scalar": {"value": 1.0}}
+        for step in range(1200)
+    ]
     data = [{"tensorboardTimeSeriesId": made["name"].rpartition("/")[2], "values": points}]
     services("WriteTensorboardRunData", tensorboardRun=run, timeSeriesData=data)
+    newest = services.methods["GetTensorboardTimeSeries"]({"name": made["name"]})["metadata"]
+    assert newest == {"maxStep": "1199", "maxWallTime": "2026-11-20T12:00:00.500Z"}
 
     def read(most: int) -> list[int]:
         found = services("ReadTensorboardTimeSeriesData", tensorboardTimeSeries=made["name"], maxDataPoints=most)
@@ -55,6 +61,18 @@ def test_values_of_a_time_series_are_thinned(services: Services) -> None:
         if not token:
             break
     assert exported == list(range(1200))
+
+
+def test_trials_stay_in_their_order_when_some_are_deleted(services: Services) -> None:
+    """ListTrials gives trials in the order in which they were made, also those made after others were deleted."""
+    space = [{"parameterId": "x", "doubleValueSpec": {"minValue": 0.0, "maxValue": 1.0}}]
+    spec = {"metrics": [{"metricId": "loss", "goal": "MINIMIZE"}], "parameters": space}
+    study = services("CreateStudy", parent=PARENT, study={"displayName": "s", "studySpec": spec})["name"]
+    services("SuggestTrials", parent=study, suggestionCount=3, clientId="c")
+    for number in "12":
+        services.methods["DeleteTrial"]({"name": f"{study}/trials/{number}"})
+    services("SuggestTrials", parent=study, suggestionCount=2, clientId="d")
+    assert [trial["id"] for trial in services("ListTrials", parent=study)["trials"]] == ["3", "4", "5"]
 
 
 def test_the_lineage_of_an_artifact(services: Services) -> None:

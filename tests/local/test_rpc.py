@@ -35,7 +35,7 @@ def here(tmp_path_factory: pytest.TempPathFactory) -> Iterator[server.RunningSer
 
 @pytest.mark.parametrize("library", ["aiplatform_v1", "aiplatform_v1beta1"])
 def test_a_job_over_grpc(channel: grpc.Channel, library: str) -> None:
-    """A job is made, listed, cancelled and deleted by an operation, by the clients of v1 and of v1beta1."""
+    """A job is made, listed, cancelled and deleted by an operation that is listed, by the clients of v1 and of v1beta1."""
     jobs = client(channel, "job_service", library)
     types = import_module(f"google.cloud.{library}")
     sent = {"displayName": f"over-{library.replace('_', '-')}", "jobSpec": job(pool("import time; time.sleep(600)"))}
@@ -53,6 +53,7 @@ def test_a_job_over_grpc(channel: grpc.Channel, library: str) -> None:
     assert kept.done and kept.metadata.type_url.endswith(
         f"{library.removeprefix('aiplatform_')}.DeleteOperationMetadata"
     )
+    assert kept in list(jobs.transport.operations_client.list_operations(PARENT, ""))
     with pytest.raises(exceptions.NotFound, match="does not exist"):
         jobs.get_custom_job(name=made.name)
 

@@ -155,7 +155,13 @@ def test_it_fires_with_the_documented_headers(tmp_path: Path, target: Target, at
     """At its time a job sends its body and headers, Cloud Scheduler's own headers, and a marked stand-in token."""
     http = {
         "body": base64.b64encode(b'{"run": "sweep"}').decode(),
-        "headers": {"Content-Type": "application/json", "User-Agent": "mine", "X-Mine": "1", "X-CloudScheduler": "no"},
+        "headers": {
+            "Content-Type": "application/json",
+            "User-Agent": "mine",
+            "X-Mine": "1",
+            "accept": "text/plain",
+            "X-CloudScheduler": "no",
+        },
         "oidcToken": {"serviceAccountEmail": "invoker@p.iam.gserviceaccount.com", "audience": "https://aud"},
     }
 
@@ -172,7 +178,7 @@ def test_it_fires_with_the_documented_headers(tmp_path: Path, target: Target, at
     assert headers["x-cloudscheduler"] == "true" and headers["x-cloudscheduler-jobname"] == "tick"
     assert headers["x-cloudscheduler-scheduletime"] == "2026-11-20T12:01:00Z"
     assert headers["user-agent"] == "Google-Cloud-Scheduler" and headers["content-type"] == "application/json"
-    assert headers["x-mine"] == "1"
+    assert headers["x-mine"] == "1" and headers["accept"] == "text/plain"
     token = headers["authorization"].removeprefix("Bearer ")
     claims = json.loads(base64.urlsafe_b64decode(token.split(".")[1] + "==="))
     assert claims["email"] == "invoker@p.iam.gserviceaccount.com" and claims["aud"] == "https://aud"

@@ -8,6 +8,7 @@ import signal
 import sys
 import threading
 from collections.abc import Callable, Iterator
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 from typing import Any
@@ -96,7 +97,12 @@ def started(lines: list[Line]) -> list[str]:
 
 def forkers() -> list[psutil.Process]:
     """The processes of this one that fork replicas."""
-    return [one for one in psutil.Process().children() if any("forker.py" in word for word in one.cmdline())]
+    found = []
+    for one in psutil.Process().children():
+        with suppress(psutil.NoSuchProcess):  # also of one that has ended and that nobody has waited for yet
+            if any("forker.py" in word for word in one.cmdline()):
+                found.append(one)
+    return found
 
 
 def test_a_warm_replica_is_as_a_cold_one(run: Run) -> None:

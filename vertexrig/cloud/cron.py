@@ -26,8 +26,10 @@ _FIELDS: tuple[tuple[str, int, int, tuple[str, ...]], ...] = (
     ("hour", 0, 23, ()),
     ("day of month", 1, 31, ()),
     ("month", 1, 12, tuple(_MONTHS)),
+    # 7 is Sunday as well as 0.
     ("day of week", 0, 7, tuple(_DAYS)),
 )
+# `*`, `5`, `mon`, `1-5`, each with a step.
 _ITEM = re.compile(r"(?:\*|(\w+)(?:-(\w+))?)(?:/(\d{1,4}))?")
 _MACROS = {
     "@hourly": "0 * * * *", "@daily": "0 0 * * *", "@midnight": "0 0 * * *", "@weekly": "0 0 * * 0", "@monthly": "0 0 1 * *",
@@ -80,6 +82,7 @@ def zone_of(name: str) -> tzinfo:
         return timezone.utc
     try:
         return ZoneInfo(name)
+    # zoneinfo raises any of these: for no such zone, for a path, for a folder of the database.
     except (KeyError, ValueError, OSError):
         raise ZoneError(f"{name[:80]!r} is not a time zone of the tz database. {_zones_like(name)}") from None
 
@@ -115,6 +118,7 @@ def parse(text: str, zone: str) -> Timetable:
             _check_item(item, name, low, high, names)
     schedule = Timetable(" ".join(fields), where)
     try:
+        # croniter notices only then: 30 February is well formed.
         schedule.after(times.now())
     except (ValueError, KeyError, OverflowError):
         raise ScheduleError(f"{text[:80]!r} names a date that never comes") from None
@@ -201,6 +205,7 @@ def _check_item(item: str, field: str, low: int, high: int, names: tuple[str, ..
 def _number(text: str, low: int, names: tuple[str, ...]) -> int | None:
     if text in names:
         return names.index(text) + low
+    # int() also takes signs, underscores and digits of other scripts.
     return int(text) if text.isascii() and text.isdigit() and len(text) <= 4 else None
 
 

@@ -46,6 +46,7 @@ class JobLogs:
         universe = os.environ.get(UNIVERSE_VARIABLE) or "googleapis.com"
         url = os.environ.get(LOGGING_VARIABLE) or f"https://logging.{universe}"
         self.project = project
+        # One try: `watch` asks again at its next look.
         self.rest = Rest(f"{url.rstrip('/')}/v2", "Cloud Logging", attempts=1)
 
     @staticmethod
@@ -69,6 +70,7 @@ class JobLogs:
         body = {
             "resourceNames": [f"projects/{self.project}"],
             "filter": f"({wanted}) AND timestamp>={quoted(since)}",
+            # The newest first, because the page is cut at its end.
             "orderBy": "timestamp desc",
             "pageSize": LINES,
         }

@@ -36,6 +36,7 @@ class ModelsClient:
         """The models of exactly this display name, the newest first; each as its default version."""
         params = {"filter": f"display_name={quoted(display_name)}", "pageSize": PAGE}
         rows = self.rest.pages(f"/{self.parent}/models", "models", params)
+        # A `*` in the name is a wildcard to the filter.
         own = (row for row in rows if row.get("displayName") == display_name)
         return sorted(own, key=lambda row: str(row.get("createTime", "")), reverse=True)
 
@@ -102,6 +103,7 @@ class ModelsClient:
             operation = self.rest.call("GET", f"/{name}").data
         if operation.get("error"):
             message = str(operation["error"].get("message", "the upload failed"))
+            # An operation's error has no HTTP status; it was refused, and trying again makes no sense.
             raise RestError(f"Vertex AI: {' '.join(message.split())}", status=400)
         return dict(operation.get("response") or {})
 

@@ -32,6 +32,7 @@ class ArtifactRegistry:
         Raises:
             RestError: The service refused or could not be reached.
         """
+        # The parser wants a whole name; image and tag are left out of what is asked.
         return self.rest.find(_parent(f"{repository}/image:tag")[0]) is not None
 
     def has(self, uri: str) -> bool:

@@ -137,6 +137,7 @@ class Rest:
         Raises:
             RestError: It failed.
         """
+        # POST is not repeated by itself: the first try may have taken effect.
         left = self.attempts if (method == "GET" if repeat is None else repeat) else 1
         headers = {"Content-Type": content_type} if content_type else {}
         words = {"params": params, "json": json, "data": data, "headers": headers}
@@ -262,6 +263,7 @@ def _whole(answer: requests.Response, until: float) -> bytes:
     """The body. A timeout of requests is for the next bytes only; an answer that drips would hold a claim for ever."""
     parts, size = [], 0
     try:
+        # read1 returns what has come; read would wait for 64 KiB and not see the deadline.
         while part := answer.raw.read1(65536, decode_content=True):
             parts.append(part)
             size += len(part)
@@ -300,6 +302,7 @@ def _session(url: str) -> requests.Session:
     session: requests.Session
     if is_loopback(url):
         session = requests.Session()
+        # No proxy of the environment leads to this machine, and no .netrc has a login for it.
         session.trust_env = False
     else:
         session = _signed_in(url) or requests.Session()
@@ -329,12 +332,14 @@ def _signed_in(url: str) -> requests.Session | None:
 
 def _chain(error: BaseException) -> Iterator[BaseException]:
     """An error and what HTTP clients wrapped in it, from the outside in."""
+    # An error may name itself as its context.
     seen: set[int] = set()
     inner: BaseException | None = error
     while inner is not None and id(inner) not in seen:
         seen.add(id(inner))
         yield inner
         wrapped = next((one for one in inner.args if isinstance(one, BaseException)), None)
+        # urllib3 keeps the cause in args or reason, and Python in __cause__ and __context__.
         inner = wrapped or getattr(inner, "reason", None) or inner.__cause__ or inner.__context__
 
 

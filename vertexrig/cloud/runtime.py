@@ -77,6 +77,7 @@ class RuntimeAccount(AuthBase):
         answer.close()
         again = answer.request.copy()
         again.headers["Authorization"] = f"Bearer {self.token()}"
+        # By the adapter and not the session, so that this hook does not run again.
         return answer.connection.send(again, **how)
 
 

@@ -36,6 +36,7 @@ class Scheduler:
             from google.auth.credentials import AnonymousCredentials
 
             anonymous = AnonymousCredentials()  # type: ignore[no-untyped-call]
+            # Another server must not see the user's token.
             options |= {"credentials": anonymous, "client_options": {"api_endpoint": url}}
         try:
             self.client = scheduler_v1.CloudSchedulerClient(**options)

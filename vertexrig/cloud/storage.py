@@ -70,6 +70,7 @@ class Storage:
         self.bucket, _, prefix = uri.removeprefix("gs://").partition("/")
         self.prefix = f"{prefix.strip('/')}/" if prefix.strip("/") else ""
         base = url or os.environ.get(ENDPOINT_VARIABLE) or "https://storage.googleapis.com"
+        # Google's client for Go takes the variable without a scheme, too.
         self.rest = Rest(base if "://" in base else f"http://{base}", "Cloud Storage")
 
     def uri(self, name: str) -> str:
@@ -90,6 +91,7 @@ class Storage:
             The new generation, or None if the object is of another generation. After a failed try that was repeated,
             None may also mean that the first try went through: read it to see.
         """
+        # `fields`: only the generation is wanted of the answer.
         params: dict[str, Any] = {"uploadType": "media", "name": self.prefix + name, "fields": "generation"}
         if generation is not None:
             params["ifGenerationMatch"] = str(generation)
@@ -98,6 +100,7 @@ class Storage:
                 "POST", f"/upload{self._bucket}/o", params=params, data=data, content_type=content_type, repeat=True
             )
         except RestError as error:
+            # A precondition that does not hold is an answer and not a failure.
             if error.status == 412:
                 return None
             raise self._explained(error) from None
@@ -121,6 +124,7 @@ class Storage:
             answer = self.rest.find(self._path(name), params={"fields": "generation,updated"})
             if answer is None:
                 return None
+            # Of the generation whose time was read; None if it was written again meanwhile.
             found = self.read(name, generation=_number(answer.data.get("generation")))
             if found is not None:
                 return replace(found, age_s=_age(answer.data.get("updated"), answer.headers.get("Date")))

@@ -32,6 +32,7 @@ _LOCAL_API = "/vertex/v1"
 PAGE = 100
 """Rows of a page that are asked for."""
 
+# The service numbers its jobs; no other id is one.
 NAME = re.compile(r"projects/([^/]+)/locations/([^/]+)/(customJobs|hyperparameterTuningJobs)/([0-9]+)")
 
 
@@ -117,6 +118,7 @@ class Vertex:
             RestError: It was refused, or (`outcome_unknown`) may have been created.
         """
         job = _job(collection, self.rest.call("POST", f"/{self.parent}/{collection}", json=body).data)
+        # A proxy that answers 200 with a page of its own must not count as a job that was made.
         if not NAME.fullmatch(job.name):
             raise RestError("Vertex AI answered a create without a job's name", status=502, outcome_unknown=True)
         return job
@@ -157,6 +159,7 @@ class Vertex:
         elif text.isascii() and text.isdigit():
             found = self.by_id(text)
         else:
+            # One of each kind: lists are sorted by time, the newest first.
             newest = [job for c in KINDS for job in self.list(c, filter=f"display_name={quoted(text)}", limit=1)]
             found = max(newest, key=lambda job: str(job.data.get("createTime", "")), default=None)
         if found is None:

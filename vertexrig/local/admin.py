@@ -66,6 +66,7 @@ class Admin:
 
     async def made(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /v1/made?after=NUMBER: jobs made after the one of that number, and what was refused, not served or not there."""
+        # Beyond every number: without `after` nothing is listed, and `last` tells where to begin.
         after = query_int(request, "after", default=2**62)
 
         def work() -> Json:
@@ -114,6 +115,7 @@ class Admin:
     async def preempt(self, request: Request, path: Mapping[str, str]) -> Response:
         """POST /v1/jobs/ID:preempt with `{"grace": SECONDS}`, by default 0."""
         grace = (await http.read_json(request)).get("grace", 0)
+        # In Python a bool is an int, and `true` is not a length of time.
         if isinstance(grace, bool) or not isinstance(grace, (int, float)) or not 0 <= grace <= MOST_GRACE:
             raise invalid(f"Invalid grace: {str(grace)[:80]!r}. It is a number of seconds from 0 to {MOST_GRACE}.")
         await in_thread(self.jobs.fault, await in_thread(self._find, path["id"]), preempt=float(grace))
@@ -121,6 +123,7 @@ class Admin:
 
     def _find(self, job: str) -> str:
         """A custom job's name by its id or display name, whichever runs."""
+        # The newest of several jobs with one display name.
         for stored in reversed(self.jobs.store.unfinished(CUSTOM_JOBS)):
             if job in (stored.name.rpartition("/")[2], stored.body.get("displayName")):
                 return stored.name

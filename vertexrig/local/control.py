@@ -90,6 +90,7 @@ def _started(
                 if state.look(root)[0]:
                     continue  # another `up` on this folder was faster, and its server has the port
                 raise
+            # The file is appended to: an error shows only what this start has written.
             start = log.stat().st_size if log.exists() else 0
             process = _spawn(settings, port, log, record, spawned)
         elif process is not None and process.poll() is not None and not held:
@@ -118,6 +119,7 @@ def _spawn(
     """The server's process; its settings go to its stdin."""
     argv = [sys.executable, "-m", "vertexrig.local.server"]
     with log.open("ab") as out:
+        # Its own session: Ctrl-C in the terminal of `local run` must not end the server.
         spawned.append(
             process := subprocess.Popen(argv, stdin=subprocess.PIPE, stdout=out, stderr=out, start_new_session=True)
         )
@@ -126,6 +128,7 @@ def _spawn(
         "port": port, "settings": {**asdict(settings), "root": settings.root.absolute()},
         "record": str(record.absolute()) if record else None,
     }  # fmt: skip
+    # Not as arguments: settings hold variables of the user's, and every user sees a command line.
     process.stdin.write(json.dumps(settings_and_port, default=str).encode())
     process.stdin.close()
     return process
@@ -134,6 +137,7 @@ def _spawn(
 def answers(here: RunningServer) -> bool:
     """Whether a server that holds its folder answers; one that was killed holds it for a while as it dies."""
     try:
+        # The pid, because another program may have the port by now.
         return bool(_request(here, "GET", f"{ADMIN}/v1/status", None, timeout=5)["pid"] == here.pid)
     except ServiceError:
         return False
@@ -151,6 +155,7 @@ def down(root: Path = DEFAULT_ROOT) -> bool:
     call(here, "POST", "/v1/stop")
     deadline = time.monotonic() + _STOP_S
     while time.monotonic() < deadline:
+        # The lock and not the process: it is free once everything is written.
         if not state.look(root)[0]:
             return True
         time.sleep(0.02)
@@ -291,6 +296,7 @@ def bound(port: int) -> Iterator[socket.socket]:
     """
     # asyncio sets TCP_NODELAY only on sockets that name their protocol; without it each answer takes 40 ms longer
     with socket.socket(socket.AF_INET, socket.SOCK_STREAM, socket.IPPROTO_TCP) as listener:
+        # Else a port stays occupied for a minute after a server that had connections (TIME_WAIT).
         listener.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
         try:
             listener.bind((HOST, port))

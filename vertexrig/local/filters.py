@@ -128,6 +128,7 @@ class _Parser:
 
     def conjunction(self) -> Node:
         self.depth += 1
+        # The parser calls itself: deep nesting would end in a RecursionError.
         if self.depth > self.dialect.depth:
             raise self.wrong(f"more than {self.dialect.depth} nested parentheses")
         parts: list[Node] = []
@@ -160,6 +161,7 @@ class _Parser:
             operator = self.take(_OPERATOR)
             if operator:
                 return self.comparison(_path(field), operator)
+            # Not a field after all: the word is text to be found anywhere.
             self.at = start
         if not self.dialect.text or _WORD.match(self.text, self.at):
             raise self.wrong("a term is missing" if self.over() else "unexpected")
@@ -175,6 +177,7 @@ class _Parser:
 
     def comparison(self, path: tuple[str, ...], operator: str) -> Node:
         """The value after an operator, or a group of values in parentheses."""
+        # The service matches by RE2, whose syntax Python's re does not share.
         if operator in ("=~", "!~"):
             raise self.wrong("the local Vertex does not match regular expressions (use ':' for a part of a text)")
         self.skip()

@@ -69,6 +69,7 @@ class Refusal(Exception):
 
 def _kernel_form(address: Address) -> tuple[str, str]:
     """An IPv4 address and port as `/proc/net/tcp` and `/proc/net/tcp6` write them: words in the machine's byte order."""
+    # The second word is that of an IPv4 address in IPv6 form (::ffff:a.b.c.d).
     word, mapped = struct.unpack("=2I", socket.inet_aton(address[0]) + bytes([0, 0, 255, 255]))
     ending = f"{word:08X}:{address[1]:04X}"
     return ending, f"{0:016X}{mapped:08X}{ending}"
@@ -80,6 +81,7 @@ def _asked_kernel(client: Address, server: Address) -> int | None:
     Reading /proc/net/tcp walks the kernel's whole table: 120 ms on a busy machine with 350 sockets (2026-11-21).
     """
     ends = struct.pack("!HH4s12x4s12x", client[1], server[1], socket.inet_aton(client[0]), socket.inet_aton(server[0]))
+    # All states of a connection (the mask of ones), any interface (0), and no cookie (-1).
     wanted = struct.pack("=BBBxI", socket.AF_INET, socket.IPPROTO_TCP, 0, 0xFFFFFFFF) + ends + struct.pack("=Iq", 0, -1)
     header = struct.pack("=IHHII", 16 + len(wanted), _SOCK_DIAG_BY_FAMILY, 1, 1, 0)
     try:
@@ -89,6 +91,7 @@ def _asked_kernel(client: Address, server: Address) -> int | None:
             answer = kernel.recv(4096)
     except (OSError, AttributeError):
         return None
+    # 16 bytes of header and 72 of inet_diag_msg.
     if len(answer) < 88 or struct.unpack_from("=H", answer, 4)[0] != _SOCK_DIAG_BY_FAMILY:
         return None
     user, inode = struct.unpack_from("=II", answer, 80)
@@ -155,9 +158,11 @@ class LoopbackGuard:
         """Why a request is refused, or None."""
         headers = [(k.decode("latin-1").lower(), v.decode("latin-1")) for k, v in scope["headers"]]
         hosts = [value for key, value in headers if key == "host"]
+        # None is a call from inside this process (`rpc_inside`).
         peer = scope.get("client") or ("127.0.0.1", 0)
         if peer[0] not in LOOPBACK and not peer[0].startswith("127."):
             return f"This server answers this machine only, not {peer[0]}."
+        # Two Host fields are read differently by different programs.
         if len(hosts) != 1 or host_name(hosts[0]) not in self.hosts:
             return f"This server answers to {', '.join(sorted(self.hosts))}, not to host {', '.join(hosts)!r}."
         for key, value in headers:
@@ -221,6 +226,7 @@ class BodyGuard:
             raise Refusal(415, f"The content type is {kind or 'missing'!r}; send {' or '.join(sorted(JSON_TYPES))}.")
         if self._reading >= UNFINISHED:
             raise Refusal(503, f"{UNFINISHED} requests whose body is not complete are open; try again later.")
+        # No lock: everything between two awaits is one step of the event loop.
         self._reading += 1
         try:
             whole: bytes | None = await asyncio.wait_for(_read(receive), BODY_SECONDS)

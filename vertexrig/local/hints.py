@@ -80,6 +80,7 @@ HINTS: tuple[tuple[str, str], ...] = (
 )
 
 
+# With and without quotes: `python -m` writes none around the name.
 _MODULE = re.compile(r"No module named '?(?P<module>[\w.]+)")
 # framework of a prebuilt image -> its modules. Source: the page pre-built-containers, 2026-08-22
 _MODULES = {
@@ -99,6 +100,7 @@ def hint(text: str, image: str = "", *, docker: bool = False) -> str:
     """
     known = next((words for pattern, words in HINTS if re.search(pattern, text)), "")
     module = _MODULE.search(text)
+    # A known cause first: its words say more than that a module is missing.
     return known or (_missing(module["module"], image, docker) if module else "")
 
 

@@ -169,6 +169,7 @@ def query_int(request: Request, name: str, *, default: int, high: int = 2**63 - 
     text = request.query_params.get(name)
     if text is None or text == "":
         return default
+    # int() also takes signs, spaces, underscores and digits of other scripts.
     if not re.fullmatch(r"[0-9]{1,19}", text) or int(text) > high:
         raise invalid(f"Invalid value for parameter '{name}': {text[:80]!r}. Expected an integer of 0 to {high}.")
     return int(text)
@@ -284,6 +285,7 @@ class Api:
                 continue
             known = True
             if row.method == request.method:
+                # After matching: an encoded slash is part of a name, and must not split it.
                 values = {k: unquote(v, errors="strict") for k, v in match.groupdict().items() if v is not None}
                 return await row.handler(request, values)
         if request.scope.get("root_path") and _API_PATH.match(path):

@@ -56,10 +56,12 @@ class Binding:
         """What a path has to be, with the groups v0, v1, … for the variables and `version`."""
         parts: list[str] = []
         end = 0
+        # Numbered, because a field's dotted path is not a name of a group.
         for number, found in enumerate(_VARIABLE.finditer(self.template)):
             parts += [_literal(self.template[end : found.start()]), f"(?P<v{number}>{_segments(found[2] or '*', _ID)})"]
             end = found.end()
         text = "".join(parts) + _literal(self.template[end:])
+        # The table has v1's templates; v1beta1 differs in nothing else that is served.
         return re.compile(text.replace("/v1/", "/(?P<version>v1|v1beta1)/", 1))
 
     def request(self, found: Mapping[str, str]) -> Json:
@@ -81,7 +83,9 @@ class Binding:
             if not re.fullmatch(_segments(pattern), value):
                 raise ValueError(f"Invalid resource field value in the request: {field} is {value!r}, not {pattern}.")
             before, _, rest = path.partition("{")
+            # Slashes stay: a variable such as {name=projects/*/...} spans several segments.
             path = before + quote(value, safe="/@:~") + rest.partition("}")[2]
+        # Only the first: a resource may be called v1, too.
         path = _VERSION.sub(f"/{version}", path, count=1)
         if self.body == "*":
             return path, left

@@ -221,12 +221,14 @@ class _Stage:
                 on_line=lambda name, one: self.watcher.line(name.rpartition("/")[2], one),
                 on_result=lambda name, result: ended.update({name: result}), on_note=noted.append,
             )  # fmt: skip
+            # Of the history's own record: the engine's job has a number that nobody was shown.
             job = {**job, "name": body["name"], "labels": body["labels"]}
             notes = ["the local study engine for Vertex AI's search: its trials have other values"]
             stand_ins = tuple(
                 dict.fromkeys(notes + [one for result in ended.values() for one in result.stand_ins] + noted)
             )
             history.save(self.record(job, stand_ins=stand_ins))
+        # The last to fail: its end is the one that the study ended with.
         failed = next((one for one in reversed(ended.values()) if one.state == "JOB_STATE_FAILED"), None)
         failed = failed if job["state"] == "JOB_STATE_FAILED" else None
         return self._ended(
@@ -248,6 +250,7 @@ class _Stage:
         data = {**self.prepared.document.data, "displayName": self.prepared.rendered.view.display_name}
         if trials is not None:
             data["maxTrialCount"] = trials
+            # As the checks advise: not more trials at a time than in all.
             data["parallelTrialCount"] = min(trials, int(data.get("parallelTrialCount", 1)))
         return data
 
@@ -272,6 +275,7 @@ def place_packages(workspace: Workspace, prepared: Prepared, root: Path) -> None
         target.parent.mkdir(parents=True, exist_ok=True)
         part = target.with_name(f".{target.name}.part")
         shutil.copyfile(built.path, part)
+        # A job that runs beside this one must not install half a package.
         part.replace(target)
 
 

@@ -202,6 +202,7 @@ class Local:
             http.mount(SCHEDULER, SchedulerApi(self.scheduler).table()),
             *storage.routes(self.objects),
             *console.routes(),
+            # Last: it answers what no mount has, in the form of Google's errors.
             http.mount("", []),
         ]
 
@@ -231,12 +232,14 @@ class Local:
 
     def start(self) -> None:
         """Take up what an earlier server left."""
+        # In this order: a job may end as soon as it is taken up, and its pipeline must know it by then.
         self.pipelines.recover()
         self.jobs.recover()
         self.studies.recover()
 
     def close(self) -> None:
         """Stop every process; what ran goes on with the next server on this folder."""
+        # Studies first, or they would start further trials while jobs stop.
         self.studies.close()
         self.jobs.close()
         for part in (self.store, self.objects, self.logs, self.schedules):
@@ -250,8 +253,10 @@ def _http_server(front: Front, local: Local, proxy: socket.socket) -> Any:
         local.calls.around(front.app(local.app, local.apis, local.xml, FRONT_PREFIXES)),
         log_level="warning",
         access_log=False,
+        # A client must not choose its own address, by which the guard decides.
         proxy_headers=False,
         lifespan="on",
+        # Seconds; a client that keeps reading would keep the server open for good.
         timeout_graceful_shutdown=3,
         http=protocol(front.journal.note),
     )
@@ -280,6 +285,7 @@ def running(
         UsageError: The port is taken, another server runs on the folder, or the folder cannot be used.
     """
     root = state.make_private(settings.root)
+    # The folder before the ports: of two that start at once the later one must not take a port.
     with state.held(root) as lock, bound(usual_port(port)) as listener, _beside(listener, port) as proxy:
         here = RunningServer(root, listener.getsockname()[1], os.getpid(), front_port=proxy.getsockname()[1])
         about: dict[str, object] = {"version": __version__, "pid": here.pid, "root": str(root), "url": here.url}
@@ -288,16 +294,20 @@ def running(
         thread = threading.Thread(target=server.run, kwargs={"sockets": [listener]}, name="server", daemon=True)
         try:
             write_text(root / BOTO, BOTO_TEXT)
+            # Before the first request: a client must not see jobs as they were when the last server died.
             local.start()
             thread.start()
             while not server.started and thread.is_alive():  # uvicorn has no event for it
                 time.sleep(0.005)
+            # Chosen by the system while the server started.
             here = replace(here, grpc_port=local.grpc_port)
             about["grpc_port"] = here.grpc_port
+            # Only now: whoever reads it calls at once.
             state.announce(lock, here)
             yield here
         finally:
             server.should_exit = True
+            # It was never started where `local.start` failed.
             if thread.ident is not None:
                 thread.join(10)
             local.close()

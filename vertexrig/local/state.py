@@ -68,6 +68,7 @@ def in_use(root: Path, *, begun: int | None = None) -> Iterator[Callable[[int], 
             users.flush()
 
         def last(process: int) -> bool:
+            # Given up first: of two that leave at one time neither would get it alone.
             fcntl.flock(users, fcntl.LOCK_UN)
             users.seek(0)
             return _locked(users) and users.read().strip() == str(process)
@@ -89,6 +90,7 @@ def make_private(root: Path) -> Path:
             raise UsageError(f"the state folder {root} belongs to the user with id {found.st_uid}; choose another one")
         if found.st_mode & stat.S_IWOTH:
             raise UsageError(f"anyone may write into {root}; choose a folder of your own for the state")
+        # Made by an older version or by hand: the folder holds keys and tokens.
         if found.st_mode & 0o077:
             root.chmod(0o700)
     except OSError as error:
@@ -128,6 +130,7 @@ def announce(lock: IO[str], here: RunningServer) -> None:
 
 def look(root: Path) -> tuple[bool, RunningServer | None]:
     """Whether a server holds the folder, and which; None while it starts, and it may not answer any more while it ends."""
+    # r+ makes no file where there is none; NFS takes an exclusive lock only on a file that is open for writing.
     with suppress(OSError), (root / _LOCK).open("r+") as file:
         if _locked(file):
             return False, None

@@ -91,6 +91,7 @@ class VertexApi:
         rows: list[Endpoint] = []
         for kind in _KINDS:
             every, one = f"{_PARENT}/{kind}", f"{_PARENT}/{kind}/{{id}}"
+            # Tried in this order: `:cancel` before an id, which would take the verb for its end.
             rows += [
                 endpoint("POST", every, partial(self.create, kind)),
                 endpoint("POST", f"{one}{VERB}cancel", partial(self.cancel, kind)),
@@ -121,6 +122,7 @@ class VertexApi:
 
     async def cancel(self, kind: str, request: Request, path: Mapping[str, str]) -> Response:
         """POST :cancel."""
+        # Read, though nothing is wanted of it: with a body unread the connection cannot be used again.
         await http.read_body(request)
         await in_thread(self.owners[kind].cancel, _name(kind, path))
         return JSONResponse({})
@@ -158,6 +160,7 @@ class VertexApi:
     async def list(self, kind: str, request: Request, path: Mapping[str, str]) -> Response:
         """GET of a collection: pageSize, pageToken, and for what is not an operation filter and orderBy."""
         parent, asked = _parent(path), request.query_params
+        # 0 is unset, and too much is cut, as AIP-158 asks.
         size = min(query_int(request, "pageSize", default=0) or _PAGE, _LARGEST_PAGE)
         text, order = ("", "") if kind == OPERATIONS else (asked.get("filter", ""), asked.get("orderBy", ""))
 

@@ -9,6 +9,7 @@ import re
 from collections.abc import Mapping
 from typing import Any
 
+# In this order: a bearer token may hold what later patterns find.
 _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?i)\bbearer +[\w.~+/=-]+"), "<token>"),
     (re.compile(r"ya29\.[\w.-]+|\beyJ[\w-]{10,}\.[\w-]+\.[\w-]*|\bAIza[\w-]{30,}"), "<token>"),
@@ -19,10 +20,12 @@ _PATTERNS: tuple[tuple[re.Pattern[str], str], ...] = (
     (re.compile(r"(?<=project=)\d{6,15}(?!\d)|(?<=service-)\d{6,15}(?=@)"), "<number>"),
     (re.compile(r"(?<=projects/)[a-z][a-z0-9-]{4,28}[a-z0-9](?![a-z0-9-])"), "<project>"),
     (re.compile(r"(?:(?<=gs://)|(?<=/b/))(?!google-cloud-aiplatform/)[a-z0-9][a-z0-9._-]{1,61}[a-z0-9]"), "<bucket>"),
+    # Project numbers have twelve digits.
     (re.compile(r"\b\d{12}\b"), "<number>"),
     (re.compile(r"/(?:tmp|home|Users|root|var)/[^\s\"',;:]+"), "<path>"),
     (re.compile(r"\b(?:\d{1,3}\.){3}\d{1,3}(?::\d+)?\b"), "<address>"),
 )
+# Ids of jobs have 16 to 20 digits, and so may a fraction, which stays.
 _ID = re.compile(r"(?<![\d.])\d{16,20}(?!\d|\.\d)")
 _SECRET = re.compile(r"(?i)token|authorization|password|secret|credential|api.?key|cookie|etag")
 
@@ -38,6 +41,7 @@ class Blanks:
     """
 
     def __init__(self, names: Mapping[str, str] | None = None) -> None:
+        # The longest first: a bucket's name often begins with the project's id.
         self._names = sorted((names or {}).items(), key=lambda pair: -len(pair[0]))
         self.ids: dict[str, str] = {}
 
@@ -55,6 +59,7 @@ class Blanks:
     def _text(self, text: str) -> str:
         for name, by in self._names:
             text = text.replace(name, by)
+        # Before the patterns, which would take a part of an id for a project number.
         text = _ID.sub(lambda match: self.ids.setdefault(match[0], f"<id {len(self.ids) + 1}>"), text)
         for pattern, by in _PATTERNS:
             text = pattern.sub(by, text)

@@ -47,6 +47,7 @@ def judge(row: ManifestRow, record: Mapping[str, Any]) -> Verdict:
         return Verdict(row, DIFFERS, None, f"the probe finds nothing: {' '.join(str(error).split())[:200]}")
     if row.expect is False:
         return _absent(row, record, seen)
+    # The outermost first, whatever order the validator has.
     errors = sorted(_schemas()(row.expect).iter_errors(seen), key=lambda error: list(map(str, error.path)))
     if not errors:
         return Verdict(row, SAME, seen)
@@ -60,6 +61,7 @@ def _absent(row: ManifestRow, record: Mapping[str, Any], seen: Any) -> Verdict:
     holder = row.probe.rpartition(".")[0]
     if seen is not None:
         return Verdict(row, DIFFERS, seen, "it is there")
+    # Else a row that expects nothing would hold for an answer that never came.
     if jmespath.search(holder, record) is None:
         return Verdict(row, DIFFERS, None, f"there is no {holder} to look at")
     return Verdict(row, SAME)
@@ -67,7 +69,7 @@ def _absent(row: ManifestRow, record: Mapping[str, Any], seen: Any) -> Verdict:
 
 @cache
 def _schemas() -> Any:
-    """JSON Schema with two keywords more, for lists of texts: `inOrder` and `noneOf`."""
+    """JSON Schema with two keywords more, for lists of texts: `inOrder` and `noneMatches`."""
     return jsonschema.validators.extend(
         jsonschema.Draft202012Validator, {"inOrder": _in_order, "noneMatches": _none_matches}
     )

@@ -163,6 +163,7 @@ class Manifest:
 def shipped() -> Path:
     """The manifest that comes with the tool: in the checkout, or inside the installed package."""
     package = Path(__file__).resolve().parents[2]
+    # setup.py puts the folder into the package; in a checkout it is beside it.
     return next((place for place in (package / "fidelity", package.parent / "fidelity") if place.is_dir()), package)
 
 

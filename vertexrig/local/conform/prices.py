@@ -56,6 +56,7 @@ def _of(script: Script, region: str) -> list[Creation]:
             found.append(_priced(script.name, "hyperparameterTuningJobs", {**counts, **step["config"]}, region))
         elif "config" in step:
             found.append(_priced(script.name, "customJobs", {"jobSpec": step["config"]}, region))
+        # sdk.py runs a pipeline and a study of two trials; its requests are not in the script.
         elif "sdk" in step:
             pool = {"machineSpec": {"machineType": "n1-standard-4"}, "replicaCount": 1}
             job = {"jobSpec": {"scheduling": {"timeout": "600s"}, "workerPoolSpecs": [pool]}}
@@ -69,6 +70,7 @@ def _of(script: Script, region: str) -> list[Creation]:
 
 def _priced(script: str, collection: str, body: Mapping[str, Any], region: str) -> Creation:
     kind = _WORK.get(collection, "CustomJobSpec")
+    # A custom job, a pipeline, or a tuning job, which is its own spec.
     inner = body.get("jobSpec") or body.get("trainingTaskInputs") or body
     document = spec.from_data(
         {key: value for key, value in inner.items() if key not in ("displayName", "labels")}, kind=kind

@@ -76,6 +76,7 @@ class CallRecorder:
             answered.add(message.get("body", b""))
             await send(message)
 
+        # Written after the answer, so that recording makes no client wait.
         await self.app(scope, take_request, pass_answer)
         self._write(scope, asked, {"status": status[0], "body": answered.recorded()})
 
@@ -90,6 +91,7 @@ class CallRecorder:
         }
         if asked.size:
             request["body"] = asked.recorded()
+        # Opened for each line: a recording is whole up to the last call, however the server ends.
         with self._lock, self.file.open("a", encoding="utf-8") as file:
             self._calls += 1
             line = {"run": "up", "step": str(self._calls), "request": request, "answer": answer}

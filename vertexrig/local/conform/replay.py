@@ -110,6 +110,7 @@ def replay(lines: Sequence[Mapping[str, Any]], target: Target) -> Replay:
 def _filled(request: Any, known: Mapping[str, str]) -> Any:
     """A request with the marks of the recording replaced, None if one of them means nothing here."""
     text = json.dumps(request)
+    # Such as <token>, or an id that no answer has shown yet.
     if any(mark not in known for mark in _MARK.findall(text)):
         return None
     return json.loads(_MARK.sub(lambda match: known[match[1]], text))
@@ -120,12 +121,14 @@ def _answer(call: Caller, made: Mapping[str, Any], recorded: Mapping[str, Any], 
     wanted = recorded["body"].get("state") if isinstance(recorded.get("body"), dict) else None
     body, until = made.get("body"), time.monotonic() + _WAIT_S
     text = isinstance(body, str)
+    # A body that is text in a recording was not JSON.
     headers = {"Content-Type": "text/plain"} if text else None
     while True:
         answer = call(
             made["api"], made["method"], made["path"], None if text else body, body if text else None, headers
         )
         seen = answer["body"].get("state") if isinstance(answer["body"], dict) else None
+        # Only a read may be made again.
         if made["method"] != "GET" or wanted in (None, seen) or time.monotonic() > until:
             found: dict[str, Any] = blanks({"status": answer["status"], "body": answer["body"]})
             return found
@@ -136,11 +139,13 @@ def _differences(recorded: Any, seen: Any, place: str) -> Iterator[tuple[str, An
     """Places in which two blanked answers differ in more than a time or a measured number."""
     if isinstance(recorded, dict) and isinstance(seen, dict):
         for key in [*recorded, *(key for key in seen if key not in recorded)]:
+            # At the top of a script's record are other things, too, such as the states that were seen.
             if place or key in ("status", "body"):
                 yield from _differences(recorded.get(key), seen.get(key), f"{place}.{key}" if place else key)
     elif isinstance(recorded, list) and isinstance(seen, list) and len(recorded) == len(seen):
         for index, pair in enumerate(zip(recorded, seen, strict=True)):
             yield from _differences(*pair, f"{place}[{index}]")
+    # Measured, such as a metric or a duration.
     elif isinstance(recorded, float) and isinstance(seen, float):
         return
     elif _form(recorded) != _form(seen):
@@ -148,4 +153,5 @@ def _differences(recorded: Any, seen: Any, place: str) -> Iterator[tuple[str, An
 
 
 def _form(value: Any) -> Any:
+    # The number of digits is part of the form, and the time itself is not.
     return _TIME.sub(lambda match: f"<time {len(match[1] or '')}>", value) if isinstance(value, str) else value

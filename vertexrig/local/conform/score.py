@@ -124,6 +124,7 @@ def accepted(manifest: Manifest, verdicts: Sequence[Verdict], today: str) -> dic
     missing = [one.row.id for one in verdicts if one.result == NOT_TRIED]
     found = {"measured": today, "areas": counted, "differs": differing, "not_tried": missing}
     before = kept(manifest)
+    # The date alone would change the file, and with it a page, at every run.
     if {**before, "measured": ""} == {**found, "measured": ""}:
         return before
     return found
@@ -138,6 +139,7 @@ def kept(manifest: Manifest) -> dict[str, Any]:
 
 def _still(value: Any) -> str:
     """What was seen, without what changes from run to run: ids, times, addresses, folders."""
+    # Longer than the page shows: what is replaced below may be long.
     text = short("nothing" if value is None else Blanks()(value), 400)
     text = re.sub(
         r"\d{4}-\d\d-\d\d[T ]\d\d:\d\d:\d\d(\.\d+)?",

@@ -41,6 +41,7 @@ _PLACE = re.compile(r"\$\{([^{}]+)\}")
 _STARTS_WORK = re.compile(r"projects/[^/]+/locations/[^/]+/(customJobs|hyperparameterTuningJobs|trainingPipelines)/\d+")
 _OVER = frozenset({*ENDED, *map(of_pipeline, ENDED)})
 WITHIN_S = 60.0
+# gcloud and the SDK take seconds to start, and follow a job to its end.
 CLIENT_S = 300.0
 
 
@@ -94,6 +95,7 @@ class Player:
         except (StepError, ServiceError, subprocess.TimeoutExpired) as error:
             record.broken = f"step {name}: {error}"
         finally:
+            # Also after an error: in the cloud a job that nobody looks at costs money.
             self.stop(record.steps)
         return record
 
@@ -108,6 +110,7 @@ class Player:
         ask = dict(row.ask or {})
         changes, dropped = ask.pop("set", {}), ask.pop("drop", [])
         script, _, step = str(ask.pop("like", "")).partition(".")
+        # Deep, because the changes below go into the step's own body.
         made = copy.deepcopy(dict(self.manifest.scripts[script].steps[step])) if script else {}
         made.update(ask)
         for path, value in changes.items():
@@ -154,6 +157,7 @@ class Player:
         while True:
             answer = self.call(made["api"], method, made["path"], **words)
             state = answer["body"].get("state") if isinstance(answer["body"], dict) else None
+            # Rows look at the order of states; between two looks one may be missed.
             if state and (not seen or seen[-1] != state):
                 seen.append(state)
             if wanted is None or wanted.search(answer) or time.monotonic() > until:
@@ -170,6 +174,7 @@ class Player:
         if "config" in step:
             config.write_text(yaml.safe_dump(filled(step["config"], known)), encoding="utf-8")
         words = [str(filled(word, {**known, "config": str(config)})) for word in step["gcloud"]]
+        # On the real service gcloud needs the user's login; here it must not find one.
         own: dict[str, str] = {} if self.target.cloud else {"CLOUDSDK_CONFIG": str(self.folder / "gcloud")}
         variables = {**own, "CLOUDSDK_CORE_DISABLE_PROMPTS": "1", "CLOUDSDK_CORE_DISABLE_USAGE_REPORTING": "true"}
         return self._run([program, *words], variables)
@@ -179,6 +184,7 @@ class Player:
 
         try:
             found = find_spec("google.cloud.aiplatform")
+        # find_spec raises where a parent package (google.cloud) is missing.
         except ModuleNotFoundError:
             found = None
         if found is None:
@@ -215,6 +221,7 @@ def filled(value: Any, known: Mapping[str, Any]) -> Any:
     if not isinstance(value, str):
         return value
     whole = _PLACE.fullmatch(value)
+    # A place that is the whole text keeps its type: a number stays a number.
     return _found(whole[1], known) if whole else _PLACE.sub(lambda match: str(_found(match[1], known)), value)
 
 
@@ -239,6 +246,7 @@ def _change(body: Any, path: str, value: Any, *, drop: bool = False) -> None:
         body = body[part]
     if drop:
         body.pop(last)
+    # One past the end adds an item.
     elif isinstance(last, int) and last == len(body):
         body.append(value)
     else:
@@ -257,6 +265,7 @@ def _replicas(listed: Mapping[str, Any]) -> dict[str, Any]:
                 for key, name in (("cluster", "CLUSTER_SPEC"), ("config", "TF_CONFIG"))
                 if name in env
             }
+            # JMESPath reads a dash in a bare name as a mistake.
             found[entry["resource"]["labels"].get("task_name", "").replace("-", "_")] = {**said, **specs}
     return found
 

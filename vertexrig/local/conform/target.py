@@ -76,6 +76,8 @@ class Target:
             "package": self.package,
             "image": IMAGE,
             "scratch": f"fidelity-{secrets.token_hex(6)}",
+            # Two moments that have passed, so that `late` is later than `early` and no service finds them in the
+            # future.
             "now": {name: times.rfc3339(times.now().timestamp() - ago) for name, ago in (("early", 2), ("late", 1))},
         }
 
@@ -101,6 +103,7 @@ def cloud(project: str, region: str, bucket: str) -> Target:
     urls = {}
     for api, (host, name) in _HOSTS.items():
         named = os.environ.get(f"CLOUDSDK_API_ENDPOINT_OVERRIDES_{name}", "").rstrip("/")
+        # gcloud's override for Cloud Storage holds the path of the API, and the scripts' own paths hold it, too.
         urls[api] = re.sub(r"/storage/v1$", "", named) or host.format(region=region)
     variables = {"CLOUDSDK_CORE_PROJECT": project, "CLOUDSDK_AI_REGION": region}
     return Target(True, project, region, bucket, urls, variables)
@@ -148,6 +151,7 @@ class Caller:
         except requests.RequestException as error:
             raise ServiceError(f"{api} at {service.url} does not answer: {_line(error)}") from None
         except Exception as error:
+            # By its name: google.auth is imported only where credentials are looked for.
             if not type(error).__module__.startswith("google.auth"):
                 raise
             raise ServiceError(f"no credentials for {api} at {service.url}: {_line(error)}", status=401) from None

@@ -82,6 +82,7 @@ def conform(
 
 def _verdict(manifest: Manifest, row: ManifestRow, record: ScriptRecord) -> Verdict:
     """A row's verdict; a step that was not made gives no verdict by what is missing from it."""
+    # Steps that the probe names; those before them do not matter to the row.
     wanted = (
         {step for step in manifest.scripts[row.run].steps if re.search(rf"\b{step}\b", row.probe)} if row.run else set()
     )
@@ -114,6 +115,7 @@ def upload(manifest: Manifest, target: Target) -> None:
     held = io.BytesIO()
     with tarfile.open(fileobj=held, mode="w:gz") as archive:
         for file in sorted((manifest.folder / "trainer").rglob("*.py")):
+            # Made by hand, a TarInfo has no time and no owner of this machine.
             info = tarfile.TarInfo(f"fidelity_trainer-1.0/{file.relative_to(manifest.folder / 'trainer')}")
             data = file.read_bytes()
             info.size = len(data)

@@ -49,6 +49,7 @@ class FrontApp:
         if host is None:
             return await self.plain(scope, receive, send)
         if scope["type"] != "http":
+            # 1008: policy violation (RFC 6455). No API of Google's that is served here has a WebSocket.
             return await send({"type": "websocket.close", "code": 1008})
         # The connection was made for `host`; a request on it that names another one in its Host field is refused here.
         refusal = LoopbackGuard(self.plain, frozenset({host})).refusal(scope)
@@ -83,6 +84,7 @@ class FrontApp:
 
 def _kind(path: str) -> str:
     """A path without what differs from call to call: the numbers and names of resources."""
+    # Six characters or more with a digit among them; `v1` and `b` stay.
     shown = re.sub(r"(?<=/)(?=[^/:]*\d)[^/:]{6,}", "…", path)
     return re.sub(r"(?<=/projects/)[^/:]+", "…", shown)[:120]
 
@@ -91,5 +93,6 @@ def _below(prefix: str, scope: Scope) -> Scope:
     """The request with its path below a prefix."""
     if not prefix:
         return scope
+    # Both forms: the API's tables match the undecoded path.
     raw = scope.get("raw_path") or scope["path"].encode()
     return {**scope, "path": prefix + scope["path"], "raw_path": prefix.encode() + raw}

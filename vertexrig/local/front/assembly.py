@@ -26,6 +26,7 @@ if TYPE_CHECKING:
 
 _DOMAIN = DOMAIN.replace(".", r"\.")
 _METADATA = "|".join(sorted(METADATA)).replace(".", r"\.")
+# Several APIs share www.googleapis.com; that of Cloud Storage has these paths.
 _STORAGE_PATHS = r"/(storage|(resumable/)?upload/storage|download/storage|batch/storage)(/|$)"
 _TOKEN_PATHS = r"/(.*/)?(token|tokeninfo|revoke)$"
 
@@ -57,6 +58,7 @@ class Front:
             kept = path.read_text(encoding="ascii")
         except (OSError, UnicodeError):
             kept = ""
+        # A file that was cut off or edited; the token is part of a URL.
         if len(kept) < 32 or not kept.isalnum():
             kept = secrets.token_hex(24)
             write_private(path, kept.encode())
@@ -77,6 +79,7 @@ class Front:
             for name, prefix in prefixes.items()
         ]
         table += [
+            # The JSON API before the XML API, which has any other path of the same host.
             Service(f"storage.{DOMAIN}", rf"(?:storage|www)\.{_DOMAIN}", apis, path=_STORAGE_PATHS),
             Service(f"storage.{DOMAIN}", rf"storage\.{_DOMAIN}", xml),
             Service(f"storage.{DOMAIN}", rf"([a-z0-9][a-z0-9._-]+)\.storage\.{_DOMAIN}", xml, r"/\1"),
@@ -90,6 +93,7 @@ class Front:
         """What makes the state that the connections of the front at a port share."""
 
         def grpc_port() -> int | None:
+            # Asked at each connection: the gRPC port is known after the front has begun to listen.
             here = state.find(self.root)
             return here.grpc_port if here is not None else None
 

@@ -33,6 +33,7 @@ from vertexrig.local.front.hosts import DOMAIN
 from vertexrig.local.front.variables import CERTIFICATE, TRUST_PASSWORD, TRUST_STORE
 
 KEY = "ca.key"
+# Short, since nobody revokes it; a state folder that is used is renewed without anyone noticing.
 LIFETIME, RENEWED = timedelta(days=90), timedelta(days=30)
 """How long the authority is valid, and how much of that is left when a new one replaces it."""
 LEAF_LIFETIME, LEAF_RENEWED = timedelta(days=7), timedelta(days=1)
@@ -45,6 +46,7 @@ def write_private(path: Path, content: bytes) -> None:
     try:
         with os.fdopen(descriptor, "wb") as file:
             file.write(content)
+        # A rename in one folder is atomic: a reader sees the old file or the new one.
         Path(name).replace(path)
     except BaseException:
         Path(name).unlink(missing_ok=True)
@@ -62,6 +64,7 @@ class Authority:
         self.folder = folder
         self._lock = threading.Lock()
         self._contexts: dict[tuple[str, tuple[str, ...]], tuple[ssl.SSLContext, datetime]] = {}
+        # One key for all hosts, of this process alone: it is never written but for an instant, below.
         self._leaf_key = ec.generate_private_key(ec.SECP256R1())
         self._certificate, self._key = self._kept() or self._made()
 
@@ -82,6 +85,7 @@ class Authority:
             kept = self._contexts.get((name, protocols))
             if kept is None or now > kept[1] - LEAF_RENEWED:
                 until = now + LEAF_LIFETIME
+                # A leaf that outlives its authority is refused by clients.
                 if self._certificate.not_valid_after_utc < until:
                     self._certificate, self._key = self._made()
                 kept = self._contexts[name, protocols] = (self._context(name, until, protocols), until)
@@ -121,6 +125,7 @@ class Authority:
             return None
         if not isinstance(key, ec.EllipticCurvePrivateKey) or key.public_key() != certificate.public_key():
             return None
+        # The authority and its store for Java are made together.
         if not (self.folder / TRUST_STORE).is_file():
             return None
         (self.folder / KEY).chmod(0o600)
@@ -131,6 +136,7 @@ class Authority:
         """A new authority, in the folder."""
         key = ec.generate_private_key(ec.SECP256R1())
         name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "vertexrig local Vertex")])
+        # Excluded subtrees: every IPv4 and IPv6 address.
         everywhere = [x509.IPAddress(ip_network(net)) for net in ("0.0.0.0/0", "::/0")]
         use = dict.fromkeys(
             ("digital_signature", "content_commitment", "key_encipherment", "data_encipherment", "key_agreement",
@@ -146,6 +152,8 @@ class Authority:
         )
         with warnings.catch_warnings():  # of authorities whose serial numbers are not as they should be
             warnings.simplefilter("ignore")
+            # A Java trust store given by option replaces the JVM's own, so it has to hold the public authorities,
+            # too.
             others = x509.load_pem_x509_certificates(Path(certifi.where()).read_bytes())
         entries = [(b"vertexrig", certificate), *((b"public-%d" % n, one) for n, one in enumerate(others))]
         store = pkcs12.serialize_java_truststore(
@@ -154,6 +162,7 @@ class Authority:
         )
         write_private(self.folder / KEY, key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
         write_private(self.folder / TRUST_STORE, store)
+        # Last: `_kept` takes an authority only where its certificate fits the key beside it.
         write_private(self.folder / CERTIFICATE, certificate.public_bytes(Encoding.PEM))
         return certificate, key
 

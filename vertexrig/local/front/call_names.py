@@ -19,6 +19,7 @@ APIS = {
 """The APIs whose methods the shipped table names, by the first part of their hosts' names: the path on the server's own port,
 and how their services begin."""
 _OPERATIONS = "google.longrunning."
+# Regional (`us-central1-aiplatform.`) and regional endpoints of the newer form (`aiplatform.us.rep.`), too.
 _HOST = re.compile(r"(?:[a-z0-9-]+-)?([a-z0-9]+)\.(?:[a-z0-9-]+\.rep\.)?googleapis\.com")
 _STORAGE = re.compile(r"/(?:resumable/)?(?P<way>upload/|download/|batch/)?storage/v1(?P<rest>/.*)?")
 _RPC = re.compile(r"/(google(?:\.\w+)+)/(\w+)")
@@ -64,6 +65,7 @@ def method(http: str, host: str, path: str) -> tuple[str, str]:
             match = one.pattern.fullmatch(below)
             if match is not None:
                 version = match.groupdict().get("version")
+                # The table has the names of v1 alone.
                 service = one.service.replace(".v1.", ".v1beta1.") if version == "v1beta1" else one.service
                 return f"{service}.{one.method}", _resource(below)
     found = _STORAGE.fullmatch(path)
@@ -89,6 +91,7 @@ def _below(host: str, path: str) -> tuple[str, str]:
 def _resource(path: str) -> str:
     """What of a path differs between resources: behind the location, else all of it."""
     text = unquote(path)
+    # The location is the same in most calls, and the page is narrow.
     return re.sub(r"^/v\d\w*/(?:projects/[^/]+/locations/[^/]+/?)?", "", text)[:200]
 
 
@@ -99,6 +102,7 @@ def _storage(http: str, found: re.Match[str]) -> tuple[str, str]:
     for pattern, by_http in _STORAGE_NAMES:
         if http in by_http and re.fullmatch(pattern, rest):
             parts = rest.split("/")
+            # Of /b/BUCKET/o/OBJECT.
             named = [unquote(part) for part in (parts[2:3] + parts[4:5])]
             return f"storage.{by_http[http]}", f"gs://{'/'.join(named)}"[:200] if named else ""
     return f"{http} {unquote(found[0])}"[:300], ""

@@ -92,6 +92,7 @@ class Calls:
 
             try:
                 await app(scope, receive, seen)
+            # Also where the client has gone, which ends the application with an exception.
             finally:
                 host = str((scope.get("state") or {}).get(HOST_STATE, ""))
                 raw = scope.get("raw_path") or scope["path"].encode()
@@ -111,6 +112,7 @@ class Calls:
             self.last += 1
             call = ClientCall(seq=self.last, **fields)
             self._calls.append(call)
+        # Outside the lock, which `unserved` takes, too.
         if call.status == _UNSERVED:
             method, _ = call_names.method(call.http, call.host, call.path)
             self.unserved(method, call.client, call.transport)
@@ -134,6 +136,7 @@ class Calls:
         """Count a method that was asked for and is not served."""
         key = (method[:300], client, transport)
         with self._lock:
+            # Clients choose the names: new ones beyond the bound are not counted.
             if key in self._unserved or len(self._unserved) < MOST_METHODS:
                 self._unserved[key] = self._unserved.get(key, 0) + 1
 

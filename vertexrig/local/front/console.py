@@ -98,6 +98,7 @@ class Console:
 
     async def pulse(self, request: Request, path: Mapping[str, str]) -> Response:
         """GET /console/v1/pulse: numbers that rise when something has changed; it reads memory alone."""
+        # SQLite counts rows changed by this connection, and each store has one: no query is needed.
         changes = sum(one.connection.total_changes for one in self._databases)
         return JSONResponse({
             **self.about, "changes": changes, "queue": self.queue(), "calls": self.calls.version,
@@ -144,6 +145,7 @@ def _file(name: str) -> Response:
         "x-content-type-options": "nosniff",
         "referrer-policy": "no-referrer",
         "cross-origin-opener-policy": "same-origin",
+        # The files change with an upgrade of vertexrig, at the same address.
         "cache-control": "no-cache",
     }
     return Response(data, media_type=f"{_FILES[name]}; charset=utf-8", headers=headers)
@@ -160,6 +162,7 @@ def sandboxed(app: ASGIApp) -> ASGIApp:
         async def guarded(message: Message) -> None:
             if message["type"] == "http.response.start":
                 kept = list(message.get("headers", ()))
+                # The console's own page has its policy, which lets its scripts run.
                 if not any(key.lower() == b"content-security-policy" for key, _ in kept):
                     kept += [(b"content-security-policy", SANDBOX.encode()), (b"x-content-type-options", b"nosniff")]
                 message = {**message, "headers": kept}

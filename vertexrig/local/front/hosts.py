@@ -27,6 +27,7 @@ _INDEXES = (
     "PIP_INDEX_URL", "PIP_EXTRA_INDEX_URL", "PIP_FIND_LINKS", "UV_INDEX_URL", "UV_DEFAULT_INDEX", "UV_EXTRA_INDEX_URL",
     "UV_INDEX", "NPM_CONFIG_REGISTRY", "npm_config_registry",
 )  # fmt: skip
+# Labels of RFC 1123, and underscores, which some names have in practice.
 _HOST = re.compile(r"(?!-)[a-z0-9_-]{1,63}(?<!-)(\.(?!-)[a-z0-9_-]{1,63}(?<!-))*\.?")
 
 
@@ -51,6 +52,7 @@ def is_host(text: str) -> bool:
 
 def is_google(host: str) -> bool:
     """Whether a host is one of Google's APIs, which this machine never asks."""
+    # A dot at the end is the same name to DNS, and must not lead around this rule.
     name = host.rstrip(".")
     return name == DOMAIN or name.endswith(f".{DOMAIN}") or name in METADATA
 
@@ -88,6 +90,7 @@ def registries(environment: Mapping[str, str]) -> Iterator[str]:
     """
     texts = [environment.get(name, "") for name in _INDEXES]
     for path in _pip_files(environment):
+        # Raw: a password in an index URL may have a percent sign.
         parser = configparser.RawConfigParser()
         try:
             parser.read(path, encoding="utf-8")
@@ -101,6 +104,7 @@ def registries(environment: Mapping[str, str]) -> Iterator[str]:
         ]
     for word in " ".join(texts).split():
         try:
+            # uv names an index as NAME=URL.
             host = urlsplit(word.partition("=")[2] if re.match(r"[\w-]+=", word) else word).hostname
         except ValueError:
             continue

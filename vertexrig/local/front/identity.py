@@ -24,8 +24,10 @@ from vertexrig.local.front.variables import ACCESS_TOKEN, CREDENTIALS
 from vertexrig.local.http import Coverage, Endpoint, Json, endpoint, invalid, not_found, read_body
 
 TOKEN_URI = "https://oauth2.googleapis.com/token"
+# As Google's own token endpoint answers.
 LIFETIME = 3599
 _SCOPES = "https://www.googleapis.com/auth/cloud-platform"
+# google-auth takes a server for the metadata server by this header.
 _FLAVOR = {"Metadata-Flavor": "Google", "Server": "Metadata Server for VM"}
 
 COVERAGE = (
@@ -65,6 +67,7 @@ class Account:
         except (OSError, ValueError, KeyError, TypeError, AttributeError):
             return None
         self.path.chmod(0o600)
+        # Clients read their project from this file, so another project needs another one.
         return found if found.get("project_id") == self.project and found.get("client_email") else None
 
     def _made(self) -> Json:
@@ -74,7 +77,9 @@ class Account:
             "project_id": self.project,
             "private_key_id": secrets.token_hex(20),
             "private_key": key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()).decode(),
+            # The prefix of a domain-scoped project (`example.com:`) is not part of an address.
             "client_email": f"local-vertex@{self.project.rpartition(':')[2]}.iam.gserviceaccount.com",
+            # 21 digits, as Google's have.
             "client_id": str(10**20 + secrets.randbelow(10**20)),
             "auth_uri": "https://accounts.google.com/o/oauth2/auth",
             "token_uri": TOKEN_URI,
@@ -176,6 +181,7 @@ class Account:
             if not audience:
                 raise invalid("non-empty audience parameter required")
             return self.id_token(audience)
+        # google-auth asks so for the address and the scopes.
         if field == "" and request.query_params.get("recursive", "").lower() == "true":
             return {"aliases": ["default"], "email": self.email, "scopes": [_SCOPES]}
         return "\n".join([*shown, "identity", "token", ""]) if field == "" else shown.get(field)
@@ -203,6 +209,7 @@ def _audience(assertion: str) -> str:
     """`target_audience` of a JWT assertion, "" if it has none or is none."""
     try:
         payload = assertion.split(".")[1]
+        # JWTs leave out the padding of base64.
         claims = json.loads(base64.urlsafe_b64decode(payload + "=" * (-len(payload) % 4)))
         return str(claims.get("target_audience") or "")
     except (IndexError, ValueError, AttributeError):

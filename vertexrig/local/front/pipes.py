@@ -40,6 +40,7 @@ class PipeEnd(asyncio.Protocol):
         for end in (self, other):
             if end._waiting:
                 end.data_received(bytes(end._take()))
+            # asyncio has called connection_lost before there was another end to close.
             if end.transport is not None and end.transport.is_closing():
                 end.connection_lost(None)
 
@@ -59,6 +60,7 @@ class PipeEnd(asyncio.Protocol):
         target = self.other.transport if self.other is not None else None
         if target is not None and target.can_write_eof() and not target.is_closing():
             target.write_eof()
+            # True keeps this side open: its answer may still be under way.
             return self.transport is not None and self.transport.can_write_eof()
         return False
 
@@ -122,6 +124,7 @@ class Upstream:
         with suppress(ValueError):
             url = urlsplit(text if "//" in text else f"//{text}", "http")
             if url.hostname and url.scheme in ("http", "https"):
+                # A server started in a shell of `local env` would otherwise ask itself for ever.
                 own = url.hostname in ("127.0.0.1", "localhost") and url.port == own_port
                 return None if own else url
         return None

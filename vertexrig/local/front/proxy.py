@@ -29,12 +29,14 @@ from vertexrig.local.state import HOST
 
 _LOG = logging.getLogger(__name__)
 
+# An IPv6 address in brackets, or anything without a colon; `is_host` decides what is a name.
 _TARGET = re.compile(r"(\[[0-9a-fA-F:.]+\]|[^:\[\]/@\s]+):([0-9]{1,5})")
 _ABSOLUTE = re.compile(r"http://(\[[0-9a-fA-F:.]+\]|[^:/\[\]@\s]+)(?::([0-9]{1,5}))?(/\S*)?", re.IGNORECASE)
 _REASONS = {
     200: "Connection established", 400: "Bad Request", 403: "Forbidden", 407: "Proxy Authentication Required",
     431: "Request Header Fields Too Large", 502: "Bad Gateway", 503: "Service Unavailable",
 }  # fmt: skip
+# Kinds hold names that clients choose: a loop over random hosts must not fill memory and log.
 _KINDS_KEPT = 200
 
 NewHttp = Callable[[str, Callable[[], None]], asyncio.Protocol]
@@ -61,6 +63,7 @@ class Journal:
         """Count one more refusal of a kind."""
         what = f"refused: {why}"
         self.note(what)
+        # `note` keeps no new kind beyond its bound.
         if what in self.counts:
             self._refusals.add(what)
 
@@ -107,6 +110,7 @@ class Connections:
 def most_connections() -> int:
     """How many connections there may be: each takes up to three of this process' files."""
     soft, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    # A quarter: three files per connection, and room for the rest of the server.
     return 1000 if soft == resource.RLIM_INFINITY else max(64, min(1000, soft // 4))
 
 
@@ -135,11 +139,13 @@ class Gate(asyncio.Protocol):
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
         assert isinstance(transport, asyncio.Transport)
         self.transport = transport
+        # Before it is counted: a connection that is refused takes none of the places.
         if len(self.shared.open) >= self.shared.most:
             return self._refuse(_TurnedAway(503, f"more than {self.shared.most} connections are open"))
         self.shared.open.add(transport)
         self._timer = asyncio.get_running_loop().call_later(PATIENCE, self._late)
         client, server = self._ends()
+        # Before a byte is read: other users of the machine learn nothing but this refusal.
         refusal = guard.user_refusal(client, server) if client else None
         if refusal is not None:
             self._refuse(_TurnedAway(403, refusal))
@@ -156,10 +162,12 @@ class Gate(asyncio.Protocol):
         end = self._head.find(b"\r\n\r\n")
         if end < 0 and len(self._head) <= HEAD_LIMIT:
             return
+        # What comes from here on is collected for whoever takes the connection over.
         self._passed = True
         try:
             if end < 0 or end > HEAD_LIMIT:
                 raise _TurnedAway(431, f"the head of the request has more than {HEAD_LIMIT} bytes")
+            # A client may send its body in the packet of the head.
             self._rest += self._head[end + 4 :]
             self._task = asyncio.get_running_loop().create_task(self._go(bytes(self._head[:end])))
         except _TurnedAway as refusal:
@@ -183,6 +191,7 @@ class Gate(asyncio.Protocol):
         if self.transport is None or self.transport.is_closing():
             return
         body = f"{refusal.message}\n".encode()
+        # Line breaks would begin another header field.
         reason = refusal.message.encode("ascii", "replace").decode().replace("\r", " ").replace("\n", " ")[:300]
         login = 'Proxy-Authenticate: Basic realm="vertexrig"\r\n' if refusal.code == 407 else ""
         head = (
@@ -231,6 +240,7 @@ class Gate(asyncio.Protocol):
             login = base64.b64decode(given.strip(), validate=True) if kind.lower() == "basic" else b""
         except (binascii.Error, ValueError):
             login = b""
+        # In constant time: the time of an answer must not show how much of a token is right.
         if not hmac.compare_digest(login, f"{USER}:{self.shared.token}".encode()):
             raise _TurnedAway(407, "the token of the proxy's URL is missing or wrong; `vertexrig local run` sets it")
 
@@ -245,10 +255,12 @@ class Gate(asyncio.Protocol):
         host, port = (match.group(1).lower(), int(match.group(2))) if match else ("", 0)
         if not is_host(host) or not 0 < port < 65536:
             raise _TurnedAway(400, "CONNECT names no host and port")
+        # A client waits for the answer; what comes before it is not encrypted and must not pass for a part of TLS.
         if self._rest:
             raise _TurnedAway(400, "bytes came before the answer to CONNECT")
         if self._way(host) is Way.PASSED:
             await self._pass(host, port, f"HTTP/1.1 200 {_REASONS[200]}\r\n\r\n".encode(), b"")
+        # The metadata server speaks no TLS, so nothing asks for it by CONNECT.
         elif port != 443 or host in METADATA:
             raise _TurnedAway(403, f"{host}:{port} is not served: Google's APIs have port 443")
         else:
@@ -268,6 +280,7 @@ class Gate(asyncio.Protocol):
         finally:
             # asyncio tells no protocol that its connection was lost during a handshake (sslproto.SSLProtocol.connection_lost)
             self.shared.open.discard(plain)
+        # The client has gone during the handshake.
         if made is None or made.is_closing():
             return
         self.shared.open.add(made)
@@ -277,6 +290,8 @@ class Gate(asyncio.Protocol):
             piped, own = self.shared.journal.piped, set[int]()
             way, end = await loop.create_connection(lambda: PipeEnd(lambda: piped.difference_update(own)), HOST, grpc)
             own.add(way.get_extra_info("sockname")[1])
+            # The gRPC server sees a client at this port; the journal shows by it that the call came through the
+            # front.
             piped |= own
             return self._join(end)
         return self._speak_http(host, made, bytes(self._rest))
@@ -296,6 +311,7 @@ class Gate(asyncio.Protocol):
         kept = [
             line for line in bytes(self._head).split(b"\r\n\r\n")[0].split(b"\r\n")[1:]
             if line.partition(b":")[0].strip().lower()
+            # Fields of the connection to this proxy, and its token, which no other host may see.
             not in (b"proxy-authorization", b"proxy-connection", b"connection", b"keep-alive")
         ]  # fmt: skip
         # One request per connection, so that a second one to another host cannot follow unseen.
@@ -337,6 +353,7 @@ class Gate(asyncio.Protocol):
         own = PipeEnd(on_lost=lambda: self.shared.open.discard(transport))
         own.connection_made(transport)
         transport.set_protocol(own)
+        # Before the ends are joined, which hands on what waits.
         own._waiting += self._rest
         own.join(end)
         if self._ended:
@@ -345,6 +362,7 @@ class Gate(asyncio.Protocol):
 
 def _parsed(head: bytes) -> tuple[str, str, dict[str, str]]:
     """Method, target and headers of a request's head."""
+    # latin-1 takes every byte; fields of HTTP have no encoding of their own.
     lines = head.decode("latin-1").split("\r\n")
     match = re.fullmatch(r"([A-Z]{1,20}) (\S{1,8000}) HTTP/1\.[01]", lines[0])
     if match is None:

@@ -24,8 +24,10 @@ from vertexrig.local.services import empty, tensorboards
 from vertexrig.local.state import HOST
 from vertexrig.spec import messages
 
+# Bounds, because without them a client in a loop takes all files and memory of the server.
 CONNECTIONS, CALLS, STREAMS = 256, 1000, 256
 """Most connections, calls at a time, and calls at a time on one connection."""
+# grpc names a peer as `ipv4:127.0.0.1:54321`; the server listens on IPv4 alone.
 _PEER = re.compile(r"ipv4:(127\.[\d.]+):(\d+)")
 _PASSED = ("user-agent", "x-goog-api-client", "x-goog-request-params", "x-goog-user-project")
 """Metadata that goes on to the REST handler as header fields; credentials do not."""
@@ -81,6 +83,7 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
             yield
         finally:
             self.port = 0
+            # Seconds for calls under way; a tail of a log has no end.
             await server.stop(1)
 
     def service(self, handler_call_details: Any) -> Any:
@@ -93,12 +96,14 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
         service, _, name = path.strip("/").partition("/")
         if path.strip("/") in self.streams:
             return grpc.stream_stream_rpc_method_handler(self._streamed(service, name))
+        # One set of messages for both versions; see `rpc_convert`.
         stable = service.replace("google.cloud.aiplatform.v1beta1.", "google.cloud.aiplatform.v1.")
         version = "v1" if stable == service else "v1beta1"
         routes = methods.of_service(stable).get(name, ())
         prefix = next((prefix for start, prefix in self.prefixes.items() if stable.startswith(start)), None)
         found = _messages(stable, name)
         if found is None or not routes or prefix is None:
+            # Streaming on both sides fits any method: nothing of the request is read.
             return grpc.stream_stream_rpc_method_handler(self._unserved(service, name))
         kind, answer = found
         call = self._called(messages.message_class(kind), routes, prefix, version)
@@ -134,7 +139,7 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
             name, message, details = convert.status(code, data)
             trailing = (("grpc-status-details-bin", details),) if details else ()
             await context.abort(grpc.StatusCode[name], message, trailing)
-            return None
+            return None  # for the type checker: abort() raises
 
         return call
 
@@ -152,6 +157,7 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
                 refused = error
             except ValueError as error:
                 refused = invalid(str(error))
+            # Noted before the first answer: the call may have no end.
             self.on_stream(f"/{service}/{name}", _headers(context), _client(context), refused.code if refused else 200)
             if refused is not None:
                 await context.abort(grpc.StatusCode[refused.status], refused.message)
@@ -174,6 +180,7 @@ class RpcServer(grpc.GenericRpcHandler):  # type: ignore[misc,unused-ignore]
         """Refuse a call over another user's connection, and one that a web page makes."""
         client = _client(context)
         refusal = guard.user_refusal(client, self.address) if client else "This server answers this machine only."
+        # Browsers add these fields, and programs do not.
         if any(key in ("origin", "sec-fetch-site") for key, _ in context.invocation_metadata() or ()):
             refusal = "Requests of web pages are refused."
         if refusal:
@@ -209,6 +216,7 @@ def _rest(
     Raises:
         ValueError: No route fits.
     """
+    # The error of the last route is the one that is shown.
     for route in routes[:-1]:
         try:
             return (route, *route.rest(request, version))

@@ -16,7 +16,7 @@ from google.protobuf.message import DecodeError
 from vertexrig.spec import messages
 
 Json = dict[str, Any]
-_OPERATION = "google.longrunning.Operation"
+_OPERATION, _OPERATIONS = "google.longrunning.Operation", "google.longrunning.ListOperationsResponse"
 _BETA, _STABLE = ".aiplatform.v1beta1.", ".aiplatform.v1."
 
 
@@ -47,10 +47,12 @@ def to_answer(name: str, data: Mapping[str, Any]) -> Any:
     if name == _OPERATION:
         return _operation(data)
     made = messages.message_class(name)()
-    json_format.ParseDict(dict(data), made, ignore_unknown_fields=True, descriptor_pool=messages.pool())
-    if name == "google.longrunning.ListOperationsResponse":
-        made.ClearField("operations")
-        made.operations.extend(map(_operation, data.get("operations", ())))
+    # Protobuf's JSON reader wants the type of each Any in its pool, which has none of v1beta1: operations are made apart.
+    plain = dict(data)
+    listed = plain.pop("operations", ()) if name == _OPERATIONS else ()
+    json_format.ParseDict(plain, made, ignore_unknown_fields=True, descriptor_pool=messages.pool())
+    if listed:
+        made.operations.extend(map(_operation, listed))
     return made
 
 

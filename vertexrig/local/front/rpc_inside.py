@@ -36,9 +36,11 @@ async def call(
         "type": "http", "asgi": {"version": "3.0"}, "http_version": "1.1", "method": method, "scheme": "http",
         "path": path, "raw_path": path.encode(), "query_string": query.encode(), "root_path": "",
         "headers": [*fields, (b"content-type", b"application/json"), (b"content-length", str(len(sent)).encode())],
+        # No address: the application behind gRPC has no guard that asks for it, since `RpcServer` has its own.
         "client": client, "server": None,
     }  # fmt: skip
     parts: list[bytes] = []
+    # What a client sees where the application ends without an answer.
     status = 500
 
     async def receive() -> MutableMapping[str, Any]:

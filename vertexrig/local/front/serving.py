@@ -18,6 +18,7 @@ from vertexrig.local.http import HOST_STATE
 
 HEAD_PATIENCE = 30.0
 """Seconds for the head of a request to be complete, and for the first one to begin."""
+# Written by hand: h11 answers nothing before there is a request.
 _FULL = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
 _IDENTITY = re.compile(rb"\r\ntransfer-encoding:[ \t]*identity[ \t]*(?=\r\n)", re.IGNORECASE)
 
@@ -53,6 +54,7 @@ def protocol(note: Callable[[str], None]) -> type[asyncio.Protocol]:
                 self._late = self.loop.call_later(HEAD_PATIENCE, transport.close)
 
         def data_received(self, data: bytes) -> None:
+            # Only the head of a request is looked at; a body goes through as it comes.
             if self.conn.their_state is not h11.IDLE or self.conn.trailing_data[0]:
                 return super().data_received(data)  # type: ignore[no-any-return]
             self._begun += data
@@ -103,8 +105,10 @@ def server_with(
                 return http  # type: ignore[no-any-return]
 
             self.connections = connections = shared(new_http)
+            # Before uvicorn's own port, so that `started` is true of both.
             front = await loop.create_server(lambda: Gate(connections), sock=listener, backlog=1024)
             await super().startup(sockets)
+            # uvicorn closes what is in this list when it stops.
             self.servers.append(front)
 
         async def main_loop(self) -> None:

@@ -178,6 +178,7 @@ def values(here: RunningServer, user: Mapping[str, str], *, project: str, region
         "certificate": str(folder / CERTIFICATE), "trust_store": str(folder / TRUST_STORE),
         "credentials": str(folder / CREDENTIALS), "gcloud": str(folder / GCLOUD), "boto": str(boto(folder, user, project)),
         "curl": str(curl(folder, user)),
+        # NODE_OPTIONS takes a backslash in quotes as an escape.
         "node": str(Path(__file__).with_name("node.cjs")).replace("\\", "\\\\"), "project": project, "account": account,
         "region": region, "url": here.url, "server": f"{HOST}:{here.port}",
     }  # fmt: skip
@@ -193,6 +194,7 @@ def no_proxy(user: Mapping[str, str]) -> str:
 
 def _covers_google(pattern: str) -> bool:
     bare = pattern.lstrip("*").lstrip(".").partition(":")[0]
+    # An entry such as `com` or `.googleapis.com`, by which clients would go around the proxy.
     return not bare or bare in METADATA or f".{DOMAIN}".endswith(f".{bare}") or bare.endswith(f".{DOMAIN}")
 
 
@@ -232,6 +234,7 @@ def _kept(folder: Path, name: str, suffix: str, content: bytes) -> Path:
 
 def _write_once(path: Path, content: bytes) -> None:
     if not path.is_file():
+        # By process: two commands may write the same file at the same moment.
         part = path.with_name(f"{path.name}.{os.getpid()}")
         part.write_bytes(content)
         part.replace(path)

@@ -69,6 +69,7 @@ def _restriction(field: str, operator: str, value: str) -> Predicate:
         return lambda body: _fits(body.get(key, ""), value) if "*" in value else body.get(key, "") == value
     if operator == "!=":
         return lambda body: body.get(key, "") != value
+    # The list methods document `=` and `!=` for a state.
     if operator == ":" and key != "state":
         pattern = value if "*" in value else f"*{value}*"
         return lambda body: _fits(body.get(key, ""), pattern)

@@ -81,6 +81,7 @@ def advance(
         before = body["state"]
         if resources.has_ended(body):
             return True
+        # Not refused but left out: whoever reports progress has done nothing wrong.
         if before in _CANCELLING and not resources.has_ended({"state": state}):
             return False
         require(before, state)

@@ -214,7 +214,7 @@ class Jobs:
             controls = list(self._controls.values())
         for control in controls:
             control.suspend()
-        # Forkers last: replicas that are just being started may still ask one.
+        # Forkers after the queue: a replica that is being started may still ask one.
         self.queue.close()
         if self._warmth is not None:
             self._warmth.close()

@@ -119,6 +119,7 @@ class MetricFile:
             with self.path.open("rb", buffering=0) as file:
                 about = os.fstat(file.fileno())
                 stamp, size = _stamp(about), about.st_size
+                # A file of the last instant is read again even if it looks the same.
                 if stamp == self._stamp and abs(time.time_ns() - about.st_mtime_ns) > _MTIME_GRAIN:
                     return None
                 file.seek(max(0, size - TAIL_BYTES))

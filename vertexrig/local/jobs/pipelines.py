@@ -84,8 +84,8 @@ class Pipelines:
             job = _with_variables(job, self.datasets.export(parent, data))
         pipeline = resources.new_name(parent, PIPELINES)
         made = resources.new_body(pipeline, "PIPELINE_STATE_PENDING", fields)
+        # In one transaction: the job begins in its own thread, which waits for the database and then finds its pipeline.
         with self.store.database.transaction():
-            # The pipeline before its job: the job may start at once, and its changes need a pipeline to go to.
             self.store.add(PIPELINES, parent, pipeline, made)
             outer = {"displayName": f"{name[:100]}-custom-job", **({"labels": labels} if labels else {})}
             child = self.jobs.add(parent, outer, job, {"pipeline": pipeline})["name"]

@@ -74,5 +74,6 @@ class Queue:
             self._run(name)
         finally:
             with self._lock:
+                # Several small jobs may fit where a large one was.
                 self._threads.pop(name, None)
                 self._pump()

@@ -47,6 +47,7 @@ class Fault:
         """What of a job the rule fits (a machine, accelerator or region), "" if it does not; it counts down `times`."""
         pools = Document("CustomJobSpec", dict(job)).pools
         names = [name for pool in pools for name in (pool.accelerator_type, pool.machine_type) if name]
+        # The machine or accelerator first, because the error of a quota names its metric.
         found = next((name for name in [*names, region] if fnmatchcase(name, self.pattern)), "")
         if not found or self.times == 0:
             return ""

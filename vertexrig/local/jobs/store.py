@@ -223,7 +223,7 @@ class Trials:
         with self.database.transaction() as connection:
             connection.execute(
                 # The order of first saving, kept when a record is replaced; ids are text, and "10" sorts before "9".
-                "INSERT INTO trials VALUES (?, ?, (SELECT COUNT(*) FROM trials WHERE study = ?), ?) "
+                "INSERT INTO trials VALUES (?, ?, (SELECT COALESCE(MAX(number) + 1, 0) FROM trials WHERE study = ?), ?) "
                 "ON CONFLICT DO UPDATE SET record = excluded.record",
                 (self.study, str(record["id"]), self.study, json.dumps(record)),
             )

@@ -262,6 +262,7 @@ class Studies:
             trials.save(record)
             self.on_trial(record)
 
+        # The one of `create` for a study that is new; after a restart it is built from what is stored.
         engine = engine or self._engine(data, stored.body, trials.load())
         run = self._runs[name] = StudyRun(
             engine, _Executor(self.jobs, stored), save, name=name,

@@ -286,7 +286,7 @@ class StudyRun:
         infeasible = ""
         if stopped and self._cancel.is_set():
             infeasible = CANCELLED
-        # A trial that was stopped ends with an exit code other than 0; that is no failure of its own.
+        # A trial that was stopped ends with an exit code other than 0, which does not count as a failure.
         elif not outcome.ok and not stopped:
             infeasible, trial.failed = outcome.message or "The trial's job failed.", True
         elif self.engine.objective.final(trial.measurements) is None:

@@ -125,6 +125,7 @@ class Child:
             elif word == b"exit":
                 status, oom = int(numbers[0]), bool(int(numbers[1]))
                 number = os.WTERMSIG(status) if os.WIFSIGNALED(status) else None
+                # As a shell reports it.
                 code = 128 + number if number else os.WEXITSTATUS(status)
                 self._reported = Exit(code, number, oom, self.asked)
 
@@ -247,6 +248,7 @@ class Children:
             self._close(child, source)
         self.on_start(child)
         self.running.pop(child.name, None)
+        # The same Child: the run keeps it, and asks it by its name.
         child.process, child.control, child.streams = _supervised(child.name, child.command)
         self._watch(child)
         self.running[child.name] = child

@@ -141,6 +141,7 @@ def _adopt(environment: dict[str, str], place: tuple[int, int]) -> None:
     os.environ.update(environment)
     mark = os.fsencode(environment.get(MARK, ""))
     address, length = place
+    # There are only so many bytes; a longer mark would write over other variables.
     if address and len(mark) <= length:
         ctypes.memset(address, 0, length)
         ctypes.memmove(address, mark, len(mark))

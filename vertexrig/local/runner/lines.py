@@ -94,6 +94,8 @@ class Splitter:
         if text.startswith("{") and text.endswith("}"):
             try:
                 payload = json.loads(text)
+                # NaN, 1e999 and lone surrogates pass json.loads, but no answer of an API can hold them.
+                json.dumps(payload, ensure_ascii=False, allow_nan=False).encode()
             # Deeply nested JSON of a user is text like any other.
             except (ValueError, RecursionError):
                 payload = None

@@ -294,6 +294,7 @@ def _watch(control: socket.socket, wake: int, child: int, memory: int) -> tuple[
             _signal(child, signal.SIGKILL)
         if control.fileno() in ready:
             data = control.recv(4096)
+            # The runner has gone, however it died: the system closed its end.
             if not data:
                 return None, over
             buffer += data

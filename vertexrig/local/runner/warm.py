@@ -247,6 +247,7 @@ def _changed(path: Path) -> int:
 def _start(python: str, ahead: Ahead, shared: Mapping[str, str], idle: float) -> _Forker:
     # SEQPACKET keeps a request and its descriptors in one piece
     ours, theirs = socket.socketpair(socket.AF_UNIX, socket.SOCK_SEQPACKET)
+    # Only what all replicas share: the rest comes with each request.
     environment = {**shared, MARK: " " * _LONGEST_MARK}
     try:
         process = subprocess.Popen(

@@ -17,6 +17,7 @@ from vertexrig.local.services.service import Done, exists, place_of
 from vertexrig.spec.names import camel
 
 _PAGE, _LARGEST_PAGE = 100, 1000
+# The filter language here has no functions; this one becomes a comparison.
 _FUNCTION = re.compile(r"\bin_context\(\s*(\"[^\"]*\"|'[^']*')\s*\)")
 _COMPARED: dict[str, Callable[[Any, Any], bool]] = {
     "<": lambda own, other: own < other, "<=": lambda own, other: own <= other,
@@ -58,6 +59,7 @@ class Collection:
         time = resources.now()
         body = {**fields, "name": name, "createTime": time, "updateTime": time}
         known = self.known
+        # Messages differ in what they have: some have no updateTime.
         body = {key: value for key, value in body.items() if key in known}
         with self.store.database.transaction():
             if self.store.get(name) is not None:
@@ -99,6 +101,7 @@ class Collection:
         name = self.stored(request["name"]).name
         with self.store.database.transaction() as connection:
             self.store.remove(name)
+            # substr, because LIKE would take `_` in a name for any character.
             connection.execute("DELETE FROM resources WHERE substr(name, 1, ?) = ?", (len(name) + 1, f"{name}/"))
         return Done(place_of(name), "DeleteOperationMetadata")
 
@@ -127,6 +130,7 @@ def apply_mask(body: Json, fields: Mapping[str, Any], mask: str, allowed: frozen
         ApiError: 400, for a field that cannot be set.
     """
     paths = [path for path in mask.split(",") if path] or [key for key in fields if key in allowed]
+    # `*` replaces every field (AIP-134).
     if paths == ["*"]:
         paths = sorted(allowed)
     for path in paths:
@@ -140,6 +144,7 @@ def apply_mask(body: Json, fields: Mapping[str, Any], mask: str, allowed: frozen
             raise invalid(f"Invalid update_mask: {path[:100]!r} is inside of what is not a message.")
         if rest:
             inner, given = body.setdefault(key, {}), fields.get(key, {})
+            # Keys of a map are the user's own and have no camelCase.
             name = rest if rest in given or key in ("labels", "metadata") else camel(rest)
             inner.pop(name, None)
             inner.update({name: given[name]} if name in given else {})
@@ -175,6 +180,7 @@ def _predicate(node: language.Node, contexts: Callable[[str, str], bool]) -> fil
 def _values(body: Any, path: tuple[str, ...]) -> Any:
     """The value at a path; `metadata.key.number_value` is the value of the Struct's key."""
     for part in path:
+        # A Struct's values are plain JSON here.
         if part in ("string_value", "number_value", "bool_value") and not isinstance(body, dict):
             continue
         if not isinstance(body, dict):

@@ -127,6 +127,7 @@ class Datasets:
             raise invalid(f"The bucket of gcs_destination {folder} does not exist.")
         place.mkdir(parents=True, exist_ok=True)
         for part, rows in parts.items():
+            # The variable has a wildcard; the service writes several files.
             with (place / f"{part}-00000-of-00001.csv").open("w", newline="", encoding="utf-8") as file:
                 csv.writer(file, lineterminator="\n").writerows([header, *rows])
 
@@ -166,6 +167,7 @@ def _split(header: Row, rows: list[Row], config: Mapping[str, Any]) -> dict[str,
     fractions = [float(given.get(f"{part}Fraction", 0.0)) for part in _PARTS]
     if not any(fractions):
         fractions = list(_FRACTIONS)
+    # The same rows in the same parts each time, so that two runs can be compared.
     mixed = random.Random(_ORDER_SEED).sample(rows, len(rows))
     return dict(zip(_PARTS, _portions(mixed, fractions), strict=True))
 
@@ -174,6 +176,7 @@ def _portions(rows: list[Row], fractions: list[float]) -> Iterator[list[Row]]:
     start, reached = 0, 0.0
     for fraction in fractions:
         reached += fraction
+        # Of the sum of fractions, so that rounding loses no row.
         end = round(min(reached, 1.0) * len(rows))
         yield rows[start:end]
         start = end

@@ -63,6 +63,7 @@ class LogStore:
         job_id = job.rpartition("/")[2]
         with self.database.transaction():
             for line in lines:
+                # Whole microseconds, as everything else shows times; ns of a float are noise.
                 self._insert(self._body(job_id, line), round(line.time * 1e6) * 1000)
 
     def _body(self, job_id: str, line: Line) -> Json:
@@ -135,6 +136,7 @@ class LogStore:
         conditions: list[str] = []
         values: list[object] = []
         if demanded.job_id is not None:
+            # The query language ignores case, and the index is made so.
             conditions, values = ["job_id = ? COLLATE NOCASE"], [demanded.job_id]
         for bound, operator in ((demanded.first, ">="), (demanded.last, "<=")):
             if bound is not None:
@@ -142,6 +144,7 @@ class LogStore:
                 # SQLite holds 64 bits: a bound beyond the year 2262 is as good as that year.
                 values.append(max(-(2**63), min(bound, 2**63 - 1)))
         while True:
+            # A row value, by which SQLite goes on in the index.
             more = [f"(time, insert_id, id) {compare} (?, ?, ?)"] if after else []
             where = " AND ".join([*conditions, *more]) or "1"
             sorting = f"time {order}, insert_id {order}, id {order}"

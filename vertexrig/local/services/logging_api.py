@@ -93,6 +93,7 @@ async def _arriving(store: LogStore, node: Node, place: int) -> AsyncIterator[Js
         found, now = await in_thread(store.arrived, node, place)
         if found:
             yield {"entries": found}
+        # Without a pause while there is more: a tail must keep up with a job that prints a lot.
         if now == place:
             await asyncio.sleep(TAIL_S)
         place = now
@@ -122,6 +123,7 @@ class LoggingApi:
         )
         answer: Json = {"entries": found} if found else {}
         if place:
+            # The insertId last: a client's own may hold a colon.
             answer["nextPageToken"] = token_of(f"{place[0]}:{place[2]}:{place[1]}")
         return JSONResponse(answer)
 
@@ -157,6 +159,7 @@ def _entry(entry: Any, body: Json, where: str) -> tuple[Json, int | None]:
         raise invalid(f"Invalid value at '{where}': not a log entry.")
     _known(entry, ENTRY_FIELDS, where)
     full = {key: value for key, value in entry.items() if value is not None}
+    # What the entry says itself wins over the request's defaults.
     full = {**{key: body[key] for key in ("logName", "resource") if body.get(key)}, **full}
     if not isinstance(full.get("logName"), str) or not _LOG_NAME.fullmatch(full["logName"]):
         raise invalid(f"{where}: log_name must be projects/PROJECT/logs/LOG, not {str(full.get('logName'))[:80]!r}.")
@@ -200,6 +203,7 @@ def _time(value: Any, where: str) -> int | None:
     if value is None:
         return None
     found = nanoseconds(value) if isinstance(value, str) else None
+    # Within SQLite's 64 bits; the service's own limits are narrower.
     if found is None or not -(2**62) < found < 2**62 * 2 - 1:
         raise invalid(f"Invalid value at '{where}.timestamp': {str(value)[:80]!r} is not an RFC 3339 time.")
     return found

@@ -32,6 +32,7 @@ _LANGUAGE = filters.Dialect(
     length=20_000,  # as the service documents
     depth=50,
     text=True,
+    # `--` begins a comment, to the end of its line.
     space=re.compile(r"(?:\s+|--[^\n]*)*"),
     quoted=re.compile(r'"((?:[^"\\]|\\.)*)"', re.DOTALL),
     bare=re.compile(r"[^\s()\"]+"),
@@ -94,6 +95,7 @@ def _holds(node: Compare, value: Any) -> bool:
     if node.operator == ":":
         return node.value == "*" or any(node.value.lower() in text.lower() for text in _texts(value))
     left, right = _sides(node, value)
+    # Sides of different kinds fit no operator, not even `!=`.
     return left is not None and right is not None and _compare(left, node.operator, right)
 
 
@@ -113,6 +115,7 @@ def _sides(node: Compare, value: Any) -> tuple[Any, Any]:
 
 
 def _severity(text: str) -> int | None:
+    # Clients may write the number of the enum LogSeverity.
     return int(text) if text.isascii() and text.isdigit() and len(text) < 5 else SEVERITIES.get(text.upper())
 
 

@@ -193,6 +193,7 @@ class MetadataStores:
         hops = int(request.get("maxHops", 0))
         if hops < 0:
             raise invalid(f"Invalid max_hops: {hops}. It must not be negative.")
+        # Breadth first, so that each is reached by its shortest way.
         found, line = {name: 0}, deque([name])
         while line:
             here = line.popleft()
@@ -234,6 +235,7 @@ class MetadataStores:
     def _below(self, context: str) -> list[str]:
         """A context and all below it."""
         found = [context]
+        # The list grows while it is walked.
         for name in found:
             found += [one for one in self._targets(CHILD, name) if one not in found]
         return found

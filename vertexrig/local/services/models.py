@@ -76,6 +76,7 @@ class Models:
             if id_ and not _ID.fullmatch(id_):
                 raise invalid(f"Invalid model_id {id_[:100]!r}: it must match {_ID.pattern}.")
             name = f"{parent}/{MODELS}/{id_}" if id_ else resources.new_name(parent, MODELS)
+            # The first version is the default one, whatever aliases it has.
             body = _version(name, "1", {*aliases, "default"}, fields)
             with self.store.database.transaction():
                 if self.store.get(name) is not None:
@@ -89,10 +90,12 @@ class Models:
 
         def edit(body: Json, hidden: Json) -> None:
             versions = _versions(body, hidden)
+            # Not the number of versions: one that was deleted does not come again.
             number = str(hidden.get("last", len(versions)) + 1)
             shared: Json = {key: body[key] for key in ("description", "labels") if key in body}
             made.update(_version(name, number, set(), {**shared, **fields, "createTime": body["createTime"]}))
             versions[number] = made
+            # After the version is there: an alias that another one has moves to it.
             _give(versions, number, aliases)
             hidden.update(versions=versions, last=int(number))
             _show_default(body, versions)
@@ -216,11 +219,13 @@ def _give(versions: dict[str, Json], number: str, aliases: set[str]) -> None:
 
 def _show_default(body: Json, versions: Mapping[str, Json]) -> None:
     default = next(one for one in versions.values() if "default" in one["versionAliases"])
+    # In place: `ResourceStore.change` keeps this very dict.
     body.clear()
     body.update(default)
 
 
 def _found(versions: Mapping[str, Json], wanted: str, name: str) -> Json:
+    # By number first: an alias begins with a letter.
     own = versions.get(wanted) or next((one for one in versions.values() if wanted in one["versionAliases"]), None)
     if own is None:
         raise not_found(f"The Model does not exist: {name}")

@@ -74,5 +74,6 @@ def _filled(pools: Any) -> list[Json]:
     made = []
     for number, pool in enumerate(pools):
         count = pool.get("replicaCount") or (pool.get("autoscalingSpec") or {}).get("minReplicaCount", "1")
+        # Text, as REST writes an int64; an id that the client gave wins.
         made.append({"id": f"pool-{number}", **pool, "replicaCount": str(count)})
     return made

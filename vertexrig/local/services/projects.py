@@ -23,6 +23,7 @@ class Projects:
     """
 
     def __init__(self, project: str) -> None:
+        # Only this call leads from the number back to the id.
         resources.project_number(project)
 
     def table(self) -> list[Endpoint]:

@@ -49,6 +49,7 @@ class SchedulerApi:
         """projects.locations.jobs.create."""
         parent = f"projects/{values['project']}/locations/{values['location']}"
         job = read(await read_json(request))
+        # The service, too, gives a name to a job that has none.
         name = job.get("name") or f"{parent}/jobs/{secrets.token_hex(10)}"
         if not NAME.fullmatch(name) or not name.startswith(parent + "/"):
             raise invalid(
@@ -87,6 +88,7 @@ class SchedulerApi:
     async def delete(self, request: Request, values: Values) -> Response:
         """projects.locations.jobs.delete."""
         stored = self._stored(values)
+        # The store first: an execution under way looks there before each attempt.
         self.store.delete(stored.name)
         self.engine.forget(stored.name)
         return JSONResponse({})

@@ -73,9 +73,11 @@ def headers_of(job: Json, schedule_time: str) -> dict[str, str]:
         for key, value in target.get("headers", {}).items()
         if key.lower() not in REPLACED and not key.lower().startswith(REPLACED_PREFIXES)
     }
-    headers = {"Accept": "*/*", "User-Agent": "Google-Cloud-Scheduler"}
-    if target.get("body") and "content-type" not in {key.lower() for key in given}:
-        headers["Content-Type"] = "application/octet-stream"
+    headers = {"User-Agent": "Google-Cloud-Scheduler"}
+    usual = {"Accept": "*/*", **({"Content-Type": "application/octet-stream"} if target.get("body") else {})}
+    # Names of headers have no case, and keys of a dict have: the job's own must not be sent beside the usual one.
+    named = {key.lower() for key in given}
+    headers |= {key: value for key, value in usual.items() if key.lower() not in named}
     token = stand_in_token(job)
     if token is not None:
         given = {key: value for key, value in given.items() if key.lower() != "authorization"}

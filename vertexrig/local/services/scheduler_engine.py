@@ -87,6 +87,7 @@ class SchedulerEngine:
             # A time zone that this machine knew when the job was made, and no longer does.
             self.due.pop(stored.name, None)
             return
+        # Stored first: if that fails, the old time stays due and is tried again.
         self.store.note(stored.name, scheduleTime=rfc3339(due, None))
         self.due[stored.name] = due
 
@@ -105,6 +106,7 @@ class SchedulerEngine:
 
     async def _loop(self) -> None:
         while True:
+            # Before looking: what changes while it looks then wakes the wait below.
             self.changed.clear()
             try:
                 until = self._begin_due()
@@ -128,6 +130,7 @@ class SchedulerEngine:
         if stored is None or stored.state != "ENABLED":
             self.due.pop(name, None)
             return
+        # From now at the latest: times missed while the machine slept fire once, not once each.
         self._next(stored, max(due, now))
         self._start(name, due)
 
@@ -150,6 +153,7 @@ class SchedulerEngine:
         while (stored := self.store.get(name)) is not None:
             outcome = await self._attempt(stored, schedule_time)
             if outcome.code == 0:
+                # The first request may have deleted the job.
                 if self.at_least_twice and self.store.get(name) is not None:
                     await self._attempt(stored, schedule_time)
                 return
@@ -161,6 +165,8 @@ class SchedulerEngine:
             if following is not None and at >= following:
                 return  # the next execution takes over
             await self._sleep(name, at, paused)
+            # Paused or resumed meanwhile: a job that is run by hand while it is paused keeps its retries until that
+            # changes.
             if self._paused(name) != paused:
                 return
             number += 1

@@ -139,6 +139,7 @@ def _message(value: Any, kind: str, path: str) -> Json:
         name = camel(key)
         check = fields.get(name)
         if check is None:
+            # Null, as `read` has refused all else: a client may name every field of the oneof.
             if name in ("pubsubTarget", "appEngineHttpTarget"):
                 continue
             raise invalid(
@@ -192,12 +193,14 @@ def _target(target: Json) -> Json:
         raise invalid(f"HttpTarget.uri has more than {URI_LIMIT} characters.")
     if target.get("body") and method not in ("POST", "PUT", "PATCH"):
         raise invalid(f"HttpTarget.body is not allowed with httpMethod {method}; only with POST, PUT and PATCH.")
+    # An empty message is as good as none.
     tokens = {key: target[key] for key in ("oidcToken", "oauthToken") if any(target.get(key, {}).values())}
     if len(tokens) == 2:
         raise invalid("HttpTarget can have only one of oidcToken and oauthToken.")
     for key, token in tokens.items():
         if "@" not in token.get("serviceAccountEmail", ""):
             raise invalid(f"HttpTarget.{key}.serviceAccountEmail must be the e-mail of a service account.")
+    # By default the audience is the URI as it is written (REST reference).
     if "oidcToken" in tokens and not tokens["oidcToken"].get("audience"):
         tokens["oidcToken"] = {**tokens["oidcToken"], "audience": uri}
     kept = {key: value for key, value in target.items() if key not in ("oidcToken", "oauthToken")}

@@ -71,6 +71,7 @@ class JobStore:
     def page(self, parent: str, after: str, limit: int) -> tuple[list[StoredSchedule], str]:
         """One page of a location's jobs, and the name to go on after ("" at the end)."""
         start = f"{parent}/jobs/"
+        # All of them, and then the page: schedules are few.
         found = [s for s in self.all() if s.name.startswith(start) and s.name > after]
         return found[:limit], found[limit - 1].name if len(found) > limit else ""
 

@@ -26,6 +26,7 @@ from vertexrig.spec.names import camel
 
 PACKAGE = "google.cloud.aiplatform.v1"
 _PLACE = re.compile(r"projects/([^/]+)/locations/([^/]+)(?=/|$)")
+# Query parameters that every Google API takes.
 _SYSTEM = {"alt", "key", "fields", "prettyPrint", "quotaUser", "access_token", "callback", "uploadType", "userProject"}
 _FREE = {"metadata", "labels"}
 """Fields of the user's own, whose text is left as it is."""
@@ -109,9 +110,11 @@ def _request(
     made: Json = dict(body) if binding.body == "*" else {}
     if binding.body not in ("", "*"):
         made[camel(binding.body)] = body
+    # One `a=1` of a repeated field is a list of one.
     repeated = {field.json_name for field in messages.message_class(kind).DESCRIPTOR.fields if _repeated(field)}
     try:
         for name, value in query:
+            # `$alt` and `$.xgafv` are system parameters, too.
             if name in _SYSTEM or name.startswith("$"):
                 continue
             key = camel(name)
@@ -120,6 +123,7 @@ def _request(
             else:
                 methods.put(made, name, {"true": True, "false": False}.get(value, value))
         for field, value in binding.request(path).items():
+            # What the path says wins over the body.
             made[field] = {**made.get(field, {}), **value} if isinstance(value, dict) else value
     except (ValueError, TypeError, AttributeError) as error:
         raise invalid(f"Invalid value in the query: {error}") from None

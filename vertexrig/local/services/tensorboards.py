@@ -18,6 +18,7 @@ from vertexrig.local.jobs.store import ResourceStore
 from vertexrig.local.runner.environment import local_path
 from vertexrig.local.services.collection import Collection, page_size
 from vertexrig.local.services.service import PACKAGE, Done, Method, place_of
+from vertexrig.times import nanoseconds
 
 SERVICE = f"{PACKAGE}.TensorboardService"
 _UPDATED = frozenset({"displayName", "description", "labels", "isDefault", "pluginName", "pluginData"})
@@ -69,6 +70,7 @@ class Tensorboards:
             "BatchReadTensorboardTimeSeriesData": self.read_batch,
             "ExportTensorboardTimeSeriesData": self.export,
         }
+        # Its plural is its singular.
         plurals = {"TensorboardTimeSeries": "TensorboardTimeSeries"}
         for collection in (self.experiments, self.runs, self.series):
             name = collection.message
@@ -196,7 +198,9 @@ def _note_newest(body: Json, values: Any) -> None:
     known: Mapping[str, Any] = body.get("metadata") or {}
     steps = [int(known.get("maxStep", 0)), *(int(point.get("step", 0)) for point in values)]
     times = [str(known.get("maxWallTime", "")), *(str(point.get("wallTime", "")) for point in values)]
-    body["metadata"] = {"maxStep": str(max(steps)), **({"maxWallTime": max(times)} if max(times) else {})}
+    # Not by their text: without a fraction a time ends in Z, which sorts behind the point of one with a fraction.
+    newest = max(times, key=lambda text: nanoseconds(text) or 0)
+    body["metadata"] = {"maxStep": str(max(steps)), **({"maxWallTime": newest} if newest else {})}
 
 
 def _thinned(points: list[Json], most: int) -> list[Json]:

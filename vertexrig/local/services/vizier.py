@@ -124,6 +124,7 @@ class Vizier:
         while len(own) < count:
             number = self._next(stored.name)
             try:
+                # Asked for each new trial: one may have been the last of maxNumTrials.
                 if engine.done():
                     return True
                 engine.suggest(number)

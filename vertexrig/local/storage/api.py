@@ -156,6 +156,7 @@ class StorageApi:
             end=asked.get("endOffset", ""),
             trailing=query_bool(request, "includeTrailingDelimiter"),
         )
+        # Nothing is deleted softly here.
         if query_bool(request, "softDeleted"):
             await in_thread(self.store.bucket, values["bucket"])
             return JSONResponse({"kind": "storage#objects"})
@@ -163,6 +164,8 @@ class StorageApi:
         items = []
         for found in page.items:
             try:
+                # Digests are part of a listing, and clients compare files by them: a file that a trainer wrote is
+                # hashed when it is first listed.
                 items.append(object_resource(await in_thread(self.store.digested, found), base(request)))
             except ApiError:
                 continue  # its file went away since the listing
@@ -233,6 +236,7 @@ class StorageApi:
         """objects.rewrite, always done in one call."""
         made = await self._copied(request, values)
         size = str(made.stamp.size)
+        # Clients call again until `done`, for objects that the service copies in pieces.
         done = {"totalBytesRewritten": size, "objectSize": size, "done": True}
         return JSONResponse(
             {"kind": "storage#rewriteResponse", **done, "resource": object_resource(made, base(request))}

@@ -38,6 +38,7 @@ class Batch:
         """Do the calls one after another and answer each in its own part."""
         content_type = request.headers.get("content-type", "")
         body = await read_body(request)
+        # The parser of e-mails finds the boundary there.
         header = b"Content-Type: " + content_type.encode("latin-1") + b"\r\n\r\n"
         message = email.parser.BytesParser(policy=email.policy.compat32).parsebytes(header + body)
         parts = message.get_payload()
@@ -57,7 +58,9 @@ class Batch:
             response = await self.api.answer(_request(outer, part))
         except ApiError as error:
             response = error.response(older=True)
+        # A line break in the id would begin another header.
         content_id = re.sub(r"[^\x21-\x7e]", "", str(part.get("Content-ID", "")))[:200]
+        # Clients match answers to calls by this id, with `response-` before their own.
         reply = f"<response-{content_id.strip('<>')}>"
         lines = [f"HTTP/1.1 {response.status_code} {_REASONS.get(response.status_code, 'Status')}"]
         lines += [f"{k.decode('latin-1').title()}: {v.decode('latin-1')}" for k, v in response.raw_headers]
@@ -80,6 +83,7 @@ def _request(outer: Request, part: Message) -> Request:
     payload = part.get_payload(decode=True)
     if not isinstance(payload, bytes):
         raise invalid("A part of the batch is not an HTTP request.")
+    # Clients differ in their line ends; only JSON follows, in which they make no difference.
     head, _, body = re.sub(rb"\r\n", b"\n", payload).lstrip(b"\n").partition(b"\n\n")
     lines = head.decode("latin-1").split("\n")
     match = re.fullmatch(r"([A-Z]{1,10}) (\S{1,8000})(?: HTTP/\d\.\d)?", lines[0].strip())

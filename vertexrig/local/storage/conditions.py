@@ -52,6 +52,7 @@ class Conditions:
             self.metageneration_not_match is not None and self.metageneration_not_match == (metageneration or 0)
         )
         if unchanged:
+            # A client that reads again what it has learns that it is unchanged; a write is refused.
             raise ApiError(304 if reading else 412, MESSAGE)
 
 

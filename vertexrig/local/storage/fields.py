@@ -36,6 +36,7 @@ class JsonApi(Api):
 
 def top_level(fields: str) -> frozenset[str]:
     """The names of an answer's outermost fields in `name,items(id,size),owner/entity`; empty for the whole answer."""
+    # From the inside out: brackets may be in brackets, which a regular expression cannot count.
     while _INNERMOST.search(fields):
         fields = _INNERMOST.sub("", fields)
     names = frozenset(part.strip().partition("/")[0] for part in fields.split(",")) - {""}

@@ -89,6 +89,7 @@ class Files:
         """The stamp of the file an object is stored in, or None when there is no such regular file."""
         path = self.path(bucket, name, odd)
         try:
+            # lstat: a link must not pass for what it leads to.
             status = os.lstat(path) if path else None
         except (OSError, ValueError):
             return None
@@ -130,6 +131,7 @@ class Files:
                 raise
         target = folder / parts[-1]
         if _is_folder(target):
+            # Cloud Storage has no folders: an empty one on disk must not keep an object of its name away.
             remove_empty(target)
         return None if _is_folder(target) else target
 
@@ -151,6 +153,7 @@ class Files:
     def names(self, bucket: str, prefix: str) -> Iterator[str]:
         """Names of the regular files below a bucket's folder that start with `prefix`, in no order."""
         parts = prefix.split("/")[:-1]
+        # "x" is any name: what is wanted is the folder it would lie in, reached over no link.
         start = self.plain_path(bucket, "/".join([*parts, "x"])) if parts else self.bucket(bucket) / "x"
         if start is None:
             return
@@ -158,6 +161,7 @@ class Files:
         while stack:
             folder, path = stack.pop()
             try:
+                # A folder may go while it is walked.
                 entries = list(os.scandir(folder))
             except OSError:
                 continue

@@ -43,8 +43,10 @@ def byte_range(header: str | None, size: int) -> tuple[int, int] | None:
     if match is None or match.groups() == ("", ""):
         return None
     first, last = match.groups()
+    # `bytes=-100` asks for the last hundred.
     start = int(first) if first else max(0, size - int(last))
     end = min(int(last) + 1, size) if first and last else size
+    # Not a range at all, by RFC 9110; the whole object is sent.
     if first and last and int(last) < int(first):
         return None
     if start >= size:
@@ -113,11 +115,13 @@ def _download(store: ObjectStore, request: Request, values: Mapping[str, str]) -
     check_etag(request, found)
     found, descriptor = store.open(store.digested(found))
     try:
+        # The file changed between the two calls above, and `open` has looked at it again.
         if found.crc32c is None:
             found = store.digested(found)
         size = found.stamp.size
         part = byte_range(request.headers.get("range"), size)
         start, end = part or (0, size)
+        # Most objects that are read are small: one read in this thread, and no stream.
         data = os.pread(descriptor, end - start, start) if end - start <= CHUNK else b""
     except BaseException:
         os.close(descriptor)
@@ -257,6 +261,7 @@ def split_multipart(raw: Path, boundary: bytes, target: Path) -> tuple[Json, str
     with raw.open("rb") as source:
         head = source.read(HEAD_LIMIT)
         line = re.compile(rb"(?:\A|\r?\n)--" + re.escape(boundary) + rb"[ \t]*\r?\n")
+        # The media may hold the boundary by chance: only the first two count.
         marks = list(re.finditer(line, head))[:2]
         if len(marks) < 2:
             raise invalid("A multipart upload needs two parts: the resource as JSON, and the media.")
@@ -264,6 +269,7 @@ def split_multipart(raw: Path, boundary: bytes, target: Path) -> tuple[Json, str
         body = parse_json(head[text : marks[1].start()])
         headers, start = _part(head, marks[1].end())
         size = source.seek(0, os.SEEK_END)
+        # Room for the last boundary and blanks that a client may write after it.
         tail_start = max(start, size - len(boundary) - 1024)
         source.seek(tail_start)
         tail = source.read()
@@ -276,6 +282,7 @@ def split_multipart(raw: Path, boundary: bytes, target: Path) -> tuple[Json, str
 
 def _part(head: bytes, start: int) -> tuple[dict[str, str], int]:
     """The headers of a part, and where its body starts."""
+    # A part without any header begins with its blank line.
     if re.match(rb"\r?\n", head[start : start + 2]):
         blank = re.compile(rb"\r?\n").match(head, start)
         return {}, blank.end() if blank else start

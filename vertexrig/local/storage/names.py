@@ -6,6 +6,7 @@ import re
 
 from vertexrig.local.http import invalid
 
+# With dots up to 222 characters, of which each part has at most 63.
 _BUCKET = re.compile(r"[a-z0-9][a-z0-9._-]{1,220}[a-z0-9]")
 NAME_LIMIT = 1024
 """Most bytes of an object name in UTF-8 (https://cloud.google.com/storage/docs/objects#naming)."""
@@ -30,6 +31,7 @@ def check_object(name: str) -> None:
     size = len(name.encode("utf-8", errors="surrogatepass"))
     if not 1 <= size <= NAME_LIMIT:
         raise invalid(f"Invalid object name: it has {size} bytes, and 1 to {NAME_LIMIT} are allowed.")
+    # These names are the service's own exceptions (naming requirements).
     if "\r" in name or "\n" in name or name in (".", "..") or name.startswith(".well-known/acme-challenge/"):
         raise invalid(f"Invalid object name: '{name[:300]}'")
 

@@ -42,6 +42,7 @@ class Records:
 
     def __init__(self, path: Path) -> None:
         self.database = Database(path, SCHEMA)
+        # A clock that was set back must not give a generation a second time.
         last = self.database.row("SELECT max(generation) FROM objects")
         self._last = int(last[0] or 0) if last else 0
 
@@ -80,6 +81,7 @@ class Records:
         with self.database.transaction() as connection:
             connection.execute("DELETE FROM buckets WHERE name = ?", (name,))
             connection.execute("DELETE FROM objects WHERE bucket = ?", (name,))
+            # An upload must not end in another bucket that later gets this name.
             connection.execute("DELETE FROM uploads WHERE bucket = ?", (name,))
             connection.execute("DELETE FROM policies WHERE bucket = ?", (name,))
 

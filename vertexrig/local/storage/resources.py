@@ -70,6 +70,7 @@ def writable(body: Json, rules: Rules) -> Json:
             continue
         value = body[name]
         if name in ("metadata", "labels") and isinstance(value, dict):
+            # A PATCH clears one key of a map by null.
             fine = _is_map({k: v for k, v in value.items() if v is not None})
         else:
             fine = value is None or fits(value)
@@ -93,6 +94,7 @@ def merged(meta: Json, change: Json) -> Json:
     result = dict(meta)
     for name, value in change.items():
         if name in ("metadata", "labels") and isinstance(value, dict):
+            # A map without keys is not shown at all.
             value = {k: v for k, v in {**(result.get(name) or {}), **value}.items() if v is not None} or None
         result[name] = value
     return {k: v for k, v in result.items() if v is not None}
@@ -130,6 +132,7 @@ def object_resource(o: Object, base: str) -> Json:
         "kind": "storage#object",
         "id": f"{o.bucket}/{o.name}/{o.generation}",
         "selfLink": f"{base}/storage/v1{path}",
+        # gcloud and the client libraries download from this address.
         "mediaLink": f"{base}/download/storage/v1{path}?generation={o.generation}&alt=media",
         "name": o.name,
         "bucket": o.bucket,
@@ -171,6 +174,7 @@ def bucket_resource(bucket: Bucket, base: str) -> Json:
         "updated": time_text(bucket.updated),
         "iamConfiguration": {"uniformBucketLevelAccess": uniform, "publicAccessPrevention": "inherited"},
         **bucket.meta,
+        # After the client's fields: it may have sent the location in lower case.
         "location": location,
         "locationType": "multi-region" if location in ("US", "EU", "ASIA") else "region",
     }

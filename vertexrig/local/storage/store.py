@@ -88,6 +88,7 @@ class ObjectStore:
         with self.records.database.transaction():
             if not self.files.has_bucket(name):
                 check_bucket(name)
+                # Clients choose the names.
                 if len(self._missed) < _MISSED_KEPT:
                     self._missed.add(name)
                 raise not_found("The specified bucket does not exist.")
@@ -203,6 +204,7 @@ class ObjectStore:
 
         A file replaced in between is looked up again, so that facts and bytes belong together.
         """
+        # A trainer that rewrites its file all the time must not hold a request for ever.
         for _ in range(5):
             path = self.files.path(o.bucket, o.name, o.odd)
             try:  # O_NONBLOCK: opening a named pipe that somebody put there would wait for a writer
@@ -247,12 +249,16 @@ class ObjectStore:
                 written = stamp(os.fstat(descriptor))
             finally:
                 os.close(descriptor)
+            # Before the transaction: hashing a large file must not hold the lock.
             _check_digests(expect or {}, md5, crc32c)
             with self.records.database.transaction():
                 self.bucket(bucket)
                 old = self.find(bucket, name)
                 conditions.check(old.generation if old else None, old.metageneration if old else None)
+                # In the transaction, though a file cannot be rolled back: one without a record is found as a new
+                # object.
                 odd = self.files.place(bucket, name, source)
+                # The same name may become a path or stop being one, as `a` does beside `a/b`.
                 if old is not None and old.odd != odd:
                     self.files.remove(bucket, name, odd=old.odd)
                 now = self.records.tick()
@@ -312,6 +318,7 @@ class ObjectStore:
         if not 1 <= len(sources) <= 32:
             raise invalid(f"The number of source components provided ({len(sources)}) is not between 1 and 32.")
         sources, path = self.gather(sources)
+        # As the service counts: parts of composed sources, each.
         parts = sum(source.components or 1 for source in sources)
         return self.put(bucket, name, path, meta, conditions, components=parts)
 
@@ -322,6 +329,7 @@ class ObjectStore:
         self.bucket(bucket)
         with self.records.database.transaction():
             known = self.records.objects(bucket, query.prefix)
+            # The folder decides what is there, and the records add what a file does not show.
             names = set(self.files.names(bucket, query.prefix)) | {n for n, o in known.items() if o.odd}
             for gone in known.keys() - names:
                 self.records.drop_object(bucket, gone)

@@ -31,6 +31,7 @@ from vertexrig.local.storage.store import ObjectStore
 MULTIPLE = 256 * 1024
 """Every chunk but the last must be a multiple of this many bytes."""
 
+# As the service documents.
 LIFETIME = 7 * 86400
 """Seconds after which an upload can no longer be resumed."""
 
@@ -48,6 +49,7 @@ class ContentRange(NamedTuple):
 def _capitalised(status: int, headers: Mapping[str, str]) -> Response:
     """An answer without body whose headers are written as given: TensorFlow's client looks for `Location` and `Range`."""
     response = Response(status_code=status)
+    # Starlette writes names in lower case, which HTTP allows and TensorFlow's client does not find.
     own = {name.lower().encode() for name in headers}
     kept = [(name, value) for name, value in response.raw_headers if name not in own]
     response.raw_headers = [*kept, *((k.encode(), v.encode("latin-1", "replace")) for k, v in headers.items())]
@@ -58,6 +60,7 @@ def content_range(header: str | None) -> ContentRange | None:
     """Read a Content-Range header; None when there is none, which means that the body is all the rest."""
     if header is None:
         return None
+    # `bytes 0-99/200`, `bytes 0-99/*` where the size is not known yet, `bytes */200` to ask how far it is.
     match = re.fullmatch(r"bytes\s+(?:(\d{1,19})-(\d{1,19})|\*)/(\d{1,19}|\*)", header.strip())
     if match is None or (match.group(1) and int(match.group(2)) < int(match.group(1))):
         raise invalid(f"Failed to parse Content-Range header: {header[:80]!r}.")
@@ -78,6 +81,7 @@ class Uploads:
         self.folder = store.files.state / "uploads"
         self.folder.mkdir(exist_ok=True)
         self._expire()
+        # One per upload that is being sent; it goes with the last request that holds it.
         self._locks: WeakValueDictionary[str, asyncio.Lock] = WeakValueDictionary()
 
     def _expire(self) -> None:
@@ -85,6 +89,7 @@ class Uploads:
         oldest = time.time() - LIFETIME
         self.store.records.expire_uploads(int(oldest * 1e6))
         for path in self.folder.iterdir():
+            # Of the last bytes, so that an upload which is still sent does not expire.
             if path.stat().st_mtime < oldest:
                 self.store.records.drop_upload(path.name)
                 path.unlink()
@@ -123,9 +128,12 @@ class Uploads:
         Conditions.of(asked)  # refused now rather than after the bytes
         sent_type = request.headers.get("x-upload-content-type", "application/octet-stream")
         meta = whole(writable({"contentType": sent_type, **body}, OBJECT_FIELDS))
+        # Digests may come with the first request, and the bytes much later.
         meta |= {"_expect": expected(request, body)}
+        # Preconditions are sent once and hold when the upload is finished.
         kept = {key: value for key, value in asked.items() if key.startswith("if")}
         upload = Upload(secrets.token_urlsafe(24), values["bucket"], name, meta, kept)
+        # The file before its record: a record without a file could not take bytes.
         await in_thread(self._path(upload).touch)
         await in_thread(self.store.records.save_upload, upload)
         link = f"{base(request)}{request.scope.get('root_path', '')}/v1/b/{quote(upload.bucket)}/o"
@@ -150,6 +158,7 @@ class Uploads:
         """One chunk, or a question about how much has arrived."""
         upload_id = request.query_params.get("upload_id", "")
         lock = self._locks.setdefault(upload_id, asyncio.Lock())
+        # A client that has lost an answer sends a chunk again while the first one may still be written.
         async with lock:
             upload = await self._upload(request, values)
             if upload.generation is not None:
@@ -158,6 +167,7 @@ class Uploads:
             if chunk is None:
                 # Without a Content-Range the body is the whole object, from its first byte.
                 upload = await self._take(request, replace(upload, received=0), ContentRange(0, None, None))
+            # Without an end it only asks how much has arrived.
             elif chunk.end is not None:
                 upload = await self._take(request, upload, chunk)
             total = upload.received if chunk is None else chunk.total
@@ -187,7 +197,9 @@ class Uploads:
                 size = await receive(request, out)
             finally:
                 await in_thread(out.flush)
+                # Also of a body that broke off: what is on disk counts, and the client goes on after it.
                 arrived = os.fstat(out.fileno()).st_size
+                # A body longer than its Content-Range is not kept: nobody knows which bytes are right.
                 if length is None or arrived <= upload.received + length:
                     upload = replace(upload, received=arrived)
                     await in_thread(self.store.records.save_upload, upload)
@@ -203,9 +215,12 @@ class Uploads:
         required = Conditions.of(upload.conditions)
         try:
             made = await in_thread(self.store.put, upload.bucket, upload.name, source, meta, required, expect=expect)
+        # `put` has removed the bytes; a client that asks again is to begin anew.
         except ApiError:
             await in_thread(self.store.records.drop_upload, upload.id)
             raise
+        # After the object: a crash between the two leaves an upload that cannot be finished, and never an answer for
+        # an object that is not there.
         await in_thread(self.store.records.save_upload, replace(upload, generation=made.generation))
         return JSONResponse(object_resource(made, base(request)))
 
