@@ -109,7 +109,6 @@ def _parts(pool: Pool, catalog: Catalog) -> Iterator[_Part]:
     accelerator = _accelerator(pool, machine, catalog)
     if accelerator is not None:
         yield accelerator
-    # a TPU's host draws no quota of CPUs or disks that a source names
     if machine is None or (accelerator is not None and accelerator.unit.startswith("TPU")):
         return
     family = catalog.quota(machine.family)
