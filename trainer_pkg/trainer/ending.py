@@ -1,7 +1,8 @@
 """SIGTERM: the process ends with code 143 within seconds, whatever TensorFlow waits for. Imports no TensorFlow.
 
-A process that trains alone saves after the step it is in, and then ends. Vertex AI ends cancelled jobs and servers with SIGTERM and kills what is left some seconds later. Python runs a signal's
-handler only between two of its own instructions: a worker that waits inside TensorFlow for another one would not notice.
+A process that trains alone saves after the step it is in, and then ends. Vertex AI ends cancelled jobs and servers with
+SIGTERM and kills what is left some seconds later. Python runs a signal's handler only between two of its own instructions:
+a worker that waits inside TensorFlow for another one would not notice.
 """
 
 from __future__ import annotations

@@ -74,7 +74,7 @@ def virtual_devices(environ: Mapping[str, str] = os.environ) -> int:
     text = environ.get(VIRTUAL, "").strip()
     if not text:
         return 0
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise ConfigError(f"{VIRTUAL}={text}: it must be a whole number of at least 1")
     return int(text)
 

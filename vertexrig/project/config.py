@@ -251,7 +251,7 @@ def _override(data: dict[str, Any], text: str, target: str | None, given: dict[y
 
 
 def _typed(path: Sequence[str]) -> yamltext.RawPath:
-    return tuple(int(part) if part.isdigit() else part for part in path)
+    return tuple(int(part) if part.isdecimal() else part for part in path)
 
 
 def _remove(data: dict[str, Any], path: list[str], text: str) -> None:
@@ -303,7 +303,7 @@ def _where(data: Mapping[str, Any], parts: list[str], target: str | None) -> lis
 def _index(here: Any, part: str, text: str) -> Any:
     if not isinstance(here, list):
         return part
-    if part.isdigit() and int(part) < len(here):
+    if part.isdecimal() and int(part) < len(here):
         return int(part)
     raise UsageError(f"--set {text}: {part!r} is not a place in a list of {len(here)}; count from 0")
 

@@ -1,9 +1,9 @@
 """The nouns of `vertexrig.yaml` as typed values. Field names are the Vertex API's own, in snake_case.
 
-# No postponed annotations: they are read at run time, and 300 of them would be compiled one by one at every start.
 Sources of the field names: REST reference CustomJobSpec and HyperparameterTuningJob (google-cloud-aiplatform 2.7.0).
 """
 
+# No postponed annotations: they are read at run time, and 300 of them would be compiled one by one at every start.
 from collections.abc import Mapping
 from typing import Any, Literal
 
