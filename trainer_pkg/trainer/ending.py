@@ -33,8 +33,10 @@ def install() -> None:
     """Handle SIGTERM in the main thread, and watch from another thread that the process really ends."""
     reader, writer = socket.socketpair()
     writer.setblocking(False)
+    # C code of the interpreter writes to it when the signal comes, whatever the main thread is in
     signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     handle()
+    # the writer goes along so that it stays open: a closed one would end the reader
     threading.Thread(target=_watch, args=(reader, writer), daemon=True).start()
 
 
@@ -65,6 +67,7 @@ def end(code: int = CODE) -> NoReturn:
     """End now: an orderly exit would wait for the other processes of the cluster."""
     for path in list(TEMPORARY):
         shutil.rmtree(path, ignore_errors=True)
+    # os._exit leaves out what an exit does, flushing too
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code)
@@ -82,5 +85,6 @@ def _watch(reader: socket.socket, writer: socket.socket) -> None:
         pass
     _asked.set()
     time.sleep(GRACE_SECONDS)
+    # waits for a save that is being made
     with _last_work:
         end()

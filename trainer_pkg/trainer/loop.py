@@ -127,6 +127,7 @@ class Run:
         self._check_sizes()
         with setup.strategy.scope():
             self.model = self._build()
+        # making the strategy's first variables connects the cluster, which takes SIGTERM away
         ending.handle()
         self.backup = Backup(self.model, checkpoints, is_chief=cluster.is_chief)
         self.progress = Progress(steps_per_epoch=self.steps_per_epoch, identity=config.identity())
@@ -228,6 +229,7 @@ class Run:
         if self.setup.name != "multi-worker":
             return
         mean = all_reduce(self.setup.strategy, float(self.progress.step)) / self.cluster.training_processes
+        # all have the same step, or the mean is off by at least one over the number of processes; the sum is a float32
         if abs(mean - self.progress.step) > 0.25:
             raise ClusterError(
                 f"the processes found different saves in {self.places.checkpoints} (this one step {self.progress.step}); "
@@ -270,6 +272,7 @@ class Run:
         if self.setup.name != "parameter-server":
             dataset, count = self._validation()
             validation = {"validation_data": dataset, "validation_steps": count}
+        # only inside of fit: elsewhere nothing looks at the flag after each step, and SIGTERM has to break in
         ending.saves_after_a_step(self._alone)
         try:
             self.model.fit(self._training(), initial_epoch=self.progress.epoch, epochs=epochs, steps_per_epoch=steps,
@@ -322,6 +325,7 @@ class Run:
         best = self.progress.best
         assert best is not None and monitor.best_weights is not None
         batch = self.global_batch // self.setup.replicas
+        # from a model of this process alone: an export under a strategy would need the other processes
         export.save(export.local_model(config, source, monitor.best_weights), source, places.model)
         accuracy = export.verify(places.model, source, config, batch, best["val_accuracy"])
         reporter.report(accuracy, self.progress.step)
@@ -329,6 +333,7 @@ class Run:
             LOG.info("no %s: matplotlib is not installed", outputs.PLOT)
         summary = self._summary(monitor, accuracy)
         outputs.write_json(os.path.join(places.model, outputs.SUMMARY), summary)
+        # last of all: a job that is restarted before this trains the rest, and writes the model again
         self.progress.finished, self.progress.finished_at, self.progress.job = True, time.time(), job_id()
         self.backup.write_progress(self.progress)
         print(f"{METRIC} {accuracy:.4f} of epoch {int(best['epoch'])}; model in {places.model}", flush=True)
@@ -419,6 +424,7 @@ def wait_until_gone(addresses: tuple[str, ...], seconds: float) -> None:
         host, _, port = address.rpartition(":")
         while time.time() < end:
             try:
+                # a process of TensorFlow listens at its address until it ends
                 socket.create_connection((host, int(port)), timeout=1).close()
             except OSError:
                 break

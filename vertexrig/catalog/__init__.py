@@ -72,6 +72,7 @@ class Catalog:
     @cached_property
     def other_machines(self) -> Mapping[str, str]:
         """Known Compute Engine types that are not for training, and why."""
+        # an overlay may add a machine that the shipped list excludes
         return {name: row["reason"] for row in self._others for name in row["names"] if name not in self.machines}
 
     @cached_property
@@ -249,6 +250,7 @@ class Catalog:
         """
         wanted = _FRAMEWORKS.get(framework.lower(), framework.lower())
         for row in self.images:
+            # some images are one for both: cpu_or_gpu
             if row.framework != wanted or kind not in row.kind.split("_or_"):
                 continue
             if version in (row.version, ".".join(row.version.split(".")[:2])) and python in (None, row.python):

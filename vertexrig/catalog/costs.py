@@ -59,6 +59,7 @@ def machine_line(name: str, machine: Machine | None, prices: Mapping[str, Price]
         return _line(price, name, "machine", vms)
     if machine is None or machine.vcpus is None or machine.memory_gb is None:
         return LineItem(name, "machine", vms, None, "", note=NO_PRICE)
+    # the rates of the series (n1-highmem) go before those of the family (n1)
     for prefix in (name.rpartition("-")[0], machine.family):
         vcpu, memory = prices.get(f"{prefix}-vcpu"), prices.get(f"{prefix}-memory-gb")
         if vcpu is not None and memory is not None:

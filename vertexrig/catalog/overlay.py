@@ -60,6 +60,7 @@ def lay_over(file: Path) -> tables.Tables:
         if table not in SCHEMA:
             raise root.at(table).error(f"the catalog has no table of this name. {did_you_mean(table, SCHEMA)}")
         _mapping(rows, root.at(table))
+    # rows of the overlay may refer to each other, whatever their order
     names = {table: frozenset(raw[table]).union(found.get(table, ())) for table in ("accelerators", "quotas")}
     for table, rows in found.items():
         for name, row in rows.items():
@@ -171,6 +172,7 @@ def _merged(table: str, name: str, base: tables.Raw | None, given: tables.Raw) -
         for key in (*_PRICES, "note"):
             row.pop(key, None)
     for key, value in given.items():
+        # a limit's mapping is one value, which is replaced as a whole
         merge = isinstance(value, dict) and table != "limits"
         row[key] = {**row.get(key, {}), **value} if merge else value
     return row

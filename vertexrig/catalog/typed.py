@@ -88,6 +88,7 @@ def hints(cls: type) -> dict[str, Any]:
 def build(cls: type[T], value: Any, place: Place) -> T:
     """The dataclass `cls` from a mapping; ConfigError at the first thing that does not fit."""
     value = _mapping_here(value, place)
+    # `key:` with nothing behind it is a key that is not given; a key that is not known is reported all the same
     found = fields(cls, {key: item for key, item in value.items() if item is not None or key not in hints(cls)}, place)
     missing = lacking(cls, found)
     if missing:
@@ -170,6 +171,7 @@ def _union(hint: Any, value: Any, place: Place) -> Any:
     if len(options) == 1:
         return convert(options[0], value, place)
     if set(options) == set(typing.get_args(Scalar)):
+        # text from outside stays text where text is allowed: `--set args.tag=007` is not 7
         value = _text(value) if isinstance(value, Untyped) else value
         if isinstance(value, (str, int, float, bool)):
             return _finite(value, place)
@@ -215,6 +217,7 @@ def _scalar(hint: Any, value: Any, place: Place) -> Any:
 
 
 def _text(value: str) -> str:
+    # Untyped is a subclass of str: this makes it plain text
     return str.__str__(value)
 
 

@@ -77,6 +77,7 @@ def estimate(document: Document, catalog: Catalog) -> Estimate:
     lines = _merged(line for pool in running(document) for line in _pool_lines(pool, how, catalog))
     usd, complete = total(lines)
     timeout = str(job_part(document, "scheduling").get("timeout", "0s"))
+    # 0s means no limit of one's own: the service's default applies
     written = max(0.0, duration_seconds(timeout) or 0.0)
     trials = None if document.kind == "CustomJobSpec" else max(0, int(document.data.get("maxTrialCount", 0)))
     return Estimate(

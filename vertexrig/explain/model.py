@@ -221,6 +221,7 @@ def explain(
     trial = "" if document.kind == "CustomJobSpec" else "1"
     replicas = cluster.replicas(pools, cluster.cloud_address("<id>"))
     identity = dataclasses.replace(UNKNOWN, region=region or UNKNOWN.region, trial=trial)
+    # of one replica alone: the variables that name others would make the text as long as the cluster
     shared = cluster.service_environment(replicas[:1], replicas[0], document.job, identity)
     place = catalog.regions.get(region)
     return Explanation(

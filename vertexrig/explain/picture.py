@@ -75,7 +75,9 @@ def picture(pools: Sequence[PoolFacts], replicas: Sequence[Replica], width: int)
     ]
     widest = max(cell_len(line) for cells in columns for cell in cells for line in cell.splitlines())
     inner = min(widest, WIDEST_COLUMN, width - 4)
+    # each column has a border and two blanks beside its text, and the table one border more
     fit = max(1, (width - 1) // (inner + 3))
+    # rounded up twice: as few rows as fit, and those of equal length
     per_row = -(-len(shown) // -(-len(shown) // fit))
     lines: list[str] = []
     for start in range(0, len(shown), per_row):
@@ -359,6 +361,7 @@ def _usd(price: Estimate, usd: float, digits: int) -> str:
 def span(seconds: float) -> str:
     """A length of time in the largest unit that keeps it short: `2 h`, `1.5 h`, `7 days`, `90 s`."""
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        # "36 h" reads better than "1.5 days"
         if seconds >= 2 * size or (unit != "days" and seconds >= size):
             return f"{seconds / size:,.3g} {unit}" if seconds < 1000 * size else f"{seconds / size:,.0f} {unit}"
     return f"{seconds:g} s"

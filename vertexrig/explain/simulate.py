@@ -268,6 +268,7 @@ def _with_preemptions(length: Any, start: Any, mean: float | None, rng: Any) -> 
 
     taken, paid, open_ = length.copy(), length.copy(), np.arange(length.size)
     for _ in range(MOST_RESTARTS):
+        # preemptions without memory: how long a trial has run does not change when the next one comes
         lost = rng.exponential(mean, size=open_.size)
         hit = lost < length[open_]
         open_, lost = open_[hit], lost[hit]
@@ -290,6 +291,7 @@ def _drawn_plainly(
         for _ in range(trials):
             length = rng.choice(drawn.trial)
             again, lost = _lost(length, drawn, rng)
+            # the heap's first place is the one that is free first
             end = free[0] + length + again + lost
             billed += length + lost
             last = max(last, end)

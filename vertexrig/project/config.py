@@ -101,6 +101,7 @@ def find(start: Path, name: str = DEFAULT_NAME) -> Path:
         found = folder / name
         if not found.is_file():
             continue
+        # in the working directory itself whoever owns it: the user chose that folder
         if folder == start:
             return found.relative_to(start)
         if not (_is_ours(found) and _is_ours(folder)):
@@ -164,10 +165,12 @@ def loads(
     root = schema.Place((), locate)
     if not isinstance(reading.data, (dict, type(None))):
         raise root.error(f"the project file is {kind_of(reading.data)}; it must be a mapping")
+    # before the overrides, whose own `${…}` is meant as it is written
     data = _expand(reading.data or {}, root, os.environ if environment is None else environment)
     for override in overrides:
         _override(data, override, target, given)
     project = schema.build(Project, data, root)
+    # a line of a value that an override has replaced would lead a reader to the wrong place
     lines = {path: line for path, line in reading.lines.items() if not _below(path, given)}
     loaded = Loaded(project, file, lines, given, tuple(overrides))
     _check_names(loaded)
@@ -208,6 +211,7 @@ def _expand(value: Any, place: schema.Place, environment: Mapping[str, str]) -> 
             raise place.error(
                 f"{quoted(match[0])} is not ${{NAME}} or ${{NAME:-default}}; write $${{ for a literal ${{"
             )
+        # an empty variable counts as unset, as `:-` does in a shell
         found = environment.get(body["name"]) or body["default"]
         if found is None:
             raise place.error(
@@ -215,6 +219,7 @@ def _expand(value: Any, place: schema.Place, environment: Mapping[str, str]) -> 
             )
         return found
 
+    # a variable is text: what it becomes is decided by the type of the field, as for --set
     return schema.Untyped(_VARIABLE.sub(fill, value))
 
 
@@ -246,6 +251,7 @@ def _override(data: dict[str, Any], text: str, target: str | None, given: dict[y
             raise UsageError(f"--set {text}: {spot} is {kind_of(following)}, so it has no key {path[index + 1]!r}")
         here = following
     here[_index(here, path[-1], text)] = schema.Untyped(value) if equals else None
+    # under both spellings: a number in a path is an index in a list, and text in a mapping
     given[_typed(path)] = text
     given[tuple(path)] = text
 

@@ -67,6 +67,7 @@ def type_text(hint: Any) -> str:
     if origin in (Union, types.UnionType):
         parts = [part for part in arguments if part is not type(None)]
         others = [part for part in parts if part not in _SCALAR]
+        # all four kinds of scalars together have one word
         scalar = ["scalar"] if len(parts) - len(others) == len(_SCALAR) else []
         return " or ".join([*scalar, *map(type_text, others if scalar else parts)])
     if origin is tuple:

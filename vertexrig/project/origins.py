@@ -50,6 +50,7 @@ _KINDS: dict[type, type[Tagged]] = {str: _Text, int: _Whole, float: _Fraction, b
 
 def tagged(value: Any, path: RawPath) -> Any:
     """A value with all texts, numbers and keys in it tagged with their paths, which start with `path`."""
+    # the type itself: what is tagged already, or is a subclass, stays as it is
     kind = _KINDS.get(type(value))
     if kind is not None:
         found: Any = kind(value)  # type: ignore[call-arg]
@@ -162,6 +163,7 @@ def origin(origins: Origins, path: str) -> RawPath:
         own = [there for there in below if in_pool and _in_role(there)]
         own = own or [there for there in below if there[0] in ("jobs", "sweeps")]
         found = _common(own or below) or _common([there for there in own if there[0] == "jobs"] or below)
+        # what is missing belongs beside a neighbour, and so one key further out than that
         return found[:-1] if end < len(wanted) and found in below else found
     return ()
 

@@ -218,6 +218,7 @@ def grid_study(sweep: model.Sweep) -> tuple[model.Study, int]:
     parameters = {}
     for name, values in sweep.over.items():
         if all(isinstance(value, (int, float)) and not isinstance(plain(value), bool) for value in values):
+            # the API wants discrete values in increasing order, each once
             numbers = tuple(sorted({value for value in values if not isinstance(value, str)}))
             parameters[name] = model.StudyParameter(discrete_value_spec=model.NumberValues(numbers))
         else:
@@ -256,6 +257,7 @@ class _Resolver:
             uri = f"{host}/{limits.names('reduction_server.images')[0]}"
             values["machine_type"] = given.machine_type or limits.text("reduction_server.machine")
             values["container"] = given.container or model.Container(image_uri=uri)
+            # it is Google's own program, which knows none of the trainer's arguments
             values["args"] = given.args or ()
             return replace(given, **values)
         if given.machine_type is None:
@@ -263,6 +265,7 @@ class _Resolver:
             if role != "ps":  # a parameter server holds variables in memory; an accelerator there would idle
                 values |= {key: getattr(job, key) for key in _MACHINE_COMPANIONS if getattr(given, key) is None}
         values |= {key: getattr(job, key) for key in _INHERITED if getattr(given, key) is None}
+        # a role with an image of its own does not take the job's container, which `_INHERITED` has just filled in
         if given.container is None and given.image is not None:
             values["container"] = None
         values["env"] = {**job.env, **given.env}
