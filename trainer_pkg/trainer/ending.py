@@ -36,7 +36,7 @@ def install() -> None:
     # C code of the interpreter writes to it when the signal comes, whatever the main thread is in
     signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     handle()
-    # the writer goes along so that it stays open: a closed one would end the reader
+    # the writer goes along so that it stays open: recv of a closed pair returns at once, again and again
     threading.Thread(target=_watch, args=(reader, writer), daemon=True).start()
 
 

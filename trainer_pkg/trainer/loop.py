@@ -127,11 +127,12 @@ class Run:
         self._check_sizes()
         with setup.strategy.scope():
             self.model = self._build()
-        # making the strategy's first variables connects the cluster, which takes SIGTERM away
+        # the cluster is connected by now, and TensorFlow has taken SIGTERM
         ending.handle()
         self.backup = Backup(self.model, checkpoints, is_chief=cluster.is_chief)
         self.progress = Progress(steps_per_epoch=self.steps_per_epoch, identity=config.identity())
         self.best_weights: list[np.ndarray] | None = None
+        self.restarted = False
 
     def _check_sizes(self) -> None:
         training, batch = self.splits.training, self.global_batch
@@ -191,6 +192,7 @@ class Run:
         4. the beginning.
         """
         restored = self._own_restore() if self.config.resume else None
+        self.restarted = restored is not None
         if restored is None and self.config.resume_from:
             restored = self.backup.restore(self.config.resume_from)
             if restored is None:
@@ -229,7 +231,7 @@ class Run:
         if self.setup.name != "multi-worker":
             return
         mean = all_reduce(self.setup.strategy, float(self.progress.step)) / self.cluster.training_processes
-        # all have the same step, or the mean is off by at least one over the number of processes; the sum is a float32
+        # of two different steps one is half a step or more from the mean; less is the rounding of a float32
         if abs(mean - self.progress.step) > 0.25:
             raise ClusterError(
                 f"the processes found different saves in {self.places.checkpoints} (this one step {self.progress.step}); "
@@ -238,7 +240,8 @@ class Run:
 
     def _train(self, reporter: Reporter) -> Monitor:
         config, progress = self.config, self.progress
-        if config.epochs <= progress.epoch:
+        # a run that was ended between its last epoch and its end has only the export left to do
+        if config.epochs <= progress.epoch and not self.restarted:
             raise ConfigError(f"--epochs={config.epochs}: the run that is resumed has {progress.epoch} epochs already; "
                               "give the total, which must be more")  # fmt: skip
         servers = self.setup.name == "parameter-server"
@@ -325,7 +328,7 @@ class Run:
         best = self.progress.best
         assert best is not None and monitor.best_weights is not None
         batch = self.global_batch // self.setup.replicas
-        # from a model of this process alone: an export under a strategy would need the other processes
+        # from a model of this process alone: under a collective, reading variables needs the other processes
         export.save(export.local_model(config, source, monitor.best_weights), source, places.model)
         accuracy = export.verify(places.model, source, config, batch, best["val_accuracy"])
         reporter.report(accuracy, self.progress.step)
