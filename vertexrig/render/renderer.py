@@ -158,7 +158,7 @@ class Renderer:
         group = "jobs" if view.sweep is None else "sweeps"
         self._check_topology(view.template, (group, name))
         if view.sweep is not None:
-            # a sweep's template includes its job's
+            # the template of a sweep includes that of its job's topology
             self._check_topology(view.job.topology, ("jobs", view.sweep.job))
         text = self._template_text(view, (group, name))
         if view.job.spec or (view.sweep and view.sweep.spec):
