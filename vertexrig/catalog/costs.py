@@ -41,6 +41,7 @@ def hourly(
     lines.append(disk_line(disk, gigabytes * replicas, catalog.prices))
     if strategy in catalog.limits.names("scheduling.preemptible_strategies"):
         why = f"no sourced price: {strategy} is billed at other rates"
+        # Such VMs are not billed at on-demand prices, and the catalog has no source for others.
         lines = [unpriced(line, why) for line in lines]
     return tuple(lines)
 
@@ -74,6 +75,7 @@ def accelerator_line(name: str, count: int, prices: Mapping[str, Price], machine
     """What `count` accelerators cost; nothing more if the machine's price holds them."""
     whole = prices.get(machine_type)
     if whole is not None and whole.kind == "machine" and whole.includes_accelerators:
+        # 0 and not None: the sum is whole, and the line says where the accelerator's price is.
         return LineItem(name, "accelerator", count, 0.0, "included", whole.source, whole.date, f"in {machine_type}")
     price = prices.get(name)
     if price is None or price.kind != "accelerator":

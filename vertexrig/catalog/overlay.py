@@ -52,6 +52,7 @@ def lay_over(file: Path) -> tables.Tables:
     Raises:
         ConfigError: The file cannot be read or breaks a rule; the message names file, line and the nearest valid key.
     """
+    # Read anew and not shared with `load()`: rows are changed in place below.
     raw = {table: tables.by_name(table) for table in tables.KEYS}
     reading = typed.read(files.read_text(file, lambda message: ConfigError(message, file=str(file))), str(file))
     root = typed.Place((), lambda path: (str(file), typed.line_of(path, reading.lines)))
@@ -66,6 +67,7 @@ def lay_over(file: Path) -> tables.Tables:
         for name, row in rows.items():
             given = _row(table, name, row, root.at(table).at(name), raw[table].get(name), names)
             given.setdefault("source", f"your overlay {file}")
+            # Not the shipped row's date, which is when its source said the value that is replaced here.
             given.setdefault("date", UNDATED)
             raw[table][name] = _merged(table, name, raw[table].get(name), given)
     return raw
@@ -136,10 +138,12 @@ def _type_changed(table: str, given: tables.Raw, base: tables.Raw) -> str:
         return ""
     old, new = base["value"], given["value"]
     numbers = any(isinstance(item, (int, float)) for item in _inner(old))
+    # True and False are ints to isinstance.
     if numbers and not all(isinstance(item, (int, float)) and not isinstance(item, bool) for item in _inner(new)):
         return "value may hold numbers only"
     if not numbers and not all(isinstance(item, str) and item.strip() for item in _inner(new)):
         return "value may hold texts only"
+    # YAML reads 31 as a whole number where the shipped value is 31.5.
     if type(new) is type(old) or (isinstance(old, float) and type(new) is int):
         return ""
     return f"value must stay of type {type(old).__name__}, as in {old!r}"

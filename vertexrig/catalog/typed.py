@@ -39,6 +39,7 @@ def read(text: str, file: str) -> yamltext.Reading:
         reading = yamltext.read(text)
     except yamltext.YamlError as error:
         raise ConfigError(error.message, file=file, line=error.line) from None
+    # YAML parsers keep the last of two equal keys without a word, and the first would be lost.
     for note in reading.notes:
         if note.kind == "duplicate-key":
             raise ConfigError(f"{note.message}: keep one of them", file=file, line=note.line)
@@ -113,6 +114,7 @@ def fields(cls: Any, value: Mapping[str, Any], place: Place) -> dict[str, Any]:
     for key, item in value.items():
         if key not in known:
             raise place.at(key).error(f"there is no key {quoted(key)} here. {did_you_mean(str(key), known, most=40)}")
+        # 3600 could be meant as minutes or hours; the service takes only text with an s.
         unit = known[key].metadata.get("unit")
         if unit and isinstance(item, int) and not isinstance(item, bool):
             raise place.at(key).error(f"{item} is a number without a unit: write {item}{unit}")
@@ -152,6 +154,7 @@ def convert(hint: Any, value: Any, place: Place) -> Any:
         return _union(hint, value, place)
     if origin is Literal:
         choices = [str(choice) for choice in typing.get_args(hint)]
+        # str(): a tagged or untyped text becomes a plain one.
         if isinstance(value, str) and str(value) in choices:
             return str(value)
         raise place.error(f"{quoted(value)} is not one of its values. {did_you_mean(str(value), choices, most=30)}")
@@ -197,6 +200,7 @@ def _sequence(item: Any, value: Any, place: Place) -> tuple[Any, ...]:
 
 def _mapping(item: Any, value: Any, place: Place) -> dict[str, Any]:
     value = _mapping_here(value, place)
+    # YAML reads a key such as 1 or true as a number or boolean; the API's mappings have texts.
     return {str(key): convert(item, part, place.at(key)) for key, part in value.items()}
 
 

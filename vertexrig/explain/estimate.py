@@ -104,6 +104,7 @@ def elsewhere(price: Estimate, region: str, factor: float | None) -> Estimate:
     if region == price.region:
         return price
     if factor is None:
+        # Not left without a price: that of another region is a better guess than none, and is marked.
         return replace(price, complete=False, notes=(*price.notes, f"prices are for {price.region}, not for {region}"))
     lines = tuple(
         line if line.usd_per_hour is None else replace(line, usd_per_hour=line.usd_per_hour * factor)

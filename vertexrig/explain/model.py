@@ -292,6 +292,7 @@ def image_facts(uri: str, catalog: Catalog) -> ImageFacts:
 
 def _command(pool: Pool) -> tuple[str, ...]:
     if pool.python is not None:
+        # What the service runs in a prebuilt image once the package is installed.
         return "python3", "-m", pool.module
     return tuple(str(word) for word in pool.program.get("command", ()))
 
@@ -311,6 +312,7 @@ def _study(document: Document) -> StudyFacts | None:
             pending.append((child.get("parameterSpec", {}), f"only if {key} is {_parents(child)}"))
     return StudyFacts(
         metrics={str(one.get("metricId", "")): str(one.get("goal", "")) for one in study.get("metrics", [])},
+        # The API's default: Vizier's Bayesian optimization.
         algorithm="BAYESIAN" if algorithm in ("", "ALGORITHM_UNSPECIFIED") else algorithm,
         parameters=parameters,
         trials=int(document.data.get("maxTrialCount", 0)),
@@ -345,6 +347,7 @@ def data(explanation: Explanation) -> dict[str, Any]:
     first = explanation.replicas[0]
     shared, spec = explanation.tf_config(first), explanation.cluster_spec(first)
     for one in (shared, spec):
+        # What differs between replicas is left out here, and is with each of them.
         if one is not None:
             del one["task"]
     ranks = explanation.ranks()

@@ -26,6 +26,8 @@ TICK_PATH = f"/{TICK}"
 STATE_FOLDER = ".vertexrig"
 """State of rehearsals and the local Vertex, beside the project file."""
 
+# `$${` comes first, so that it is not read as a `${`. The last alternative is a `${` that is not closed, which is an
+# error: left as text it would reach a job.
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?P<body>[^{}]*)\}|\$\{")
 _VARIABLE_BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
 
@@ -103,6 +105,7 @@ def find(start: Path, name: str = DEFAULT_NAME) -> Path:
             continue
         # in the working directory itself whoever owns it: the user chose that folder
         if folder == start:
+            # Relative, as a person in this folder names it: messages and printed commands show it.
             return found.relative_to(start)
         if not (_is_ours(found) and _is_ours(folder)):
             raise ForeignProjectError(
@@ -242,14 +245,17 @@ def _override(data: dict[str, Any], text: str, target: str | None, given: dict[y
     for index, part in enumerate(path[:-1]):
         name: Any = _index(here, part, text)
         if isinstance(here, dict) and part not in here:
+            # A mapping that only the override made: an error about it points at the override.
             given[tuple(path[: index + 1])] = text
         following = here[name] if isinstance(here, list) else here.setdefault(name, {})
         if following is None:
+            # `env:` with nothing behind it in the file: an override below it makes the mapping.
             following = here[name] = {}
         if not isinstance(following, (dict, list)):
             spot = ".".join(path[: index + 1])
             raise UsageError(f"--set {text}: {spot} is {kind_of(following)}, so it has no key {path[index + 1]!r}")
         here = following
+    # Untyped: what the text becomes is decided by the type of its field.
     here[_index(here, path[-1], text)] = schema.Untyped(value) if equals else None
     # under both spellings: a number in a path is an index in a list, and text in a mapping
     given[_typed(path)] = text
@@ -300,6 +306,8 @@ def _where(data: Mapping[str, Any], parts: list[str], target: str | None) -> lis
                 keys = schema.hints(cls)
                 if parts[0] in keys:
                     return [group, target, *parts]
+                # Refused here, where the keys of both places can be suggested; from the top only those of the project
+                # would be.
                 if parts[0] not in schema.hints(Project):
                     choices = did_you_mean(parts[0], [*keys, *schema.hints(Project)], most=40)
                     raise UsageError(f"--set {'.'.join(parts)}: {target} has no key {parts[0]!r}. {choices}")
@@ -309,6 +317,7 @@ def _where(data: Mapping[str, Any], parts: list[str], target: str | None) -> lis
 def _index(here: Any, part: str, text: str) -> Any:
     if not isinstance(here, list):
         return part
+    # Not isdigit(), which is true for ², a text that int() refuses.
     if part.isdecimal() and int(part) < len(here):
         return int(part)
     raise UsageError(f"--set {text}: {part!r} is not a place in a list of {len(here)}; count from 0")
@@ -324,6 +333,7 @@ def _check_names(loaded: Loaded) -> None:
     for name, sweep in project.sweeps.items():
         if name in project.jobs:
             raise loaded.error("a job has the same name; rename one of them", "sweeps", name)
+        # A sweep's job is a job: a sweep of a sweep would have no trials to run.
         if sweep.job not in project.jobs:
             raise loaded.error(
                 f"there is no job {sweep.job!r}. {did_you_mean(sweep.job, project.jobs)}", "sweeps", name, "job"

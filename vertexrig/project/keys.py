@@ -38,6 +38,7 @@ def places() -> dict[type, list[str]]:
         cls, prefix = pending.pop(0)
         for name, hint in schema.hints(cls).items():
             for part, suffix in _dataclasses(hint):
+                # A mapping may be at several places, and its keys are listed once.
                 if part not in found:
                     found[part] = []
                     pending.append((part, f"{part.__name__}."))

@@ -20,6 +20,7 @@ RawPath = yamltext.RawPath
 Origins = Mapping[RawPath, tuple[RawPath, ...]]
 """Paths of keys in the project file, by a value's path in the rendered job."""
 
+# NUL: in a rendered file it can only be there escaped, as `\0`.
 _MARK = re.compile("\x00([0-9]+)\x00")
 
 
@@ -54,6 +55,7 @@ def tagged(value: Any, path: RawPath) -> Any:
     kind = _KINDS.get(type(value))
     if kind is not None:
         found: Any = kind(value)  # type: ignore[call-arg]
+        # The value stays a text or number to everything that computes with it.
         found.path = path
         return found
     if isinstance(value, Mapping):
@@ -61,6 +63,7 @@ def tagged(value: Any, path: RawPath) -> Any:
     if isinstance(value, tuple):
         return tuple(tagged(item, (*path, index)) for index, item in enumerate(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        # `replace` refuses fields that are not given at the start.
         names = [field.name for field in dataclasses.fields(value) if field.init]
         return dataclasses.replace(value, **{name: tagged(getattr(value, name), (*path, name)) for name in names})
     return value
@@ -117,6 +120,7 @@ class Recorder:
             if "\x00" in line
         }
         text = _MARK.sub("", marked)
+        # The lines of the text without marks are those of the text with them: a mark has no line break.
         reading = yamltext.read(text)
         return text, {_camel(path): by_line[line] for path, line in reading.lines.items() if line in by_line}
 

@@ -119,6 +119,7 @@ def check(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping[str, 
 def _check_one(part: str, key: str, value: Any, allowed: Mapping[str, Bound]) -> list[RefusedOverride]:
     path = f"{part}.{key[:100]}"
     if key not in allowed:
+        # The request comes from outside: its texts are cut before they are compared or shown.
         choices = did_you_mean(key[:200], allowed) if allowed else "The project file opens none."
         return [RefusedOverride(path, f"callers may not set {key[:100]!r}. {choices}", allowed=False)]
     reason = _outside(value, allowed[key])
@@ -135,6 +136,7 @@ def _not_the_flag_s(loaded: Loaded, run: str, key: str, value: Any) -> list[Refu
     own = next((one.args[key] for one in layers if one and isinstance(one.args, Mapping) and key in one.args), None)
     if isinstance(value, str):
         reason = "is text; a number belongs here"
+    # argparse's type=int refuses 2.0, and that the job would say after its machines have started.
     elif isinstance(own, int) and not isinstance(own, bool) and not isinstance(value, int):
         reason = f"is not a whole number, as {quoted(own)} in the project file is"
     else:
@@ -254,6 +256,7 @@ def _put_args(project: Any, group: str, run: str, args: Mapping[str, Scalar]) ->
         from vertexrig.project.resolve import arguments
 
         own = base if isinstance(target.args, Mapping) else target.args
+        # The caller's flag in place of the project's, not beside it: a trainer that collects a flag would get both.
         kept = [one for one in own if one.split("=")[0] not in {f"--{key}" for key in args}]
         merged = (*kept, *arguments(dict(args)))
     rows[run] = replace(target, args=merged)

@@ -137,11 +137,13 @@ def resolve(
     if sweep is not None:
         job = replace(job, args=_sweep_args(loaded, name, sweep, job))
     output = (sweep.base_output_directory if sweep else None) or job.base_output_directory
+    # A folder that the project file names is the one of every run: nothing is added to it.
     own_runs = output is None and bool(project.bucket)
     if own_runs:
         output = carry(runs.folder(project.bucket, name, run), project.bucket)
     job = replace(job, base_output_directory=output, service_account=job.service_account or project.service_account)
     resolver = _Resolver(loaded, job_name, job, catalog, package_uri, built_image)
+    # The nearest wins: the sweep's over the job's, the job's over the project's.
     labels = {**project.labels, **job.labels, **(sweep.labels if sweep else {})}
     return View(
         name=name,
@@ -173,6 +175,7 @@ def scalar_text(value: Scalar) -> str:
     value = plain(value)
     if isinstance(value, bool):
         return "true" if value else "false"
+    # json.dumps writes a float as repr does, which is the shortest text that reads as the same number.
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -323,6 +326,7 @@ class _Resolver:
         if "/" in name:
             known = self.catalog.image(name)
             version = known.version if known is not None and known.framework == "tf" else None
+            # An image of Google's that is newer than the catalog takes a package, too.
             return known is not None or any(part in name for part in _PREBUILT), name, version
         return self.short_image(role, machine, name)
 
