@@ -33,6 +33,7 @@ def text(explanation: Explanation, *, width: int = 80, today: str = "") -> str:
         width: Columns of the terminal; names and URIs longer than that are not cut.
         today: ISO date that an image's end dates are compared with, "" to leave that out.
     """
+    # Below that not even the borders of one pool and its text fit.
     width = max(width, 40)
     sections = [
         _title(explanation, width),
@@ -52,6 +53,7 @@ def replica_text(explanation: Explanation, replica: Replica) -> str:
     of_trial = f" of trial {explanation.trial}" if explanation.trial else ""
     lines = [f"{replica.name}{of_trial}: {pool.label} {replica.index} of {_clean(explanation.name)}"]
     environment = explanation.environment(replica)
+    # Their one line of JSON is what a person comes here to read.
     spread = {"TF_CONFIG": explanation.tf_config(replica), "CLUSTER_SPEC": explanation.cluster_spec(replica)}
     lines += ["", *(f"{_clean(name)}={_clean(value)}" for name, value in environment.items() if name not in spread)]
     for name, value in spread.items():
@@ -69,6 +71,7 @@ def picture(pools: Sequence[PoolFacts], replicas: Sequence[Replica], width: int)
     from rich.table import Table
     from rich.text import Text
 
+    # The API takes a list of any length, and a file with a thousand pools should not print a thousand boxes.
     shown = pools[: 2 * FOLD]
     columns = [
         (f"{pool.name}: {pool.label}", "\n".join(_pool_lines(pool)), _replicas(pool, replicas)) for pool in shown
@@ -171,6 +174,7 @@ def _program(explanation: Explanation, width: int, today: str) -> list[str]:
 
     groups: list[list[PoolFacts]] = []
     for pool in explanation.pools:
+        # Mostly all pools run the same: its arguments are shown once, with the names of the pools.
         same = next((group for group in groups if program(group[0]) == program(pool)), None)
         if same is None:
             groups.append([pool])
@@ -250,6 +254,7 @@ def _hosts(cluster: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
 
 def _tasks(explanation: Explanation) -> Iterator[tuple[str, str]]:
     """The task of each replica, one line for each role: within it only the index differs."""
+    # Replicas come pool by pool, so each role is one run of them.
     for role, members in groupby(explanation.replicas, key=lambda one: one.role):
         indices = [one.index for one in members]
         trial = f", trial {explanation.trial}" if explanation.trial else ""
