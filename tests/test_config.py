@@ -145,6 +145,11 @@ def test_bad_overrides_are_one_clear_error(override: str, words: str | None) -> 
         load(BASE, override, target="cpu")
 
 
+def test_a_key_of_digits_that_are_no_number() -> None:
+    """`²` counts as a digit in Unicode, and is a key like any other."""
+    assert load(BASE, "args.²=1", target="cpu").project.jobs["cpu"].args["²"] == "1"
+
+
 def test_a_job_that_is_not_there_names_the_nearest() -> None:
     """Asking for an unknown job or sweep names the nearest one."""
     with pytest.raises(UsageError, match=r"has no job or sweep 'swep'. Did you mean 'sweep'"):

@@ -157,7 +157,7 @@ def test_no_character_is_left_to_part_the_values(tmp_path: Path, monkeypatch: py
         deploy.commands(clouds.loaded(tmp_path, DATA), tmp_path, ("TEAM",))
 
 
-@pytest.mark.parametrize("runtime", ["python311", "python3", "nodejs20", "python312; rm"])
+@pytest.mark.parametrize("runtime", ["python311", "python3", "nodejs20", "python312; rm", "python3²"])
 def test_an_old_runtime_is_refused(tmp_path: Path, runtime: str) -> None:
     """A runtime older than python312 is refused with the line of the key."""
     data = {**DATA, "trigger": {"runtime": runtime}}

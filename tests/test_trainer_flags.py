@@ -206,6 +206,18 @@ def test_the_command_line_of_an_imported_module_is_not_the_trainers(tmp_path: Pa
     assert [name.partition(":")[0] for name in findings(tmp_path / "data.py", "")] == ["argument-required"]
 
 
+@pytest.mark.parametrize("place", ["Typer", "callback"])
+def test_a_typer_app_that_runs_without_a_command_needs_none(tmp_path: Path, place: str) -> None:
+    """`invoke_without_command` of the app or of its callback: the callback is the program then."""
+    given = {"Typer": "", "callback": "", place: "invoke_without_command=True"}
+    (tmp_path / "train.py").write_text(
+        f"import typer\napp = typer.Typer({given['Typer']})\n@app.callback({given['callback']})\n"
+        "def main(epochs: int = 3):\n    print(epochs)\n@app.command()\ndef clean():\n    pass\n"
+        "@app.command()\ndef show():\n    pass\nif __name__ == '__main__':\n    app()\n"
+    )
+    assert findings(tmp_path / "train.py", "--epochs=5") == {}
+
+
 def test_typers_defaults_are_read_wherever_they_are_given(tmp_path: Path) -> None:
     """A default of Option(...) may be its first argument, a keyword or a factory; in Annotated it is the parameter's own."""
     parameters = (

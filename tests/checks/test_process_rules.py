@@ -65,6 +65,7 @@ def test_gcsfs_in_the_requirements_is_enough(tmp_path: Path) -> None:
         ("app.run(host='0.0.0.0', port=2222)", 2222), ("subprocess.Popen(['tensorboard', '--port', '2222'])", 2222),
         ("os.system('ray start --head --port=2222')", 2222), ("sock.listen(2222)", None), ("run(2222)", None),
         ("sock.connect(('a', 2222))", None), ("sock.bind(('', input()))", None),
+        ("server.add_insecure_port('[::]:2²')", None),
     ],
 )  # fmt: skip
 def test_which_port_a_call_listens_on(tmp_path: Path, line: str, port: int | None) -> None:

@@ -140,7 +140,7 @@ def test_virtual_devices_must_be_a_number() -> None:
     """TRAINER_VIRTUAL_DEVICES is a whole number of at least 1, or unset."""
     assert strategy.virtual_devices({}) == 0
     assert strategy.virtual_devices({"TRAINER_VIRTUAL_DEVICES": "4"}) == 4
-    for text in ("0", "-1", "two", "1.5"):
+    for text in ("0", "-1", "two", "1.5", "²"):
         with pytest.raises(ConfigError, match="TRAINER_VIRTUAL_DEVICES"):
             strategy.virtual_devices({"TRAINER_VIRTUAL_DEVICES": text})
 

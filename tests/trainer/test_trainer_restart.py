@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import re
+import shutil
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -115,3 +117,15 @@ def test_a_finished_job_that_is_restarted_does_not_train_again(launch: Callable[
     assert (tmp_path / "model" / "summary.json").read_bytes() == before
     other = launch(*QUICK, "--epochs=1", env={**job, "CLOUD_ML_TRIAL_ID": "5"}, name="other").wait()
     assert other.code == 0 and "epoch 1/" in other.out
+
+
+def test_a_run_that_was_ended_before_its_export_exports(launch: Callable[..., Launched], tmp_path: Path) -> None:
+    """Killed between the last epoch's save and the end: the restarted run trains no further epoch and exports its best weights."""
+    assert launch(*QUICK, "--epochs=1").wait().code == 0
+    before = summary(tmp_path)
+    (saved,) = (tmp_path / "checkpoints").glob("progress-*.json")
+    saved.write_text(json.dumps({**json.loads(saved.read_text()), "finished": False, "job": ""}))
+    shutil.rmtree(tmp_path / "model")
+    again = launch(*QUICK, "--epochs=1", name="again").wait()
+    assert again.code == 0 and "epoch 1/" not in again.out, again.text
+    assert summary(tmp_path)["accuracy"] == before["accuracy"]

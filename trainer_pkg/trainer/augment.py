@@ -49,6 +49,7 @@ def _flip(images: Any, seed: Any) -> Any:
 def _crop(images: Any, seed: Any, ratio: float) -> Any:
     """A random square of `ratio` of the side, scaled back to the full side."""
     total = tf.shape(images)[0]
+    # boxes are in parts of the side, from 0 to 1
     corner = tf.random.stateless_uniform((total, 2), seed, 0.0, 1.0 - ratio)
     boxes = tf.concat([corner, corner + ratio], axis=1)
     cropped = tf.image.crop_and_resize(images, boxes, tf.range(total), images.shape[1:3])

@@ -91,6 +91,7 @@ class Backup:
                 self._write_best(progress, best_weights)
             self.write_progress(progress)
         with outputs.writing(self.directory):
+            # numbered by step, so that the files of its progress and best weights are found by the checkpoint's name
             self.manager.save(checkpoint_number=progress.step, check_interval=False)
         if self.is_chief:
             self._remove_old(progress)
@@ -101,6 +102,7 @@ class Backup:
 
     def _write_best(self, progress: Progress, weights: list[np.ndarray]) -> None:
         path = _best_path(self.directory, progress.best_step)
+        # the same best weights belong to several saves: they are written once
         if not tf.io.gfile.exists(path):
             content = io.BytesIO()
             np.savez(content, *weights)
@@ -128,6 +130,7 @@ class Backup:
         if latest is None or progress is None:
             return None
         try:
+            # expect_partial: a checkpoint may hold more than this model asks for; what the model has must be in it
             self.checkpoint.restore(latest).expect_partial().assert_existing_objects_matched()
         except (AssertionError, ValueError, tf.errors.OpError) as error:
             raise DataError(f"{latest} does not fit this model: {cause(error)}; "

@@ -73,6 +73,7 @@ class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
         before = progress.step
         progress.step = self._epoch_step + batch + 1
         progress.step_in_epoch += progress.step - before
+        # the first step compiles the graph, so the time of the steps counts from its end
         if self.first_step_at is None:
             self.first_step_at = self._steps_began = time.time()
             self._steps_began_at = progress.step
@@ -81,6 +82,8 @@ class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
         if self.alone and ending.asked() and progress.step_in_epoch < progress.steps_per_epoch:
             self._save_and_end()
         every = self.config.save_every
+        # `//` on both sides: with several steps per execution the exact multiple may be passed over. The last step of
+        # an epoch is saved at its end.
         if every and progress.step // every > before // every and progress.step_in_epoch < progress.steps_per_epoch:
             self._save()
 
@@ -107,6 +110,7 @@ class Monitor(keras.callbacks.Callback):  # type: ignore[misc]
 
     def on_epoch_end(self, epoch: int, logs: Any = None) -> None:
         progress, logs = self.progress, logs if logs is not None else {}
+        # on a parameter-server cluster steps are still under way when Keras calls an epoch done
         self.settle()
         self._count_time()
         progress.epoch, progress.step_in_epoch = epoch + 1, 0

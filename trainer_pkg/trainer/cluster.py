@@ -99,6 +99,7 @@ def _parse(text: str) -> Cluster:
         index = int(task.get("index", 0))
     except (TypeError, ValueError):
         raise ClusterError(f"TF_CONFIG: task.index must be a whole number, not {task.get('index')!r}") from None
+    # the evaluator is not in the cluster, whatever its index
     if role != "evaluator" and not 0 <= index < len(addresses.get(role, ())):
         raise ClusterError(
             f"TF_CONFIG: this task is {role} {index}, but the cluster has {len(addresses.get(role, ()))} of {role}"

@@ -66,6 +66,7 @@ def _rows(path: str) -> list[tuple[str, str]]:
         if len(line) < 2 or not line[0].strip() or not line[1].strip():
             raise DataError(f"{path}:{number}: {','.join(line)!r} is not an image's path and its label")
         rows.append((line[0].strip(), line[1].strip()))
+    # a heading is known by its label's column; a file without one begins with data
     if rows and rows[0][1].lower() in HEADINGS:
         rows = rows[1:]
     if not rows:
@@ -101,6 +102,7 @@ def _absolute(name: str) -> bool:
 
 def _check_images(images: np.ndarray, path: str, config: Config) -> None:
     """Raises: DataError naming the first images that are missing, or the first one if it cannot be decoded."""
+    # looks at a bucket wait for the network, not for the processor
     with ThreadPoolExecutor(16) as pool:
         found = list(pool.map(tf.io.gfile.exists, images[:CHECKED].tolist()))
     missing = [str(name) for name, there in zip(images, found, strict=False) if not there]

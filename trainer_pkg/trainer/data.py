@@ -83,6 +83,7 @@ def training_stream(source: Source, shard: Shard, config: Config, first_example:
         first_epoch: Epochs already done, for the order of the examples where the size is not known.
     """
     sizes = source.shard_sizes(shard.count)
+    # on a parameter-server worker the index is a tensor: which of the shards it is, is known only there
     size = sizes[shard.index] if sizes and isinstance(shard.index, int) else (min(sizes) if sizes else None)
     offset = 0
     if size:

@@ -1,7 +1,8 @@
 """SIGTERM: the process ends with code 143 within seconds, whatever TensorFlow waits for. Imports no TensorFlow.
 
-A process that trains alone saves after the step it is in, and then ends. Vertex AI ends cancelled jobs and servers with SIGTERM and kills what is left some seconds later. Python runs a signal's
-handler only between two of its own instructions: a worker that waits inside TensorFlow for another one would not notice.
+A process that trains alone saves after the step it is in, and then ends. Vertex AI ends cancelled jobs and servers with
+SIGTERM and kills what is left some seconds later. Python runs a signal's handler only between two of its own instructions:
+a worker that waits inside TensorFlow for another one would not notice.
 """
 
 from __future__ import annotations
@@ -32,8 +33,10 @@ def install() -> None:
     """Handle SIGTERM in the main thread, and watch from another thread that the process really ends."""
     reader, writer = socket.socketpair()
     writer.setblocking(False)
+    # C code of the interpreter writes to it when the signal comes, whatever the main thread is in
     signal.set_wakeup_fd(writer.fileno(), warn_on_full_buffer=False)
     handle()
+    # the writer goes along so that it stays open: recv of a closed pair returns at once, again and again
     threading.Thread(target=_watch, args=(reader, writer), daemon=True).start()
 
 
@@ -64,6 +67,7 @@ def end(code: int = CODE) -> NoReturn:
     """End now: an orderly exit would wait for the other processes of the cluster."""
     for path in list(TEMPORARY):
         shutil.rmtree(path, ignore_errors=True)
+    # os._exit leaves out what an exit does, flushing too
     for stream in (sys.stdout, sys.stderr):
         stream.flush()
     os._exit(code)
@@ -81,5 +85,6 @@ def _watch(reader: socket.socket, writer: socket.socket) -> None:
         pass
     _asked.set()
     time.sleep(GRACE_SECONDS)
+    # waits for a save that is being made
     with _last_work:
         end()

@@ -79,6 +79,7 @@ def read_weights(path: str) -> list[np.ndarray]:
         raise DataError(f"--warm_start_from={path}: no model of this trainer there; give the model directory of a run, "
                         f"which holds {GRAPH} and variables/") from None  # fmt: skip
     names = [name for name in reader.get_variable_to_shape_map() if name.startswith("model_variables/")]
+    # by number: as text model_variables/10 would come before model_variables/2
     return [reader.get_tensor(name) for name in sorted(names, key=lambda name: int(name.split("/")[1]))]
 
 

@@ -25,6 +25,7 @@ LARGEST = 1 << 20  # bytes of a claim
 
 def content(uri: str) -> bytes:
     """The claim as it is now: from the mounted bucket, a local path, or through TensorFlow's file system."""
+    # gs://bucket/x is /gcs/bucket/x: one slash of the two stays
     path = re.sub(r"^gs:/", MOUNTED, uri)
     if path == uri or os.path.isfile(path):
         with open(path, "rb") as file:

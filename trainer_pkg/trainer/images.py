@@ -38,6 +38,7 @@ def fit(image: Any, side: int, wanted: int) -> Any:
 
 def hold_out(size: int, share: float) -> tuple[np.ndarray, np.ndarray]:
     """Indices of the training and of the validation part: always the same, whatever `--seed` is."""
+    # RandomState's numbers are the same in every release of NumPy, so a resumed run holds out the same examples
     order = np.random.RandomState(0).permutation(size)
     cut = round(size * share)
     return np.sort(order[cut:]), np.sort(order[:cut])

@@ -127,10 +127,12 @@ class Run:
         self._check_sizes()
         with setup.strategy.scope():
             self.model = self._build()
+        # the cluster is connected by now, and TensorFlow has taken SIGTERM
         ending.handle()
         self.backup = Backup(self.model, checkpoints, is_chief=cluster.is_chief)
         self.progress = Progress(steps_per_epoch=self.steps_per_epoch, identity=config.identity())
         self.best_weights: list[np.ndarray] | None = None
+        self.restarted = False
 
     def _check_sizes(self) -> None:
         training, batch = self.splits.training, self.global_batch
@@ -190,6 +192,7 @@ class Run:
         4. the beginning.
         """
         restored = self._own_restore() if self.config.resume else None
+        self.restarted = restored is not None
         if restored is None and self.config.resume_from:
             restored = self.backup.restore(self.config.resume_from)
             if restored is None:
@@ -228,6 +231,7 @@ class Run:
         if self.setup.name != "multi-worker":
             return
         mean = all_reduce(self.setup.strategy, float(self.progress.step)) / self.cluster.training_processes
+        # of two different steps one is half a step or more from the mean; less is the rounding of a float32
         if abs(mean - self.progress.step) > 0.25:
             raise ClusterError(
                 f"the processes found different saves in {self.places.checkpoints} (this one step {self.progress.step}); "
@@ -236,7 +240,8 @@ class Run:
 
     def _train(self, reporter: Reporter) -> Monitor:
         config, progress = self.config, self.progress
-        if config.epochs <= progress.epoch:
+        # a run that was ended between its last epoch and its end has only the export left to do
+        if config.epochs <= progress.epoch and not self.restarted:
             raise ConfigError(f"--epochs={config.epochs}: the run that is resumed has {progress.epoch} epochs already; "
                               "give the total, which must be more")  # fmt: skip
         servers = self.setup.name == "parameter-server"
@@ -270,6 +275,7 @@ class Run:
         if self.setup.name != "parameter-server":
             dataset, count = self._validation()
             validation = {"validation_data": dataset, "validation_steps": count}
+        # only inside of fit: elsewhere nothing looks at the flag after each step, and SIGTERM has to break in
         ending.saves_after_a_step(self._alone)
         try:
             self.model.fit(self._training(), initial_epoch=self.progress.epoch, epochs=epochs, steps_per_epoch=steps,
@@ -322,6 +328,7 @@ class Run:
         best = self.progress.best
         assert best is not None and monitor.best_weights is not None
         batch = self.global_batch // self.setup.replicas
+        # from a model of this process alone: under a collective, reading variables needs the other processes
         export.save(export.local_model(config, source, monitor.best_weights), source, places.model)
         accuracy = export.verify(places.model, source, config, batch, best["val_accuracy"])
         reporter.report(accuracy, self.progress.step)
@@ -329,6 +336,7 @@ class Run:
             LOG.info("no %s: matplotlib is not installed", outputs.PLOT)
         summary = self._summary(monitor, accuracy)
         outputs.write_json(os.path.join(places.model, outputs.SUMMARY), summary)
+        # last of all: a job that is restarted before this trains the rest, and writes the model again
         self.progress.finished, self.progress.finished_at, self.progress.job = True, time.time(), job_id()
         self.backup.write_progress(self.progress)
         print(f"{METRIC} {accuracy:.4f} of epoch {int(best['epoch'])}; model in {places.model}", flush=True)
@@ -419,6 +427,7 @@ def wait_until_gone(addresses: tuple[str, ...], seconds: float) -> None:
         host, _, port = address.rpartition(":")
         while time.time() < end:
             try:
+                # a process of TensorFlow listens at its address until it ends
                 socket.create_connection((host, int(port)), timeout=1).close()
             except OSError:
                 break

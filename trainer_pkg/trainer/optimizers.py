@@ -26,6 +26,7 @@ class WarmUp(keras.optimizers.schedules.LearningRateSchedule):
 
     def __call__(self, step: Any) -> Any:
         step = tf.cast(step, tf.float32)
+        # step counts from 0: without the 1 the first step would learn nothing
         rising = tf.minimum(1.0, (step + 1.0) / max(1, self.warmup + 1))
         progress = tf.clip_by_value((step - self.warmup) / max(1, self.total - self.warmup), 0.0, 1.0)
         if self.shape == "cosine":

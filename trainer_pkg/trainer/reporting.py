@@ -39,6 +39,7 @@ class Reporter:
         if self._hypertune is None or not math.isfinite(value):
             return
         try:
+            # the name as a literal, so that tools that read the source without running it find the metric
             self._hypertune.report_hyperparameter_tuning_metric(
                 hyperparameter_metric_tag="accuracy", metric_value=value, global_step=step
             )

@@ -26,6 +26,7 @@ def run(config: Config, cluster: Cluster) -> dict[str, Any]:
     """Do what a ps, a worker server or an evaluator does. Servers never return: the service ends them."""
     if cluster.role == "evaluator":
         return evaluate_checkpoints(config, cluster)
+    # only for its errors: a --strategy that does not fit ends this process too, instead of serving for ever
     strategy.choose(config, cluster, strategy.Devices())
     LOG.info("%s; serving until the job ends", cluster.describe())
     # Without this a worker that restarts is waited for instead of being reported to the coordinator.

@@ -74,7 +74,7 @@ def virtual_devices(environ: Mapping[str, str] = os.environ) -> int:
     text = environ.get(VIRTUAL, "").strip()
     if not text:
         return 0
-    if not text.isdigit() or int(text) < 1:
+    if not text.isdecimal() or int(text) < 1:
         raise ConfigError(f"{VIRTUAL}={text}: it must be a whole number of at least 1")
     return int(text)
 
@@ -95,6 +95,7 @@ def find_devices(cluster: Cluster) -> Devices:
         cpu = tf.config.list_physical_devices("CPU")[0]
         tf.config.set_logical_device_configuration(cpu, [tf.config.LogicalDeviceConfiguration()] * virtual)
     for gpu in gpus:
+        # else TensorFlow takes all of a GPU's memory at once, and a second process on the machine finds none
         tf.config.experimental.set_memory_growth(gpu, True)
     return Devices(len(gpus), virtual, has_tpu())
 
@@ -184,6 +185,7 @@ def _multi_worker(config: Config, cluster: Cluster, devices: Devices) -> Any:
         LOG.info("the ps processes are treated as reduction servers: they are not part of the collective")
         addresses = {role: list(hosts) for role, hosts in cluster.addresses.items() if role != "ps"}
         task = {"type": cluster.role, "index": cluster.index}
+        # the collective takes every process that TF_CONFIG names for a member, and would wait for the ps ones
         os.environ["TF_CONFIG"] = json.dumps({"cluster": addresses, "task": task})
     kind = getattr(tf.distribute.experimental.CommunicationImplementation, config.collective.upper())
     options = tf.distribute.experimental.CommunicationOptions(implementation=kind, bytes_per_pack=PACK_BYTES)

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import time
 
+# before all other imports, so that `seconds_to_first_step` counts them too
 STARTED = time.time()
 
 import argparse  # noqa: E402

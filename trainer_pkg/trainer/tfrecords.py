@@ -186,6 +186,7 @@ def _source(name: str, part: Part, layout: Layout, classes: int, config: Config)
         label = tf.cast(parsed[layout.label], tf.int32)
         if layout.encoded:
             return decode(parsed[layout.image]), label
+        # such records hold pixels from 0 to 1
         image = tf.reshape(parsed[layout.image], parsed[layout.shape]) * 255
         return fit(tf.ensure_shape(image, (None, None, shape[2])), shape[0], shape[2]), label
 

@@ -72,6 +72,7 @@ class Catalog:
     @cached_property
     def other_machines(self) -> Mapping[str, str]:
         """Known Compute Engine types that are not for training, and why."""
+        # an overlay may add a machine that the shipped list excludes
         return {name: row["reason"] for row in self._others for name in row["names"] if name not in self.machines}
 
     @cached_property
@@ -84,6 +85,7 @@ class Catalog:
         """GPUs and TPUs, by name."""
         carriers: dict[str, list[str]] = {}
         for machine in self.machines.values():
+            # Machines of TPU v5e and later are the TPU: the job names a topology and no accelerator.
             for name in (machine.tpu,) if machine.tpu else machine.accelerators:
                 carriers.setdefault(name, []).append(machine.name)
         return {
@@ -207,6 +209,7 @@ class Catalog:
         row = self.quota(item)
         if row is None:
             return None
+        # SPOT and FLEX_START draw quotas of their own.
         preemptible = strategy in self.limits.names("scheduling.preemptible_strategies")
         name = row.preemptible_metric if preemptible else row.metric
         return None if name is None else self.limits.text("quota.prefix") + name
@@ -230,6 +233,7 @@ class Catalog:
 
     def image(self, uri: str) -> Image | None:
         """The prebuilt image of a URI on any of the three hosts, compared exactly."""
+        # The same image is on three hosts, and a URI of another host with that path is someone else's.
         host, _, path = uri.partition("/")
         return self._image_of.get(path) if host in self.limits.names("images.hosts") else None
 
@@ -249,8 +253,10 @@ class Catalog:
         """
         wanted = _FRAMEWORKS.get(framework.lower(), framework.lower())
         for row in self.images:
+            # some images are one for both: cpu_or_gpu
             if row.framework != wanted or kind not in row.kind.split("_or_"):
                 continue
+            # `2.17` names 2.17 and 2.17.1; of several rows the first is the newest.
             if version in (row.version, ".".join(row.version.split(".")[:2])) and python in (None, row.python):
                 return row
         return None

@@ -41,6 +41,7 @@ def hourly(
     lines.append(disk_line(disk, gigabytes * replicas, catalog.prices))
     if strategy in catalog.limits.names("scheduling.preemptible_strategies"):
         why = f"no sourced price: {strategy} is billed at other rates"
+        # Such VMs are not billed at on-demand prices, and the catalog has no source for others.
         lines = [unpriced(line, why) for line in lines]
     return tuple(lines)
 
@@ -59,6 +60,7 @@ def machine_line(name: str, machine: Machine | None, prices: Mapping[str, Price]
         return _line(price, name, "machine", vms)
     if machine is None or machine.vcpus is None or machine.memory_gb is None:
         return LineItem(name, "machine", vms, None, "", note=NO_PRICE)
+    # the rates of the series (n1-highmem) go before those of the family (n1)
     for prefix in (name.rpartition("-")[0], machine.family):
         vcpu, memory = prices.get(f"{prefix}-vcpu"), prices.get(f"{prefix}-memory-gb")
         if vcpu is not None and memory is not None:
@@ -73,6 +75,7 @@ def accelerator_line(name: str, count: int, prices: Mapping[str, Price], machine
     """What `count` accelerators cost; nothing more if the machine's price holds them."""
     whole = prices.get(machine_type)
     if whole is not None and whole.kind == "machine" and whole.includes_accelerators:
+        # 0 and not None: the sum is whole, and the line says where the accelerator's price is.
         return LineItem(name, "accelerator", count, 0.0, "included", whole.source, whole.date, f"in {machine_type}")
     price = prices.get(name)
     if price is None or price.kind != "accelerator":

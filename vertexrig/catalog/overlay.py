@@ -52,6 +52,7 @@ def lay_over(file: Path) -> tables.Tables:
     Raises:
         ConfigError: The file cannot be read or breaks a rule; the message names file, line and the nearest valid key.
     """
+    # Read anew and not shared with `load()`: rows are changed in place below.
     raw = {table: tables.by_name(table) for table in tables.KEYS}
     reading = typed.read(files.read_text(file, lambda message: ConfigError(message, file=str(file))), str(file))
     root = typed.Place((), lambda path: (str(file), typed.line_of(path, reading.lines)))
@@ -60,11 +61,13 @@ def lay_over(file: Path) -> tables.Tables:
         if table not in SCHEMA:
             raise root.at(table).error(f"the catalog has no table of this name. {did_you_mean(table, SCHEMA)}")
         _mapping(rows, root.at(table))
+    # rows of the overlay may refer to each other, whatever their order
     names = {table: frozenset(raw[table]).union(found.get(table, ())) for table in ("accelerators", "quotas")}
     for table, rows in found.items():
         for name, row in rows.items():
             given = _row(table, name, row, root.at(table).at(name), raw[table].get(name), names)
             given.setdefault("source", f"your overlay {file}")
+            # Not the shipped row's date, which is when its source said the value that is replaced here.
             given.setdefault("date", UNDATED)
             raw[table][name] = _merged(table, name, raw[table].get(name), given)
     return raw
@@ -135,10 +138,12 @@ def _type_changed(table: str, given: tables.Raw, base: tables.Raw) -> str:
         return ""
     old, new = base["value"], given["value"]
     numbers = any(isinstance(item, (int, float)) for item in _inner(old))
+    # True and False are ints to isinstance.
     if numbers and not all(isinstance(item, (int, float)) and not isinstance(item, bool) for item in _inner(new)):
         return "value may hold numbers only"
     if not numbers and not all(isinstance(item, str) and item.strip() for item in _inner(new)):
         return "value may hold texts only"
+    # YAML reads 31 as a whole number where the shipped value is 31.5.
     if type(new) is type(old) or (isinstance(old, float) and type(new) is int):
         return ""
     return f"value must stay of type {type(old).__name__}, as in {old!r}"
@@ -171,6 +176,7 @@ def _merged(table: str, name: str, base: tables.Raw | None, given: tables.Raw) -
         for key in (*_PRICES, "note"):
             row.pop(key, None)
     for key, value in given.items():
+        # a limit's mapping is one value, which is replaced as a whole
         merge = isinstance(value, dict) and table != "limits"
         row[key] = {**row.get(key, {}), **value} if merge else value
     return row

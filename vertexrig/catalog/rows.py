@@ -408,6 +408,7 @@ def price(row: Mapping[str, Any], cite: Callable[[str], str], factor: float) -> 
     return Price(
         row["item"],
         row["kind"],
+        # Rounded, so that a product of two decimals does not show as 0.30000000000000004.
         listed if listed is not None else round(row["compute_engine_usd"] * factor, 9),
         "listed" if listed is not None else "derived",
         compute_engine,

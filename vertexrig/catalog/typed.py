@@ -39,6 +39,7 @@ def read(text: str, file: str) -> yamltext.Reading:
         reading = yamltext.read(text)
     except yamltext.YamlError as error:
         raise ConfigError(error.message, file=file, line=error.line) from None
+    # YAML parsers keep the last of two equal keys without a word, and the first would be lost.
     for note in reading.notes:
         if note.kind == "duplicate-key" or note.fix:
             raise ConfigError(f"{note.message}: {note.fix or 'keep one of them'}", file=file, line=note.line)
@@ -88,6 +89,7 @@ def hints(cls: type) -> dict[str, Any]:
 def build(cls: type[T], value: Any, place: Place) -> T:
     """The dataclass `cls` from a mapping; ConfigError at the first thing that does not fit."""
     value = _mapping_here(value, place)
+    # `key:` with nothing behind it is a key that is not given; a key that is not known is reported all the same
     found = fields(cls, {key: item for key, item in value.items() if item is not None or key not in hints(cls)}, place)
     missing = lacking(cls, found)
     if missing:
@@ -112,6 +114,7 @@ def fields(cls: Any, value: Mapping[str, Any], place: Place) -> dict[str, Any]:
     for key, item in value.items():
         if key not in known:
             raise place.at(key).error(f"there is no key {quoted(key)} here. {did_you_mean(str(key), known, most=40)}")
+        # 3600 could be meant as minutes or hours; the service takes only text with an s.
         unit = known[key].metadata.get("unit")
         if unit and isinstance(item, int) and not isinstance(item, bool):
             raise place.at(key).error(f"{item} is a number without a unit: write {item}{unit}")
@@ -151,6 +154,7 @@ def convert(hint: Any, value: Any, place: Place) -> Any:
         return _union(hint, value, place)
     if origin is Literal:
         choices = [str(choice) for choice in typing.get_args(hint)]
+        # str(): a tagged or untyped text becomes a plain one.
         if isinstance(value, str) and str(value) in choices:
             return str(value)
         raise place.error(f"{quoted(value)} is not one of its values. {did_you_mean(str(value), choices, most=30)}")
@@ -170,6 +174,7 @@ def _union(hint: Any, value: Any, place: Place) -> Any:
     if len(options) == 1:
         return convert(options[0], value, place)
     if set(options) == set(typing.get_args(Scalar)):
+        # text from outside stays text where text is allowed: `--set args.tag=007` is not 7
         value = _text(value) if isinstance(value, Untyped) else value
         if isinstance(value, (str, int, float, bool)):
             return _finite(value, place)
@@ -195,6 +200,7 @@ def _sequence(item: Any, value: Any, place: Place) -> tuple[Any, ...]:
 
 def _mapping(item: Any, value: Any, place: Place) -> dict[str, Any]:
     value = _mapping_here(value, place)
+    # YAML reads a key such as 1 or true as a number or boolean; the API's mappings have texts.
     return {str(key): convert(item, part, place.at(key)) for key, part in value.items()}
 
 
@@ -215,6 +221,7 @@ def _scalar(hint: Any, value: Any, place: Place) -> Any:
 
 
 def _text(value: str) -> str:
+    # Untyped is a subclass of str: this makes it plain text
     return str.__str__(value)
 
 

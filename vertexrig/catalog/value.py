@@ -30,6 +30,7 @@ else:
             methods = {name: method for name, method in _METHODS.items() if name not in own}
             if own.get("__hash__") is None and "__eq__" in own:  # Python's own doing for a class with __eq__
                 methods["__hash__"] = _hash
+            # Not frozen to dataclasses: that would compile a __setattr__ and __delattr__ for each class.
             dataclasses.dataclass(init=False, repr=False, eq=False, kw_only=kw_only)(cls)
             for name, method in methods.items():
                 setattr(cls, name, method)

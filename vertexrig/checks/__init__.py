@@ -75,11 +75,13 @@ def check(document: Document, context: Context, ignored: Mapping[str, str] = {})
     found = list(document.findings)
     if document.data or not any(finding.id in _UNREADABLE for finding in found):
         if context.trainer is not None:
+            # once for all rules: which flags are valid depends on the sub-command that the pools choose
             context = replace(context, trainer=with_command(document, context.trainer))
         for rule in RULES:
             if rule.id not in ignored:
                 problems = [one for one in rule.run(document, context) if not _unfilled(document, one.path)]
                 found += limited(findings(rule, problems, document))
+    # Of the whole document, not of one rule: any message may quote a value.
     hidden = frozenset(secret for _, _, secret in secrets.found(document))
     kept = [_safe(finding, hidden) for finding in found if finding.id not in ignored]
     return sorted(kept, key=lambda finding: (finding.line or 0, finding.path, finding.id))
@@ -89,6 +91,7 @@ def _unfilled(document: Document, path: str) -> bool:
     """Whether the value at `path`, around it or right below it is a placeholder, so that nothing is known of it."""
     for place in document.placeholders:
         rest = place.removeprefix(path)
+        # right below only: a placeholder deep inside of a pool does not silence what is said of the pool
         below = bool(path) and rest != place and re.fullmatch(r"(?:\.\w+|\[\d+\])?", rest) is not None
         if below or path.startswith((f"{place}.", f"{place}[")) or _flag_of(document, place) == path:
             return True

@@ -41,6 +41,7 @@ class Passed:
 def trainer_pools(document: Document, trainer: TrainerSource) -> list[Pool]:
     """The pools that run the trainer that was read: not a Reduction Server, another module or a shell line."""
     pools = [pool for pool in document.pools if not pool.empty and _runs(pool, trainer)]
+    # a pool on another image runs another program, whose flags are not these
     return [pool for pool in pools if pool.container is None or pool.image == pools[0].image]
 
 
@@ -65,6 +66,7 @@ def _runs(pool: Pool, trainer: TrainerSource) -> bool:
 def _line(pool: Pool) -> list[str]:
     """A container's command line, as far as the spec gives it."""
     args = pool.args
+    # `args: [-m, trainer.task]` for an image whose entry point is Python itself
     return [*(pool.container or {}).get("command", (["python"] if args[:1] == ["-m"] else [])), *args]
 
 
@@ -84,6 +86,7 @@ def with_command(document: Document, trainer: TrainerSource) -> TrainerSource:
     found = [_chosen(trainer, [*trainer.leading, *words(pool)]) for pool in pools] or [trainer]
     if any(one.command != found[0].command for one in found):
         why = SourceProblem("the pools choose different sub-commands")
+        # no rule may then call a flag unknown or missing
         flags = tuple(replace(flag, required=False) for flag in trainer.flags)
         return replace(trainer, flags=flags, flags_unread=(*trainer.flags_unread, why))
     return found[0]
@@ -126,6 +129,7 @@ def _path(source: TrainerSource, words: list[str]) -> tuple[str, str]:
         if word.startswith("-"):
             here = replace(source, flags=tuple(flag for flag in source.flags if _valid(flag, path)))
             flag = here.flag(word)
+            # the word behind a flag with a value is not a sub-command
             takes = flag is not None and flag.takes_value and "=" not in word
             index += 1 if takes and index < len(words) and not words[index].startswith("-") else 0
             continue
@@ -135,6 +139,7 @@ def _path(source: TrainerSource, words: list[str]) -> tuple[str, str]:
         elif any(flag.positional and _valid(flag, path) for flag in source.flags):
             continue
         else:
+            # with unread declarations there may be commands that are not known
             return path, "" if source.flags_unread and not path else word
     return path, ""
 
@@ -198,6 +203,7 @@ def nearest_option(name: str, options: list[str]) -> str | None:
     """The flag `name` may mean: one it shortens (`lr`, `lrate`: `learning_rate`), or one spelled much like it."""
     plain = name.strip("-").replace("_", "").replace("-", "").casefold()
     for option in options:
+        # one letter would shorten nearly anything
         if len(plain) > 1 and _shortens(plain, option.strip("-").replace("-", "_").casefold().split("_")):
             return option
     best = nearest(name, options)
@@ -216,6 +222,7 @@ def _shortens(short: str, words: list[str]) -> bool:
 def parses(text: str, flag: Flag) -> bool:
     """Whether a flag's type reads `text`; True if that is not known."""
     if flag.type not in {"int", "float"}:
+        # of a converter of the trainer's own only this much is known: whether it reads 128.0
         return flag.takes_float_text is not False or "." not in text or not is_number(text)
     try:
         int(text) if flag.type == "int" else float(text)
@@ -239,4 +246,5 @@ def is_choice(text: str, flag: Flag) -> bool:
         return True
     if flag.type == "str" or not is_number(text):
         return False
+    # choices=[16, 32] of an int flag: argparse compares after the type, so "16" and 16 are the same
     return any(is_number(choice) and float(choice) == float(text) for choice in choices)

@@ -24,6 +24,7 @@ def snippet(line: str, path: str, *, width: int = WIDTH) -> tuple[str, str]:
     line = clean(line)
     start, end = _span(line, path)
     if len(line) > width:
+        # a quarter of the room is left in front of the marked part, so that its key is seen too
         left = max(0, min(start - width // 4, len(line) - width))
         head, tail = "…" if left else "", "…" if left + width < len(line) else ""
         line = head + line[left : left + width] + tail
@@ -35,6 +36,7 @@ def snippet(line: str, path: str, *, width: int = WIDTH) -> tuple[str, str]:
 def _span(line: str, path: str) -> tuple[int, int]:
     """Where in the line the value at `path` is; the line's whole content if that is not clear."""
     key = re.split(r"[.\[]", re.sub(r"(\[[0-9]+\])+$", "", path))[-1]
+    # a path is in camelCase, a project file in snake_case
     snake = re.sub(r"([A-Z])", r"_\1", key).lower()
     names = "|".join(re.escape(name) for name in sorted({key, snake}) if name)
     found = re.search(rf"""(?<![\w-])["']?(?:{names})["']?\s*:\s*""", line) if names else None
@@ -85,5 +87,6 @@ def _item(line: str, start: int, index: int) -> tuple[int, int]:
 
 def _columns(text: str) -> int:
     """How many terminal columns a text takes."""
+    # a wide character takes two columns and a combining one none, or the marks would be beside the value
     wide = sum(unicodedata.east_asian_width(char) in "WF" for char in text)
     return len(text) + wide - sum(unicodedata.combining(char) > 0 for char in text)

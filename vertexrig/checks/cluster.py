@@ -68,6 +68,7 @@ def pool_empty_gcloud(document: Document, context: Context) -> Iterator[Problem]
     if document.kind != "CustomJobSpec":
         return  # gcloud ai hp-tuning-jobs does not look
     for pool in document.pools[1:]:
+        # gcloud's words: "Exactly one of fields [pythonPackageSpec, containerSpec] is required for a [workerPoolSpecs]"
         if pool.empty and not pool.program and not already_reported(document, pool.path):
             text = f"gcloud refuses the empty pool {pool.index} in a --config file, though the API takes it"
             fix = "submit it through the API, or put no pool after it and leave it out"
@@ -130,6 +131,7 @@ def reduction_gpu(document: Document, context: Context) -> Iterator[Problem]:
 def reduction_workers(document: Document, context: Context) -> Iterator[Problem]:
     pools = running(document)
     reducers = [pool for pool in pools if _is_reducer(pool, context)]
+    # a Reduction Server in a wrong pool is reduction-pool's finding, and no worker
     workers = [pool for pool in pools if pool.index < 2 and pool not in reducers]
     for pool in reducers[:1]:
         bare = [str(worker.index) for worker in workers if not has_gpu(worker, context.catalog)]

@@ -23,6 +23,7 @@ def command_known(document: Document, trainer: TrainerSource, pools: list[Pool])
         best = nearest(trainer.command_unknown, trainer.commands)
         message = f"the trainer has no sub-command {trainer.command_unknown!r}; it has {shown}"
         yield Problem(path, message, f"write {best}" if best else "use one of those")
+    # the argument that names the command may be one of those that could not be read
     elif trainer.commands and trainer.command_required and not trainer.command and trainer.flags_complete:
         yield Problem(path, f"the trainer needs a sub-command: {shown}", "write it first in args")
 

@@ -26,6 +26,7 @@ def _given(document: Document, pool: Pool) -> str:
 
 def _given_args(document: Document, pools: list[Pool]) -> tuple[Pool, str] | None:
     """The first pool whose image chooses the program, and what the job passes to it; None if there is neither."""
+    # with a command in the spec the image's ENTRYPOINT and CMD do not count
     pool = next((pool for pool in pools if pool.container is not None and not pool.container.get("command")), None)
     given = _given(document, pool) if pool is not None else ""
     return (pool, given) if pool is not None and given else None

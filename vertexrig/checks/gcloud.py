@@ -14,6 +14,8 @@ _FIX = "submit it through the API, or leave the field out"
 
 
 def unknown_accelerator(document: Document, context: Context) -> Iterator[Problem]:
+    # a custom job's file is sent as it is; a tuning job's is read into gcloud's own messages, which refuse what they
+    # lack
     if document.kind != "HyperparameterTuningJob":
         return
     for pool in document.pools:

@@ -129,6 +129,7 @@ def accelerator_on_machine(document: Document, context: Context) -> Iterator[Pro
         if not name or row.tpu or name in row.accelerators or _obsolete(carrier):
             continue
         takes = f"it takes {_taken(row)}" if row.accelerators else "it takes no accelerators"
+        # n1-standard of n1-standard-4: the series is shorter than its sizes
         series = sorted({machine.rpartition("-")[0] or machine for machine in carrier.machines}) if carrier else []
         fix = f"use a machine of {', '.join(series)}" if series else ""
         text = f"{name} is not supported on {row.name}: {takes}"
@@ -163,6 +164,7 @@ def accelerator_retired(document: Document, context: Context) -> Iterator[Proble
         path = machine_path(pool, "acceleratorType")
         try:
             ended = date.fromisoformat(row.retired)
+        # words in place of a date: since when nobody offers it is not known
         except ValueError:
             severity = None if _obsolete(row) else Severity.WARNING
             yield Problem(path, f"{row.name}: {row.retired}", "choose another accelerator", severity)

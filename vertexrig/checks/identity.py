@@ -25,6 +25,7 @@ def service_account(document: Document, context: Context) -> Iterator[Problem]:
         return
     if len(name) > _LONGEST or not re.fullmatch(_EMAIL, name):
         text = f"{name[:80]!r} is not a service account: NAME@PROJECT.iam.gserviceaccount.com"
+        # the resource name of an account, projects/P/serviceAccounts/E-MAIL, has the address at its end
         last = name.rpartition("/")[2][:_LONGEST]
         fix = f"write {last}" if re.fullmatch(_EMAIL, last) else ""
         yield Problem(path, text, fix)

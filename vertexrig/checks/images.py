@@ -48,6 +48,7 @@ def _path(pool: Pool) -> str:
 def _bare(uri: str) -> str:
     """A URI without its tag and digest."""
     bare = uri.partition("@")[0]
+    # only behind the last slash: a colon before it is a port's
     head, slash, name = bare.rpartition("/")
     return head + slash + name.partition(":")[0]
 
@@ -135,6 +136,7 @@ def image_unknown(document: Document, context: Context) -> Iterator[Problem]:
 
 def _meant(name: str, catalog: Catalog) -> tuple[Image | None, list[str]]:
     """The prebuilt image that a name without its Python version (`pytorch-gpu.2-4`) means; and those of its framework."""
+    # with the dot, or tf-cpu.2-1 would begin tf-cpu.2-17
     begins = name if re.search(r"\.[cp][py]\d*$", name) else f"{name}."
     longer = [image for image in catalog.images if image.name.startswith(begins)]
     if longer:
@@ -170,6 +172,7 @@ def image_legacy(document: Document, context: Context) -> Iterator[Problem]:
 
 
 def image_gcr(document: Document, context: Context) -> Iterator[Problem]:
+    # chief and workers mostly share their image: one finding says it
     seen: set[str] = set()
     for pool in document.pools:
         found = _GCR.match(pool.image)

@@ -101,6 +101,7 @@ def _mount_problems(mount: Mapping[str, Any], path: str, root: str, needed: tupl
         yield Problem(f"{path}.mountPoint", text, f"write {name}" if name else "", Severity.WARNING)
     address = str(mount.get(needed[0], ""))
     if address and not _is_address(address):
+        # digits and dots are meant as an address and are a wrong one; a host name may yet be resolved
         severity = None if re.fullmatch(_NUMERIC, address) else Severity.WARNING
         text = f"{address[:80]!r} is not an IP address"
         yield Problem(f"{path}.{needed[0]}", text, "write the server's IP address", severity)

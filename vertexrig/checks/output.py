@@ -137,6 +137,7 @@ def sarif(findings: Iterable[Finding], rules: Iterable[Rule | ReadingRule], *, v
     findings = limited(folded(findings))
     table = {rule.id: _descriptor(rule) for rule in rules}
     for finding in findings:
+        # SARIF refers to rules by their place in the table
         table.setdefault(finding.id, {"id": finding.id, "shortDescription": {"text": finding.id}})
     index = {name: place for place, name in enumerate(table)}
     driver = {"name": "vertexrig", "rules": list(table.values()), "version": version}
@@ -186,4 +187,5 @@ def _uri(file: str) -> str:
     if path.is_absolute():
         return "file://" + quote(path.as_posix(), errors="replace")
     uri = quote(path.as_posix(), errors="replace")
+    # a colon in the first part would make it a scheme (RFC 3986, 4.2)
     return f"./{uri}" if ":" in uri.split("/")[0] else uri

@@ -105,6 +105,7 @@ def discrete(document: Document, context: Context) -> Iterator[Problem]:
                 )
                 message = f"{parameter.name} lists {left}, then {right}: they are {wrong}"
                 yield Problem(f"{path}[{index}]", message, f"write {_listed(sorted(set(values)))}")
+                # one finding for the list: what follows the first wrong pair follows from it
                 break
 
 
@@ -192,6 +193,7 @@ def grid_size(document: Document, context: Context) -> Iterator[Problem]:
     # what makes a grid uncountable is another rule's finding
     if points is None or points == most or refused(document, "studySpec.parameters"):
         return
+    # such a number has more digits than anybody reads
     shown = f"{points:,}" if points < 10**15 else "more than 10^15"
     if points > most:
         message = f"the grid has {shown} combinations and maxTrialCount is {most:,}: the rest is never tried"

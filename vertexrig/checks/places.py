@@ -19,6 +19,7 @@ def already_reported(document: Document, path: str) -> bool:
     for finding in document.findings:
         if finding.severity is not Severity.ERROR:
             continue
+        # "" is a finding on the file as a whole
         if finding.path in (*places, ""):
             return True
         if finding.id == "unknown-field":  # misspelt, or at a level too high

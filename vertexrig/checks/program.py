@@ -105,6 +105,7 @@ def arg_glued(document: Document, context: Context) -> Iterator[Problem]:
         if found:
             text = f"{arg[:80]!r} is one argument: the program sees a flag with a space in its name"
             fix = f"write {found[1]}={found[2]}, or two items"
+            # a container's program need not be Python, and may want such an argument
             yield Problem(path, text, fix, None if pool.python is not None else Severity.WARNING)
 
 

@@ -52,6 +52,7 @@ def _where(places: Sequence[SourcePlace]) -> str:
 
 
 def _replicas(pools: Sequence[Pool]) -> int:
+    # pools 2 and 3 are not counted: a reduction server trains nothing, and an evaluator on purpose by itself
     return sum(pool.replica_count for pool in pools if pool.index in (0, 1))
 
 

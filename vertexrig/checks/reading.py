@@ -38,6 +38,7 @@ def _given(read: PathRead, trainer: TrainerSource, pools: list[Pool]) -> tuple[s
     for pool in pools:
         for item in passed(pool, trainer):
             if item.flag is not None and item.flag.dest == read.flag:
+                # what is given takes the place of the default, so a default in a bucket does not count then
                 return (item.path, f"{item.name}={item.value}") if (item.value or "").startswith(_BUCKET) else None
     default = next((flag.default for flag in trainer.flags if flag.dest == read.flag), None)
     if isinstance(default, str) and default.startswith(_BUCKET):

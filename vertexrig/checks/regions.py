@@ -18,6 +18,7 @@ def region_unknown(document: Document, context: Context) -> Iterator[Problem]:
     if not region or (region in regions and regions[region].gcloud):
         return
     known = [name for name, row in regions.items() if row.gcloud]
+    # other clouds write eu-west-1
     area = re.sub(r"^eu(?=-)", "europe", region).partition("-")[0]
     near = [name for name in known if name.partition("-")[0] == area] or known
     best = meant(re.sub(r"^eu(?=-)", "europe", region), near)

@@ -25,6 +25,7 @@ def timeout_unset(document: Document, context: Context) -> Iterator[Problem]:
     if "timeout" in job_part(document, "scheduling") or already_reported(document, path):
         return
     hours = context.catalog.limits.integer("scheduling.default_timeout_s") // 3600
+    # a negative count is another rule's finding, and must not shorten the sum
     machines = sum(max(0, pool.replica_count) for pool in pools)
     gpus = sum(max(0, pool.replica_count * pool.accelerator_count) for pool in pools if has_gpu(pool, context.catalog))
     text = f"no timeout: a job that hangs runs {hours // 24} days, here {machines * hours:,} machine-hours"

@@ -38,6 +38,7 @@ def _in_words(document: Document, pool: Pool, key: str) -> Iterator[tuple[str, s
         secret = "" if path in document.placeholders or value.startswith("-") else secret_in(value, name)
         if secret:
             yield path, name.lstrip("-") or key, secret
+        # `--token abc` in two items: the flag is the name of the word behind it
         before = word if word.startswith("-") and not equals else ""
 
 

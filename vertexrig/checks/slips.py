@@ -96,6 +96,7 @@ def variable_set(document: Document, context: Context) -> Iterator[Problem]:
         message = f'{place.file}:{place.line} needs os.environ["{name}"], which neither the service nor the job sets'
         best = nearest(name, _OUTPUTS) if name.startswith("AIP_") else None
         hint, fix = (f". Did you mean {best!r}?", f"write {best}") if best else (": it has to be in the image", "")
+        # a misspelt AIP_ name is certain to be unset; any other may be in the image
         severity = None if best else Severity.WARNING
         fix = fix or f'add it to env, or use os.environ.get("{name}")'
         yield Problem(pools[0].program_path, message + hint, fix, severity)

@@ -144,6 +144,7 @@ def _mounted(pool: Pool) -> list[str]:
 
 
 def gcs_regions(document: Document, context: Context) -> Iterator[Problem]:
+    # reversed, so that of several places the first one stays
     named = {name: pool for pool in reversed(running(document)) for name in reversed(_mounted(pool))}
     names = sorted(named)
     if len(names) > 1:

@@ -191,6 +191,7 @@ def _strategy_argument(document: Document, context: Context) -> Iterator[Problem
     elif strategy not in _CLUSTER and cluster.replicas > 1:
         message = f"{shown} joins no replicas: {cluster.replicas} of them would each train by themselves"
         yield Problem(path, message, "choose the multi-worker strategy, or run one replica")
+    # one device may be the one GPU of the machine, unless the value says "cpu"
     elif strategy == _ONE and cluster.gpus > (0 if "cpu" in shown.casefold() else 1):
         count = f"{cluster.gpus} GPU{'s' if cluster.gpus > 1 else ''} a machine"
         yield Problem(path, f"{shown} uses one device, and the job pays for {count}", "", Severity.WARNING)
@@ -207,6 +208,7 @@ def _chosen(pool: Pool, trainer: TrainerSource | None) -> tuple[str, str, str] |
             return (item.path, f"{item.name}={item.value}", strategy) if strategy else None
     for name in _FLAGS if trainer is not None else ():
         flag = trainer.flag(f"--{name}") if trainer is not None else None
+        # `flag` also finds abbreviations: --distribution may begin another flag
         if flag is not None and f"--{name}" in flag.names and isinstance(flag.default, str):
             strategy = _strategy(flag.default)
             path, shown = f"{pool.program_path}.args", f"--{name}={flag.default} ({flag.file}:{flag.line}, the default)"
@@ -215,6 +217,7 @@ def _chosen(pool: Pool, trainer: TrainerSource | None) -> tuple[str, str, str] |
 
 
 def _strategy(value: str) -> str | None:
+    # multi_worker, MultiWorker and MultiWorkerMirroredStrategy are one
     plain = "".join(char for char in value.casefold() if char.isalnum()).removesuffix("strategy")
     return _BY_NAME.get(plain)
 

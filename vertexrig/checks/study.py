@@ -128,6 +128,7 @@ def parallel_blind(document: Document, context: Context) -> Iterator[Problem]:
     most, parallel = document.data.get("maxTrialCount"), document.data.get("parallelTrialCount")
     if study.get("algorithm") in {"GRID_SEARCH", "RANDOM_SEARCH"} or not most or not parallel or parallel < 2:
         return
+    # a quarter is a rule of thumb of this program: no document names a share
     if parallel * 4 > most > 0:
         message = (
             f"{parallel:,} of {most:,} trials run at a time: the Bayesian search chooses most without earlier results"

@@ -223,6 +223,7 @@ def float_text(document: Document, trainer: TrainerSource, pools: list[Pool]) ->
     for parameter, flag in _tuned(document, trainer):
         if parameter.kind != "DISCRETE" or flag.takes_float_text is not False or not parameter.values:
             continue
+        # with one fraction among them parameter-parse reports it for certain
         if all(float(value).is_integer() for value in parameter.values):
             text = str(float(parameter.values[0]))
             message = f"{parameter.name} may arrive as {text!r}, which {_typed(flag)} ({_place(flag)}) refuses"
@@ -329,6 +330,7 @@ def argument_parses(document: Document, trainer: TrainerSource, pools: list[Pool
             continue
         where = f"({_place(flag)})"
         if item.value is None:
+            # these take a flag without any value
             if flag.takes_value and flag.nargs not in {"?", "*", "dynamic"}:
                 key_fix = f"write {item.name.lstrip('-')}: VALUE"
                 yield Problem(
@@ -365,6 +367,7 @@ def passed_twice(document: Document, context: Context) -> Iterator[Problem]:
     for pool in document.pools:
         for item in passed(pool, trainer):
             name = item.name.removeprefix("--")
+            # the parameter may be named by another spelling of the same flag
             names = {name} | {option.removeprefix("--") for option in (item.flag.names if item.flag else ())}
             both = next((other for other in names if other in ids), None) if item.name.startswith("-") else None
             if both is not None and both not in seen:

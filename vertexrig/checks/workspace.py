@@ -111,6 +111,7 @@ class Workspace:
 
     def overridden(self, loaded: Loaded) -> Workspace:
         """The same project after overrides, with the catalog and the compiled templates that are here already."""
+        # `_trainers` is shared: overrides change no source
         other = copy.copy(self)
         other.loaded, other.catalog, other.renderer = loaded, self.catalog, self.renderer.overridden(loaded)
         return other
@@ -192,6 +193,7 @@ class Workspace:
         found = self.container(pool)
         if found is None or found.source is None or found.source.problems or found.folder is None or not found.command:
             return ""
+        # without a project file the lines are for one that will be made in this folder
         home = (self.loaded.folder if self.loaded.file.name else Path()).resolve()
         path = os.path.relpath(found.folder.resolve(), home)
         words = ", ".join(json.dumps(word) for word in found.command)
@@ -207,6 +209,7 @@ class Workspace:
             run: Render it with the output folder of this run.
         """
         rendered = self.renderer.render(name, run)
+        # template=False: what was rendered has no placeholders, so `${X}` in it is meant
         document = spec.parse(rendered.text, file=str(self.loaded.file), kind=rendered.kind, template=False)
         if not check:
             return Prepared(rendered, document, [], self)
@@ -237,6 +240,7 @@ class Workspace:
     def _placed(self, found: list[Finding], rendered: Rendered) -> list[Finding]:
         """Findings with the line of the project file, or the override, that their values come from."""
         view = rendered.view
+        # another rendering, so only where there is something to place
         origins = self.renderer.origins(view.name, view.run) if found else {}
         mapped = isinstance(self.loaded.runnable(view.name).args, Mapping)
         placed = []

@@ -76,6 +76,7 @@ class Verbs(Group):
         module, name = (VERBS[cmd_name][0], "command") if cmd_name in VERBS else _RENAMED.get(cmd_name, ("", ""))
         if not module:
             return None
+        # Here and not at the top: a verb's imports are most of its start, and each command line runs one verb.
         command: click.Command = getattr(import_module(f"vertexrig.cli.{module}"), name)
         return command
 
@@ -106,9 +107,12 @@ def run(args: Sequence[str] | None = None) -> int:
     found: Failure | None = None
     code = 0
     try:
+        # Not standalone: click would print its own errors and exit, past the JSON document and the exit codes of this
+        # tool.
         returned = vertexrig.main(args=words, prog_name="vertexrig", standalone_mode=False, obj=document)
         code = returned if isinstance(returned, int) else 0  # click returns the code of an Exit
         sys.stdout.flush()
+    # This "error" is the help text of a group without a verb: it gets no "error:" before it, and no JSON document.
     except click.exceptions.NoArgsIsHelpError as wanting:
         return _print_error(wanting.format_message(), UsageError.exit_code)
     except click.exceptions.Exit as done:

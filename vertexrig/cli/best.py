@@ -49,6 +49,7 @@ def command(sweep: str, file: Path | None, local: bool, chain: bool, format_: st
         say(yaml.safe_dump(study.best[0].parameters, sort_keys=False, allow_unicode=True).rstrip("\n"))
         return
     sure = certainty(study)
+    # A conditional parameter that no shown trial has would be an empty column.
     names = [name for name in study.parameters if any(name in trial.parameters for trial in study.best)]
     rows = [
         {"trial": one.id, "metrics": one.metrics, "parameters": {name: one.parameters.get(name) for name in names}}

@@ -31,6 +31,7 @@ def command(job: str, file: Path | None, poll: float, format_: str) -> None:
     def wait(one: RemoteJob) -> None:
         progress(format_, f"{one.id}  {report.line(one)}")
 
+    # The service answers a cancel at once, and the machines run on until the state is CANCELLED.
     ended = report.cancel(vertex, found.name, wait=wait, poll_s=poll)
     result(format_, {"job": dict(ended.data)}, "")
     streams.note("it costs nothing any more")

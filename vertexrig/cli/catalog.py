@@ -39,9 +39,11 @@ def command(table: str, pattern: str | None, file: Path | None, format_: str) ->
     Rows of the project's own overlay file are included.
     """
     loaded, _ = local_place.project(file, None)
+    # A table can be read outside any project: then there is no overlay.
     catalog = Workspace(loaded).catalog if loaded is not None else load()
     rows = catalog.rows(table)
     if pattern:
+        # The JSON of a row, so that keys and every nested value are searched, not only the columns that are shown.
         rows = [row for row in rows if pattern.casefold() in json.dumps(row).casefold()]
         if not rows:
             raise UsageError(f"no row of {table} contains {pattern!r}")

@@ -65,10 +65,13 @@ def command(
         try:
             sources[path] = files.read_text(path)
         except UsageError as error:
+            # Alone, a file that cannot be read is bad usage (exit code 2); among others it is a finding, and they are
+            # checked.
             if len(wanted) == 1:
                 raise
             found.append(unreadable(path, str(error)))
             continue
+        # A project file given as FILE is not itself YAML for gcloud: what it renders to is checked.
         own = targets.project(sources[path], path, overrides)
         if own is None:
             found += _file(workspace, path, sources[path], kind, propose=trainer is not None)

@@ -106,6 +106,7 @@ def command(
         return
     held = load(manifest)
     rows = held.chosen(areas, ids)
+    # A score of some rows would replace that of all of them on the page.
     if accept and (areas or ids or against == "cloud"):
         raise UsageError(
             "--accept writes the result of all rows on the local Vertex: leave --area, --row and --against out"
@@ -115,6 +116,7 @@ def command(
         _show_plan(format_, made)
         return
     if against == "cloud":
+        # Before anything is created.
         _check_budget(made, budget)
     with _target(against, project, region, bucket, root) as target:
         outcome = tries.conform(held, rows, target, _report)
@@ -133,6 +135,7 @@ def _conclude(format_: str, held: Manifest, outcome: Tried, *, strict: bool, acc
     differing = [one for one in outcome.verdicts if one.result == "differs"]
     text = "\n\n".join([*map(side_by_side, differing), _table(scores(outcome.verdicts))])
     result(format_, document(held, outcome.verdicts), text)
+    # A decision excuses the local Vertex for a difference; the service is not excused from what it was seen to do.
     unknown = [one.row.id for one in differing if strict or not held.decided(one.row.id)]
     if unknown and not accepted:
         raise FindingsError(

@@ -23,9 +23,11 @@ def on_vertex(workspace: Workspace, prepared: Sequence[tuple[Prepared, Path]]) -
     for one, path in prepared:
         name = one.rendered.view.name
         if any(finding.id == GCLOUD_REFUSES for finding in one.findings):
+            # gcloud cannot create such a job from the file, but the API can.
             lines.append(workspace.verb("submit", name))  # it also uploads the package
             continue
         own = {uri for pool in one.document.pools for uri in pool.package_uris}
+        # Packages that the user names by URI are there already: only those made here are uploaded.
         own &= set(workspace.renderer.packages.values())
         images = {pool.image for pool in one.document.pools} & set(workspace.renderer.images.values())
         if images - uploaded:

@@ -29,6 +29,7 @@ def command(file: Path | None, format_: str) -> None:
     results = []
     for result in doctor.examine(config.load(file)):
         results.append(result)
+        # As each is known: some checks wait for the service for seconds.
         if format_ == "text":
             say(f"{_SIGNS[result.outcome]}  {result.name}: {result.message}")
             if result.fix:

@@ -79,6 +79,7 @@ def command(
     elif one is not None:
         output.say(_printable(explain_text.replica_text(found, one)), nl=False)
     else:
+        # 80 where there is no terminal; wider than 120 the picture of the pools is harder to follow.
         width = shutil.get_terminal_size().columns
         text = explain_text.text(found, width=min(width, 120), today=date.today().isoformat())
         output.say(_printable(text), nl=False)
@@ -96,6 +97,7 @@ def _ahead(
 ) -> simulate.Forecast | None:
     """The estimate of time and money that the options ask for."""
     factor = workspace.loaded.project.trigger.budget.price_factor
+    # The catalog has the prices of one region: elsewhere they count with the project's factor, or there is no price.
     price = elsewhere(found.price, region or found.price.region, factor)
     return forecast.forecast(price, document, workspace.catalog, asked, file)
 

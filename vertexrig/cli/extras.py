@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
+from dataclasses import dataclass
 
-from vertexrig.catalog.value import dataclass
 from vertexrig.errors import UsageError
 
 
@@ -75,6 +75,7 @@ def missing(error: ImportError) -> MissingExtraError | None:
     if not isinstance(error, ModuleNotFoundError):  # `from google.cloud import x` names the package, and x in its text
         absent = f"{absent}.{getattr(error, 'name_from', None) or ''}".rstrip(".")
     for module in PARTS:
+        # The last one: with no Google package at all, the import of google.auth fails at its parent, google.
         if absent == module or absent.startswith(f"{module}.") or (absent and module.startswith(f"{absent}.")):
             return MissingExtraError(module)
     return None
@@ -93,6 +94,7 @@ def need(*modules: str) -> None:
     for module in modules:
         try:
             importlib.import_module(module)
+        # Only that: a module that is there and fails in its own import is a defect, and shows its traceback.
         except ModuleNotFoundError:
             absent.append(module)
     if absent:

@@ -60,6 +60,7 @@ def serve(file: Path | None, port: int, target: str) -> None:
     extras.need("functions_framework", "requests", "uvicorn")
     loaded = config.load(file)
     environment = dict(os.environ)
+    # Without it the staged function would ask Google, with the credentials of whoever tries it out.
     if not environment.get("VERTEXRIG_AIPLATFORM"):
         here = state.find(loaded.path(config.STATE_FOLDER))
         if here is None:
@@ -72,6 +73,8 @@ def serve(file: Path | None, port: int, target: str) -> None:
     script = Path(__file__).with_name("function_server.py")
     words = [sys.executable, "-c", start, str(script), str(staged.folder), target, str(port)]
     sys.stdout.flush()
+    # In place of this process, not below it: Ctrl-C and SIGTERM reach the server itself. What was printed is flushed
+    # before, since the buffer goes with the process.
     os.execve(sys.executable, words, environment)
 
 

@@ -20,6 +20,7 @@ def _guards() -> Any:
     spec = importlib.util.spec_from_file_location("vertexrig_guard", Path(__file__).parents[1] / "local" / "guard.py")
     assert spec is not None and spec.loader is not None
     module = importlib.util.module_from_spec(spec)
+    # Before it runs, as in the recipe of importlib: a module may look itself up there.
     sys.modules[spec.name] = module
     spec.loader.exec_module(module)
     return module
@@ -28,6 +29,7 @@ def _guards() -> Any:
 def environ(scope: Mapping[str, Any], body: bytes) -> dict[str, Any]:
     """The WSGI environment of an ASGI request and its body."""
     result: dict[str, Any] = {
+        # PEP 3333: every text is latin-1 that holds the bytes of the request; ASGI gives the path decoded as UTF-8.
         "REQUEST_METHOD": scope["method"], "SCRIPT_NAME": "", "PATH_INFO": scope["path"].encode().decode("latin-1"),
         "QUERY_STRING": scope["query_string"].decode("latin-1"), "SERVER_PROTOCOL": f"HTTP/{scope['http_version']}",
         "SERVER_NAME": scope["server"][0], "SERVER_PORT": str(scope["server"][1]), "REMOTE_ADDR": scope["client"][0],
@@ -38,6 +40,7 @@ def environ(scope: Mapping[str, Any], body: bytes) -> dict[str, Any]:
         name = key.decode("latin-1").upper().replace("-", "_")
         name = name if name in ("CONTENT_TYPE", "CONTENT_LENGTH") else f"HTTP_{name}"
         text = value.decode("latin-1")
+        # A header that came twice is one value with a comma, as CGI has it.
         result[name] = f"{result[name]},{text}" if name in result else text
     return result | {"CONTENT_LENGTH": str(len(body))}  # a chunked body came without one
 
@@ -52,10 +55,13 @@ def asgi(wsgi: Callable[..., Any]) -> Callable[..., Any]:
         try:
             body = b"".join(chunks)
         finally:
+            # PEP 3333: the server calls close() of what the application returned, where it has one, also after an
+            # error.
             getattr(chunks, "close", lambda: None)()
         return answer[0], answer[1], body
 
     async def application(scope: Any, receive: Any, send: Any) -> None:
+        # One message has all of it: the guard around this application has read the body and limited its size.
         body = (await receive())["body"]
         status, headers, content = await anyio.to_thread.run_sync(call, environ(scope, body))
         raw = [(key.lower().encode("latin-1"), value.encode("latin-1")) for key, value in headers]
@@ -74,6 +80,7 @@ def main(folder: str, target: str, port: str) -> None:
     guard = _guards()
     function = asgi(functions_framework.create_app(target, str(Path(folder) / "main.py"), kind))  # type: ignore[no-untyped-call]
     uvicorn.run(
+        # proxy_headers off: uvicorn would take the client's address from X-Forwarded-For, which any client can write.
         guard.LoopbackGuard(guard.BodyGuard(function)), host="127.0.0.1", port=int(port), lifespan="off",
         http=guard.serving_protocol(), ws="none", log_level="warning", access_log=False, proxy_headers=False, limit_concurrency=256,
     )  # fmt: skip

@@ -23,6 +23,8 @@ class Group(click.Group):
     def resolve_command(
         self, ctx: click.Context, args: list[str]
     ) -> tuple[str | None, click.Command | None, list[str]]:
+        # click (8.5.1) suggests from `self.commands`, which is empty where commands are imported at their use; a word
+        # that begins with a dash is an option, which it explains itself.
         if args and not args[0].startswith("-") and self.get_command(ctx, args[0]) is None:
             names = self.list_commands(ctx)
             meant = " or ".join(repr(name) for name in self.others.get(args[0], ()))

@@ -110,11 +110,13 @@ def _make(loaded: Loaded, kind: str, renew: bool) -> _Made:
     for warning in package.warnings:
         streams.note(f"warning: {warning}")
     assert package.wheel is not None
+    # A digest of these lines is kept in the lock: the same digest means that the lock is current.
     lines = locking.inputs(loaded, kind, package.wheel)
     if renew or not locking.is_current(made, lines):
         streams.note(f"resolving {len(lines)} requirements for Python {made.python}")
         locking.write_lock(made, lines)
         streams.note(f"wrote {made.lock}: commit it")
+        # Again: the text of the lock is part of the hash, which is the tag.
         made = image.identify_image(loaded, kind)
     folder = image.stage(made, package.wheel, loaded.path(image.FOLDER) / made.name.partition(":")[0])
     streams.note(f"wrote {folder}")
@@ -156,19 +158,23 @@ def _run(loaded: Loaded, made: _Made, program: str, *, pushed: bool) -> None:
         import vertexrig.submit.images  # noqa: F401  (before anything is built: it needs an extra)
     if pushed:
         for step in deploy.registry_steps(loaded) if program == "gcloud" else ():
+            # Where this succeeds the step was done before; gcloud fails at creating what is there.
             if step.present and subprocess.run(step.present, capture_output=True, check=False).returncode == 0:
                 continue
             _command(list(step.words))
     words = made.commands[program]
+    # The first builds, the others push.
     for line in words if pushed else words[:1]:
         streams.note(shlex.join(line))
         _command(line)
     if pushed:
+        # After the push, so that no triggered run asks for an image that the registry does not have yet.
         _remember(loaded, made.image)
 
 
 def _command(words: list[str]) -> None:
 
+    # Its output goes to stderr: on stdout is only this verb's result, which a script reads.
     if subprocess.run(words, stdout=2, check=False).returncode != 0:
         raise JobFailedError(f"this command failed: {shlex.join(words)}")
 

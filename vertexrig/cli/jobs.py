@@ -44,6 +44,7 @@ def command(file: Path | None, local: bool, all_: bool, live: bool, limit: int, 
     filters += ["(" + " OR ".join(f'state="{state}"' for state in LIVE) + ")"] if live else []
     sweeps = list(vertex.list(TUNING, filter=" AND ".join(filters), limit=limit))
     runs = {job.labels[LABEL] for job in sweeps if LABEL in job.labels}
+    # Without a limit for the service: the trials' jobs are left out below, and would fill a page of any size.
     listed = vertex.list(CUSTOM, filter=" AND ".join(filters))
     # a sweep's trials are custom jobs, which have its label
     customs = itertools.islice((one for one in listed if one.labels.get(LABEL) not in runs), limit)
@@ -51,6 +52,7 @@ def command(file: Path | None, local: bool, all_: bool, live: bool, limit: int, 
     twice = seen_twice(found)
     if twice:
         _reconcile(file, vertex, twice)
+        # Read anew, since a second job may have been cancelled a moment ago.
         found = [vertex.get(job.name) or job for job in found]
     rows = [(job.id, job.kind, job.display_name, short(job.state), job.data.get("createTime")) for job in found]
     headings = ("id", "kind", "name", "state", "created")

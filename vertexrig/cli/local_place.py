@@ -60,6 +60,7 @@ def project(file: Path | None, root: Path | None) -> tuple[Loaded | None, Path]:
 
 def folder(file: Path | None, root: Path | None) -> Path:
     """The folder of the server's state; the project file is not read for it."""
+    # The folder of a file that is not there would be a new, empty state, and `down` would find nothing to stop.
     if file is not None and not file.is_file():
         raise UsageError(f"there is no file {file}")
     if root is not None:
@@ -126,6 +127,7 @@ def settings(
     wanted = gs_paths or local.gs_paths
     if wanted == "kept" and credentials:
         raise UsageError("--pass-credentials is for trainers that go to Google; with gs_paths: kept they never do")
+    # A program nobody changed writes gs:// into the code of its trainers, where no argument can be mapped.
     keep = wanted == "kept" or (wanted is None and not credentials and (transparent or shows_buckets()))
     run = replace(run, warm=run.warm and not cold, keep_gs=keep, credentials=credentials)
     made = Settings(folder, run=run, allow_hosts=local.allow_hosts, discrete=discrete or local.discrete)

@@ -69,6 +69,7 @@ def _wire(loaded: Loaded, lines: str, pattern: str) -> None:
         streams.note(f"{loaded.file} names an interpreter for {pattern} already")
         return
     text = loaded.file.read_text(encoding="utf-8")
+    # A second key `local` at the end would be an error of YAML, and merging into one would reflow the person's text.
     if ("local",) in loaded.lines:
         raise UsageError(f"{loaded.file} has a `local:` already; add to it:\n{lines.partition(chr(10))[2].rstrip()}")
     write_text(loaded.file, f"{text.rstrip()}\n\n{lines}")

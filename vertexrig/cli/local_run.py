@@ -24,6 +24,7 @@ if TYPE_CHECKING:
     from vertexrig.local.state import RunningServer
     from vertexrig.project.config import Loaded
 
+# What ends a program from outside: the terminal's Ctrl-C, `kill`, a terminal that closes.
 _PASSED_ON = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 _SHOWN = {
     "customJobs": "custom job",
@@ -35,6 +36,7 @@ _SHOWN = {
 @click.command(
     "run",
     short_help="Run a program that nobody changed against it.",
+    # Options after the first word of COMMAND are COMMAND's.
     context_settings={"ignore_unknown_options": True, "allow_interspersed_args": False},
 )
 @options.file_option
@@ -72,6 +74,7 @@ def command(
         change = difference(here, loaded)
         mention(change)
         before = control.call(here, "GET", "/v1/made")
+        # The calls before and after tell apart what this command made from what others made on the same server.
         code = _run([program, *words[1:]], words[0], change.over(os.environ))
         _report(control.call(here, "GET", f"/v1/made?after={before['last']}"), before, here.root)
     raise click.exceptions.Exit(code)
@@ -124,6 +127,7 @@ def _server(
 
     folder = settings.root
     here = state.find(folder)
+    # One that was killed holds the folder for a while as it dies; then another is started.
     if here is not None and not control.answers(here):
         here = None
     if here is not None and given:
@@ -183,12 +187,14 @@ def _run(argv: list[str], name: str, environment: Mapping[str, str]) -> int:
     finally:
         for number, handler in before.items():
             signal.signal(number, handler)
+    # Popen gives the number of a signal as a negative code.
     return code if code >= 0 else 128 - code
 
 
 def _in_foreground() -> bool:
     """Whether this process has a terminal whose Ctrl-C reaches its whole process group."""
     try:
+        # The terminal itself, not stdin, which may be a pipe while Ctrl-C still works.
         terminal = os.open("/dev/tty", os.O_RDONLY | os.O_NOCTTY)
     except OSError:
         return False

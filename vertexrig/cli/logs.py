@@ -51,7 +51,9 @@ def command(job: str, file: Path | None, trial: str | None, poll: float, print_c
         if trial is None or not jobs.get(trial):
             known = ", ".join(id for id, one in jobs.items() if one) or "none yet"
             raise UsageError(f"{job} is a sweep: name one of its trials with --trial ({known})")
+        # A sweep has no log of its own: each trial is a custom job, whose log it is.
         name = jobs[trial]
+    # gcloud takes whole seconds for its polling interval, from 1.
     place = [f"--project={vertex.project}", f"--region={vertex.region}", f"--polling-interval={max(1, round(poll))}"]
     words = ["gcloud", "ai", "custom-jobs", "stream-logs", name.rsplit("/", 1)[-1], *place]
     if print_command:

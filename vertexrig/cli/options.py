@@ -33,8 +33,10 @@ class Seconds(click.FloatRange):
     name = "seconds"
 
     def convert(self, value: Any, param: click.Parameter | None, ctx: click.Context | None) -> float:
+        # The service and gcloud write durations as 30s; a default of the option comes as a number.
         value = value.removesuffix("s") if isinstance(value, str) else value
         number = float(super().convert(value, param, ctx))
+        # The range does not refuse NaN: every comparison with it is false.
         if not math.isfinite(number):
             self.fail(f"{value} is not a number of seconds.", param, ctx)
         return number
@@ -54,6 +56,7 @@ def file_option(command: F) -> F:
         type=click.FloatRange(min=0, min_open=True, max=1024),
         metavar="MIB",
         expose_value=False,
+        # click runs eager options first: the limit holds before any other option reads a file, wherever it is typed.
         is_eager=True,
         callback=_raise_limit,
         show_default="2",

@@ -33,6 +33,7 @@ class CommandOutput:
 
     def send(self, problem: Failure | None = None) -> None:
         """Print it, with the error if there is one; only once."""
+        # A verb without a result, such as the help of a group, prints no empty document.
         if self.sent or not (self.data or problem):
             return
         self.sent = True
@@ -42,6 +43,7 @@ class CommandOutput:
 
 def wants_json(words: Sequence[str]) -> bool:
     """Whether a command line asks for JSON: read from its words, since it may not parse."""
+    # What follows `--` is the words of another program, as in `local run -- prog --format json`.
     own = list(words[: words.index("--")] if "--" in words else words)
     return "--format=json" in own or ("--format", "json") in pairwise(own)
 

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import field
+from dataclasses import dataclass, field
 from typing import Any
 
 import click
 
-from vertexrig.catalog.value import dataclass
 from vertexrig.cli.extras import missing
 from vertexrig.cli.names import misspelt
 from vertexrig.errors import ServiceError, UsageError, VertexrigError
@@ -59,10 +58,13 @@ def problem(error: BaseException) -> Failure | None:
     if isinstance(error, ImportError):
         lacking = missing(error)
         return None if lacking is None else problem(lacking)
+    # One without strerror was made by Python code and not by the system: that is a defect, with its traceback.
     if isinstance(error, OSError) and error.strerror is not None:  # a file, wherever that shows
         file = None if error.filename is None else str(error.filename)[:200]
         message = error.strerror if file is None else f"{file}: {error.strerror}"
         return Failure("file", message, UsageError.exit_code, {"file": file})
+    # A file name or argument with bytes that are not UTF-8 reaches Python as surrogates, which no file or request can
+    # carry.
     if isinstance(error, UnicodeEncodeError):
         return Failure("usage", f"{ascii(error.object)[:200]} contains bytes that are not text", UsageError.exit_code)
     return None

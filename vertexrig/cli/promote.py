@@ -122,4 +122,5 @@ def _go_on(name: str, file: Path | None, where: str | None, format_: str, *, reh
     assert isinstance(group, click.Group)
     verb = group.get_command(context, "rehearse" if where == "local" else "submit")
     assert verb is not None
+    # click gives the verb's other options their defaults.
     context.invoke(verb, name=name, file=file, format_=format_)

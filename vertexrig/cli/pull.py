@@ -45,6 +45,7 @@ def command(
         extras.need("starlette", "google.protobuf")
     from vertexrig.studies import pull
 
+    # A resource name has slashes, as a path has.
     if options.is_file(job) and _NAME.fullmatch(job) is None:
         data: Mapping[str, Any] = pull.resource(files.read_text(job), job)
         source = Path(job).name
@@ -67,6 +68,8 @@ def _seeded(data: Mapping[str, Any], wanted: Wanted, made: Pulled, into: Path | 
     from vertexrig.project import config
 
     loaded, folder = (None, into.parent / config.STATE_FOLDER) if into else local_place.project(file, None)
+    # Without a project file the job's own project is the one: the text that was just made is read as if it were
+    # written.
     if loaded is None:
         loaded = config.loads(made.text.removeprefix("\ufeff"), file=into or Path(config.DEFAULT_NAME))
     region = wanted.region or loaded.project.region

@@ -98,6 +98,7 @@ def command(
         streams.note(serving.text)
     made: dict[str, Any] = {}
     if wanted and not dry_run:
+        # With the model there, a new version of it; otherwise a model of its own.
         made = models.upload(body, plain(str(there["name"])) if there else "")
     _report(format_, trained, comparison, body, made, wanted=wanted, dry_run=dry_run)
 

@@ -74,6 +74,7 @@ def command(
     result(format_, _plain(done), lambda: _text(done))
     if done.trials:
         streams.note(f"these trials again: {steps.line('trials', name, '--local', *steps.named(file))}")
+    # A signal that came when the job had succeeded changes nothing any more.
     if interrupted and not done.succeeded:
         raise KeyboardInterrupt
     if done.succeeded:
@@ -94,6 +95,7 @@ def _watcher(name: str, quiet: bool) -> Watcher:
     trial_of: dict[str, str] = {}
 
     def line(job: str, one: Line) -> None:
+        # The service writes these lines of every job: here they tell nothing new.
         if one.routine:
             return
         who = f"trial {trial_of.get(job, '?')} {one.task}" if job else one.task
@@ -138,6 +140,7 @@ def _cancelling(control: Control) -> Iterator[list[int]]:
         interrupted.append(number)
         control.cancel()
 
+    # A handler, not KeyboardInterrupt: replicas have sessions of their own, and would go on after this process.
     before = {number: signal.signal(number, stop) for number in (signal.SIGINT, signal.SIGTERM)}
     try:
         yield interrupted

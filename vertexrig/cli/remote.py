@@ -67,6 +67,7 @@ def find(file: Path | None, name: str, *, local: bool) -> FoundJob:
     if local and record is None:
         listing = steps.line("jobs", "--local", *steps.named(file))
         raise UsageError(f"this project has no rehearsal {name!r}; `{listing}` lists its rehearsals")
+    # Numbers and runs are unique: a rehearsal's needs no question to the service, which may not be reachable.
     if record is not None and (local or name in (record.run, record.job.id, record.job.name)):
         return FoundJob(record.job, record=record)
     service = Vertex(loaded.project.project, loaded.project.region)
@@ -91,6 +92,7 @@ def _lookup(service: Vertex, loaded: config.Loaded, name: str) -> RemoteJob:
     try:
         return service.lookup(name)
     except UsageError:
+        # The service knows the display name only.
         own = loaded.project.sweeps.get(name) or loaded.project.jobs.get(name)
         if own is None or not own.display_name:
             raise
@@ -108,6 +110,7 @@ def sweep(file: Path | None, name: str, *, local: bool) -> RemoteJob:
 def must_have_succeeded(job: RemoteJob) -> None:
     """Raise JobFailedError if a job that has ended did not succeed."""
     if job.state != states.SUCCEEDED:
+        # The first line is the sentence; below it a rehearsal's error has what the replica printed.
         lines = job.error.splitlines()
         raise JobFailedError(
             f"{job.display_name} ended {states.short(job.state)}: {lines[0] if lines else ''}".rstrip(": ")

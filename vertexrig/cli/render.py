@@ -63,6 +63,7 @@ def command(
     workspace = options.workspace(file, overrides, names[0] if len(names) == 1 else None, templates)
     run = runs.new_run() if run == "new" else run
     prepared = [workspace.prepare(name, check=check, run=run) for name in names]
+    # Before a file is written for a run that cannot have a folder of its own.
     for one in prepared if run else ():
         runs.must_be_own(one.rendered.view, run)
     rows = [_write(workspace, one, output) for one in prepared]

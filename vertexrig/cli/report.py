@@ -78,6 +78,7 @@ def _must_be_a_page(output: Path | None) -> None:
 
 def _is_html(format_: str, output: Path | None) -> bool:
     """HTML if it is asked for, or if the file's name says so and no other text is asked for."""
+    # `markdown` is the default: only where the person did not write it may the file's name decide.
     given = click.get_current_context().get_parameter_source("format_")
     if format_ == "html":
         return True

@@ -42,6 +42,7 @@ def _plan(loaded: Loaded) -> tuple[Scheduler, list[Step]]:
         from vertexrig.checks.workspace import Workspace
         from vertexrig.trigger import promotion
 
+        # The job that a chain promotes is checked now: when its tick comes, nobody is looking.
         promotion.check(Workspace(loaded))
     client = _client(loaded)
     return client, schedules.plan(loaded, client.list(), client.normal)
@@ -78,6 +79,7 @@ def apply(file: Path | None, format_: str) -> None:
     """Make the schedules match; a second call changes nothing."""
     client, steps = _plan(config.load(file))
     for step in steps:
+        # An action has the name of the client's method; `create` and `update` take the whole job, the others its name.
         if step.action != "keep":
             getattr(client, step.action)(step.job if step.action in ("create", "update") else step.name)
     _print(steps, format_)
@@ -173,6 +175,7 @@ def _verb(name: str, doc: str) -> None:
         from vertexrig.trigger import schedules
 
         loaded = config.load(file)
+        # The tick is a job of Cloud Scheduler that the file does not list under schedules.
         known = [*loaded.project.schedules, *([config.TICK] if schedules.ticks(loaded) else [])]
         if schedule not in known:
             raise UsageError(f"there is no schedule {schedule!r}. {did_you_mean(schedule, known)}")

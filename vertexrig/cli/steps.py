@@ -18,6 +18,7 @@ def program() -> str:
     started, found = Path(sys.argv[0]), shutil.which(NAME)
     if started.name != NAME:  # python -m vertexrig, or a function call
         return NAME if found else f"{shlex.quote(sys.executable)} -m {NAME}"
+    # The shell may find another vertexrig by that name, of another environment: then the path is typed.
     if found and os.path.samefile(found, started):
         return NAME
     path = started.absolute()

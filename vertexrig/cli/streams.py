@@ -46,6 +46,7 @@ def note(*words: object) -> None:
 
 
 def _occupy(number: int) -> None:
+    # open() takes the lowest free number, which is the closed stream's only if those below it are open.
     opened = os.open(os.devnull, os.O_RDWR)
     if opened != number:
         os.dup2(opened, number)
@@ -54,6 +55,7 @@ def _occupy(number: int) -> None:
 
 def _wants_ascii(environment: Mapping[str, str]) -> bool:
     """LC_ALL=C asks for ASCII; Python writes UTF-8 there by default (PEP 540)."""
+    # PYTHONIOENCODING and PYTHONUTF8 are the person's own word on it, and come first.
     return environment.get("LC_ALL") in ("C", "POSIX") and not (
         environment.get("PYTHONIOENCODING") or environment.get("PYTHONUTF8")
     )
@@ -63,6 +65,7 @@ def _replaced(error: UnicodeError) -> tuple[str, int]:
     if not isinstance(error, UnicodeEncodeError):
         raise error
     text = error.object[error.start : error.end].translate(_PLAIN)
+    # ASCII is what every encoding of a terminal has; `\u4e2d` says more than `?`.
     return text.encode("ascii", "backslashreplace").decode("ascii"), error.end
 
 
@@ -80,6 +83,7 @@ def wants_color(stream: TextIO, environment: Mapping[str, str]) -> bool:
     """Whether to colour what goes to `stream`: on a terminal, or where it is asked for; NO_COLOR comes first."""
     if environment.get("NO_COLOR"):
         return False
+    # CLICOLOR_FORCE=0 is off by its convention, and FORCE_COLOR=0 is read in the same way.
     if any(environment.get(name, "0") not in ("", "0") for name in ("FORCE_COLOR", "CLICOLOR_FORCE")):
         return True
     return environment.get("TERM") != "dumb" and stream.isatty()

@@ -72,6 +72,7 @@ def study(file: Path | None, name: str, *, local: bool, sweep: str | None = None
         raise UsageError(f"{name} is a custom job; it has no trials")
     job = dict(found.job.data)
     known = found.record.name if found.record is not None else ""
+    # A rehearsal has recorded the sweep's name; on Vertex AI only the display name says it.
     ran = sweep or (known if known in loaded.project.sweeps else _sweep_of(loaded, job, None, name))
     return Studied(loaded, ran, job, found)
 
@@ -148,11 +149,14 @@ def rendered(text: str, file: Path, name: str, before: str) -> Prepared | None:
     Raises:
         VertexrigError: The entry is wrong.
     """
+    # An editor's byte order mark is kept in the file, and does not belong to the YAML.
     workspace = Workspace(config.loads(text.removeprefix("\ufeff"), file=file), program=steps.program())
     try:
         return workspace.prepare(name)
     except VertexrigError as error:
         try:
+            # Which of them is at fault: if the entry before fails in the same way, the project was broken before this
+            # verb.
             workspace.prepare(before, check=False)
         except VertexrigError:
             streams.note(f"note: {error}")

@@ -74,6 +74,7 @@ def command(
         raise FindingsError(f"{name} would fail: see above")
     vertex, storage = Vertex(project.project, project.region), remote.bucket(workspace.loaded, "claims and packages")
     submitter = submit.Submitter(workspace, vertex, storage, limits=Budget() if no_budget else None)
+    # Before anything is uploaded: a run that cannot be resumed is bad usage.
     if resume:
         submit.resumable(vertex, storage, prepared, resume)
 
@@ -85,8 +86,10 @@ def command(
         return
     for uri in submit.publish(workspace, [name], storage):
         streams.note(f"{'package' if uri.startswith('gs://') else 'image'}: {uri}")
+    # Without an id of the person's the key is fresh: two calls without one are two jobs.
     key = submit.fresh_key() if request_id is None else submit.request_key(request_id)
     body = _body(prepared)
+    # The run is part of the digest: the same id with another run to go on from is another request, and is refused.
     made = submitter.submit(prepared, key, digest({"body": body, "run": resume} if resume else body), resume)
     _notes(name, made, file)
     result(format_, asdict(made), made.name)

@@ -21,6 +21,7 @@ def table(headings: Iterable[str], rows: Iterable[Iterable[Any]]) -> str:
     cells = [[clean(shown(cell)).strip() for cell in row] for row in rows]
     names = list(headings)
     width = streams.width(sys.stdout)
+    # Below that rich would fold the headings themselves, one letter to a line.
     if width is not None and cells and width < sum(len(name) + _GAP for name in names):
         return _blocks(names, cells)
     return _columns(names, cells, width)
@@ -35,6 +36,7 @@ def _columns(names: Sequence[str], cells: Sequence[Sequence[str]], width: int | 
     for place, name in enumerate(names):
         column = [row[place] for row in cells if row[place]]
         number = bool(column) and all(map(_is_number, column))
+        # Decided per column and not per cell: one text among numbers keeps the column readable from the left.
         justify: Literal["left", "right"] = "right" if number else "left"
         drawn.add_column(Text(name), justify=justify, overflow="fold", min_width=len(name))
     drawn.add_row(*(Rule(characters="-", style="") for _ in names))

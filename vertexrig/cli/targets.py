@@ -27,6 +27,7 @@ def project(text: str, path: str, overrides: Sequence[str] = ()) -> config.Loade
     Raises:
         ConfigError: It is one, and something is wrong with it.
     """
+    # Most files do not hold a project, and a search is cheaper than a second parse of the YAML.
     if "jobs" not in text and "sweeps" not in text:
         return None
     try:

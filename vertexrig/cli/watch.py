@@ -47,6 +47,7 @@ def command(job: str, file: Path | None, poll: float, log_lines: int, plain: boo
     streams.note(vertex.console(last.name))
     back = steps.line("watch", last.id, *steps.named(file))
     try:
+        # A table that is redrawn is control codes in a file.
         if format_ == "text" and not plain and sys.stdout.isatty():
             last = _live(vertex, last, _cost(file), poll, log_lines)
         else:
@@ -91,9 +92,11 @@ def _live(
     from vertexrig.studies import report
     from vertexrig.studies.watching import watched
 
+    # markup off: a replica's line with [brackets] would be read as rich's own styles.
     console = Console(no_color=not streams.wants_color(sys.stdout, os.environ), highlight=False, markup=False)
     trouble = ""
     tail = _Tail(vertex.project, log_lines)
+    # Drawn only when something is new: rich would otherwise redraw four times a second in a thread.
     with Live(console=console, auto_refresh=False) as live:
 
         def lost(error: RestError | None) -> None:
@@ -125,6 +128,7 @@ class _Tail:
         from vertexrig.errors import ServiceError
         from vertexrig.studies.watching import tails
 
+        # Once more when the job has ended: its last lines are why it failed.
         if self._logs is None or (time.monotonic() - self._looked < LOG_EVERY_S and not ended):
             return self._lines
         self._looked = time.monotonic()

@@ -77,6 +77,7 @@ def estimate(document: Document, catalog: Catalog) -> Estimate:
     lines = _merged(line for pool in running(document) for line in _pool_lines(pool, how, catalog))
     usd, complete = total(lines)
     timeout = str(job_part(document, "scheduling").get("timeout", "0s"))
+    # 0s means no limit of one's own: the service's default applies
     written = max(0.0, duration_seconds(timeout) or 0.0)
     trials = None if document.kind == "CustomJobSpec" else max(0, int(document.data.get("maxTrialCount", 1)))
     return Estimate(
@@ -103,6 +104,7 @@ def elsewhere(price: Estimate, region: str, factor: float | None) -> Estimate:
     if region == price.region:
         return price
     if factor is None:
+        # Not left without a price: that of another region is a better guess than none, and is marked.
         return replace(price, complete=False, notes=(*price.notes, f"prices are for {price.region}, not for {region}"))
     lines = tuple(
         line if line.usd_per_hour is None else replace(line, usd_per_hour=line.usd_per_hour * factor)

@@ -221,6 +221,7 @@ def explain(
     trial = "" if document.kind == "CustomJobSpec" else "1"
     replicas = cluster.replicas(pools, cluster.cloud_address("<id>"))
     identity = dataclasses.replace(UNKNOWN, region=region or UNKNOWN.region, trial=trial)
+    # of one replica alone: the variables that name others would make the text as long as the cluster
     shared = cluster.service_environment(replicas[:1], replicas[0], document.job, identity)
     place = catalog.regions.get(region)
     return Explanation(
@@ -291,6 +292,7 @@ def image_facts(uri: str, catalog: Catalog) -> ImageFacts:
 
 def _command(pool: Pool) -> tuple[str, ...]:
     if pool.python is not None:
+        # What the service runs in a prebuilt image once the package is installed.
         return "python3", "-m", pool.module
     return tuple(str(word) for word in pool.program.get("command", ()))
 
@@ -310,6 +312,7 @@ def _study(document: Document) -> StudyFacts | None:
             pending.append((child.get("parameterSpec", {}), f"only if {key} is {_parents(child)}"))
     return StudyFacts(
         metrics={str(one.get("metricId", "")): str(one.get("goal", "")) for one in study.get("metrics", [])},
+        # The API's default: Vizier's Bayesian optimization.
         algorithm="BAYESIAN" if algorithm in ("", "ALGORITHM_UNSPECIFIED") else algorithm,
         parameters=parameters,
         trials=int(document.data.get("maxTrialCount", 1)),  # the default of gcloud's flag
@@ -344,6 +347,7 @@ def data(explanation: Explanation) -> dict[str, Any]:
     first = explanation.replicas[0]
     shared, spec = explanation.tf_config(first), explanation.cluster_spec(first)
     for one in (shared, spec):
+        # What differs between replicas is left out here, and is with each of them.
         if one is not None:
             del one["task"]
     ranks = explanation.ranks()

@@ -33,6 +33,7 @@ def text(explanation: Explanation, *, width: int = 80, today: str = "") -> str:
         width: Columns of the terminal; names and URIs longer than that are not cut.
         today: ISO date that an image's end dates are compared with, "" to leave that out.
     """
+    # Below that not even the borders of one pool and its text fit.
     width = max(width, 40)
     sections = [
         _title(explanation, width),
@@ -52,6 +53,7 @@ def replica_text(explanation: Explanation, replica: Replica) -> str:
     of_trial = f" of trial {explanation.trial}" if explanation.trial else ""
     lines = [f"{replica.name}{of_trial}: {pool.label} {replica.index} of {_clean(explanation.name)}"]
     environment = explanation.environment(replica)
+    # Their one line of JSON is what a person comes here to read.
     spread = {"TF_CONFIG": explanation.tf_config(replica), "CLUSTER_SPEC": explanation.cluster_spec(replica)}
     lines += ["", *(f"{_clean(name)}={_clean(value)}" for name, value in environment.items() if name not in spread)]
     for name, value in spread.items():
@@ -69,13 +71,16 @@ def picture(pools: Sequence[PoolFacts], replicas: Sequence[Replica], width: int)
     from rich.table import Table
     from rich.text import Text
 
+    # The API takes a list of any length, and a file with a thousand pools should not print a thousand boxes.
     shown = pools[: 2 * FOLD]
     columns = [
         (f"{pool.name}: {pool.label}", "\n".join(_pool_lines(pool)), _replicas(pool, replicas)) for pool in shown
     ]
     widest = max(cell_len(line) for cells in columns for cell in cells for line in cell.splitlines())
     inner = min(widest, WIDEST_COLUMN, width - 4)
+    # each column has a border and two blanks beside its text, and the table one border more
     fit = max(1, (width - 1) // (inner + 3))
+    # rounded up twice: as few rows as fit, and those of equal length
     per_row = -(-len(shown) // -(-len(shown) // fit))
     lines: list[str] = []
     for start in range(0, len(shown), per_row):
@@ -169,6 +174,7 @@ def _program(explanation: Explanation, width: int, today: str) -> list[str]:
 
     groups: list[list[PoolFacts]] = []
     for pool in explanation.pools:
+        # Mostly all pools run the same: its arguments are shown once, with the names of the pools.
         same = next((group for group in groups if program(group[0]) == program(pool)), None)
         if same is None:
             groups.append([pool])
@@ -248,6 +254,7 @@ def _hosts(cluster: dict[str, list[str]]) -> Iterator[tuple[str, str]]:
 
 def _tasks(explanation: Explanation) -> Iterator[tuple[str, str]]:
     """The task of each replica, one line for each role: within it only the index differs."""
+    # Replicas come pool by pool, so each role is one run of them.
     for role, members in groupby(explanation.replicas, key=lambda one: one.role):
         indices = [one.index for one in members]
         trial = f", trial {explanation.trial}" if explanation.trial else ""
@@ -359,6 +366,7 @@ def _usd(price: Estimate, usd: float, digits: int) -> str:
 def span(seconds: float) -> str:
     """A length of time in the largest unit that keeps it short: `2 h`, `1.5 h`, `7 days`, `90 s`."""
     for unit, size in (("days", 86400), ("h", 3600), ("min", 60)):
+        # "36 h" reads better than "1.5 days"
         if seconds >= 2 * size or (unit != "days" and seconds >= size):
             return f"{seconds / size:,.3g} {unit}" if seconds < 1000 * size else f"{seconds / size:,.0f} {unit}"
     return f"{seconds:g} s"

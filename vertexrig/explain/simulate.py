@@ -184,6 +184,7 @@ def forecast(price: Estimate, drawn: Durations, *, parallel: Sequence[int] = (),
     own, longest = price.parallel, max(drawn.trial)
     if longest > price.timeout_s:
         stopped = f"the timeout stops it after {_span(price.timeout_s)}"
+        # The service stops a trial at its timeout, and it costs no more than until then.
         cut = tuple(min(one, price.timeout_s) for one in drawn.trial)
         drawn = replace(drawn, trial=cut, notes=(*drawn.notes, stopped))
     wanted = sorted({min(trials, one) for one in (parallel or (1, max(1, own // 2), own, own * 2)) if one > 0})
@@ -191,6 +192,7 @@ def forecast(price: Estimate, drawn: Durations, *, parallel: Sequence[int] = (),
         wanted = [1]
     draw, many, how = _engine(trials)
     priced = any(line.usd_per_hour is not None for line in price.lines)
+    # A sweep is billed by its trials' durations; a custom job until its end.
     billed_end = price.trials is None
     rows = []
     for one in wanted:
@@ -268,6 +270,7 @@ def _with_preemptions(length: Any, start: Any, mean: float | None, rng: Any) -> 
 
     taken, paid, open_ = length.copy(), length.copy(), np.arange(length.size)
     for _ in range(MOST_RESTARTS):
+        # preemptions without memory: how long a trial has run does not change when the next one comes
         lost = rng.exponential(mean, size=open_.size)
         hit = lost < length[open_]
         open_, lost = open_[hit], lost[hit]
@@ -290,6 +293,7 @@ def _drawn_plainly(
         for _ in range(trials):
             length = rng.choice(drawn.trial)
             again, lost = _lost(length, drawn, rng)
+            # the heap's first place is the one that is free first
             end = free[0] + length + again + lost
             billed += length + lost
             last = max(last, end)

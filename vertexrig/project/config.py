@@ -38,6 +38,8 @@ _SPEC = {
 }
 """Keys of a job or tuning job of the API, which no project file has at its top."""
 
+# `$${` comes first, so that it is not read as a `${`. The last alternative is a `${` that is not closed, which is an
+# error: left as text it would reach a job.
 _VARIABLE = re.compile(r"\$\$\{|\$\{(?P<body>[^{}]*)\}|\$\{")
 _VARIABLE_BODY = re.compile(r"(?P<name>[A-Za-z_][A-Za-z0-9_]*)(?::-(?P<default>.*))?", re.DOTALL)
 
@@ -124,7 +126,9 @@ def find(start: Path, name: str = DEFAULT_NAME) -> Path:
         found = folder / name
         if not found.is_file():
             continue
+        # in the working directory itself whoever owns it: the user chose that folder
         if folder == start:
+            # Relative, as a person in this folder names it: messages and printed commands show it.
             return found.relative_to(start)
         if not (_is_ours(found) and _is_ours(folder)):
             raise ForeignProjectError(
@@ -194,10 +198,12 @@ def loads(
             "this is a job for gcloud, not a project file: `vertexrig check FILE` checks it, `vertexrig convert FILE` turns it into "
             "entries of a project file"
         )
+    # before the overrides, whose own `${…}` is meant as it is written
     data = _expand(reading.data, root, os.environ if environment is None else environment)
     for override in overrides:
         _override(data, override, target, given)
     project = schema.build(Project, data, root)
+    # a line of a value that an override has replaced would lead a reader to the wrong place
     lines = {path: line for path, line in reading.lines.items() if not _below(path, given)}
     loaded = Loaded(project, file, lines, given, tuple(overrides))
     _check_names(loaded)
@@ -238,6 +244,7 @@ def _expand(value: Any, place: schema.Place, environment: Mapping[str, str]) -> 
             raise place.error(
                 f"{quoted(match[0])} is not ${{NAME}} or ${{NAME:-default}}; write $${{ for a literal ${{"
             )
+        # an empty variable counts as unset, as `:-` does in a shell
         found = environment.get(body["name"]) or body["default"]
         if found is None:
             raise place.error(
@@ -245,6 +252,7 @@ def _expand(value: Any, place: schema.Place, environment: Mapping[str, str]) -> 
             )
         return found
 
+    # a variable is text: what it becomes is decided by the type of the field, as for --set
     return schema.Untyped(_VARIABLE.sub(fill, value))
 
 
@@ -267,21 +275,25 @@ def _override(data: dict[str, Any], text: str, target: str | None, given: dict[y
     for index, part in enumerate(path[:-1]):
         name: Any = _index(here, part, text)
         if isinstance(here, dict) and part not in here:
+            # A mapping that only the override made: an error about it points at the override.
             given[tuple(path[: index + 1])] = text
         following = here[name] if isinstance(here, list) else here.setdefault(name, {})
         if following is None:
+            # `env:` with nothing behind it in the file: an override below it makes the mapping.
             following = here[name] = {}
         if not isinstance(following, (dict, list)):
             spot = ".".join(path[: index + 1])
             raise UsageError(f"--set {text}: {spot} is {kind_of(following)}, so it has no key {path[index + 1]!r}")
         here = following
+    # Untyped: what the text becomes is decided by the type of its field.
     here[_index(here, path[-1], text)] = schema.Untyped(value) if equals else None
+    # under both spellings: a number in a path is an index in a list, and text in a mapping
     given[_typed(path)] = text
     given[tuple(path)] = text
 
 
 def _typed(path: Sequence[str]) -> yamltext.RawPath:
-    return tuple(int(part) if part.isdigit() else part for part in path)
+    return tuple(int(part) if part.isdecimal() else part for part in path)
 
 
 def _remove(data: dict[str, Any], path: list[str], text: str) -> None:
@@ -330,6 +342,8 @@ def _where(data: Mapping[str, Any], parts: list[str], target: str | None) -> lis
                 keys = schema.hints(cls)
                 if parts[0] in keys:
                     return [group, target, *parts]
+                # Refused here, where the keys of both places can be suggested; from the top only those of the project
+                # would be.
                 if parts[0] not in schema.hints(Project):
                     choices = did_you_mean(parts[0], {*keys, *schema.hints(Project)}, most=40)
                     if parts[0] == target and len(parts) > 1:
@@ -350,7 +364,8 @@ def _where(data: Mapping[str, Any], parts: list[str], target: str | None) -> lis
 def _index(here: Any, part: str, text: str) -> Any:
     if not isinstance(here, list):
         return part
-    if part.isdigit() and int(part) < len(here):
+    # Not isdigit(), which is true for ², a text that int() refuses.
+    if part.isdecimal() and int(part) < len(here):
         return int(part)
     raise UsageError(f"--set {text}: {part!r} is not a place in a list of {len(here)}; count from 0")
 
@@ -365,6 +380,7 @@ def _check_names(loaded: Loaded) -> None:
     for name, sweep in project.sweeps.items():
         if name in project.jobs:
             raise loaded.error("a job has the same name; rename one of them", "sweeps", name)
+        # A sweep's job is a job: a sweep of a sweep would have no trials to run.
         if sweep.job not in project.jobs:
             raise loaded.error(
                 f"there is no job {sweep.job!r}. {did_you_mean(sweep.job, project.jobs)}", "sweeps", name, "job"

@@ -38,6 +38,7 @@ def places() -> dict[type, list[str]]:
         cls, prefix = pending.pop(0)
         for name, hint in schema.hints(cls).items():
             for part, suffix in _dataclasses(hint):
+                # A mapping may be at several places, and its keys are listed once.
                 if part not in found:
                     found[part] = []
                     pending.append((part, f"{part.__name__}."))
@@ -67,6 +68,7 @@ def type_text(hint: Any) -> str:
     if origin in (Union, types.UnionType):
         parts = [part for part in arguments if part is not type(None)]
         others = [part for part in parts if part not in _SCALAR]
+        # all four kinds of scalars together have one word
         scalar = ["scalar"] if len(parts) - len(others) == len(_SCALAR) else []
         return " or ".join([*scalar, *map(type_text, others if scalar else parts)])
     if origin is tuple:

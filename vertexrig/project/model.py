@@ -1,9 +1,9 @@
 """The nouns of `vertexrig.yaml` as typed values. Field names are the Vertex API's own, in snake_case.
 
-# No postponed annotations: they are read at run time, and 300 of them would be compiled one by one at every start.
 Sources of the field names: REST reference CustomJobSpec and HyperparameterTuningJob (google-cloud-aiplatform 2.7.0).
 """
 
+# No postponed annotations: they are read at run time, and 300 of them would be compiled one by one at every start.
 from collections.abc import Mapping
 from typing import Any, Literal
 
@@ -62,8 +62,11 @@ from vertexrig.spec.names import PROJECT, REGION
 BUILD = "build"
 """The image that `vertexrig image` makes, where an image is named."""
 
+# A name with dots may have 222 characters, one without 63 (Cloud Storage's naming rules): the longer one is let through
+# here.
 BUCKET = (r"gs://[a-z0-9][a-z0-9._-]{1,220}[a-z0-9](/.*)?", "a bucket such as gs://my-bucket")
 
+# A listed host is passed on to the network: with Google's among them a trainer would reach the real service.
 ALLOWED_HOST = (
     r"(?!.*(?:googleapis\.com|google\.internal)$)(\*\.)?[a-z0-9][a-z0-9-]*(\.[a-z0-9-]+)*",
     "a host such as huggingface.co or *.example.com; Google's APIs are never passed on",

@@ -20,6 +20,7 @@ RawPath = yamltext.RawPath
 Origins = Mapping[RawPath, tuple[RawPath, ...]]
 """Paths of keys in the project file, by a value's path in the rendered job."""
 
+# NUL: in a rendered file it can only be there escaped, as `\0`.
 _MARK = re.compile("\x00([0-9]+)\x00")
 
 
@@ -50,9 +51,11 @@ _KINDS: dict[type, type[Tagged]] = {str: _Text, int: _Whole, float: _Fraction, b
 
 def tagged(value: Any, path: RawPath) -> Any:
     """A value with all texts, numbers and keys in it tagged with their paths, which start with `path`."""
+    # the type itself: what is tagged already, or is a subclass, stays as it is
     kind = _KINDS.get(type(value))
     if kind is not None:
         found: Any = kind(value)  # type: ignore[call-arg]
+        # The value stays a text or number to everything that computes with it.
         found.path = path
         return found
     if isinstance(value, Mapping):
@@ -60,6 +63,7 @@ def tagged(value: Any, path: RawPath) -> Any:
     if isinstance(value, tuple):
         return tuple(tagged(item, (*path, index)) for index, item in enumerate(value))
     if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        # `replace` refuses fields that are not given at the start.
         names = [field.name for field in dataclasses.fields(value) if field.init]
         return dataclasses.replace(value, **{name: tagged(getattr(value, name), (*path, name)) for name in names})
     return value
@@ -116,6 +120,7 @@ class Recorder:
             if "\x00" in line
         }
         text = _MARK.sub("", marked)
+        # The lines of the text without marks are those of the text with them: a mark has no line break.
         reading = yamltext.read(text)
         return text, {_camel(path): by_line[line] for path, line in reading.lines.items() if line in by_line}
 
@@ -164,6 +169,7 @@ def origin(origins: Origins, path: str) -> RawPath:
         if in_pool and not own and end < len(wanted):
             return ()  # a value that is missing beside some of the trainer's: it is missing in the job
         found = _common(own or below) or _common([there for there in own if there[0] == "jobs"] or below)
+        # what is missing belongs beside a neighbour, and so one key further out than that
         return found[:-1] if end < len(wanted) and found in below else found
     return ()
 

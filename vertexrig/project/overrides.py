@@ -79,6 +79,7 @@ def check_rules(loaded: Loaded) -> None:
         if not ARG.fullmatch(key):
             raise loaded.error(f"{key!r} cannot name an argument", "trigger", "allow_args", key)
         _check_bound(loaded, bound, ("trigger", "allow_args", key))
+    # a schedule sends its values like any caller: it would be refused at the first run
     for name, schedule in loaded.project.schedules.items():
         for refusal in check(loaded, schedule.run, schedule.set, schedule.args):
             raise loaded.error(refusal.message, "schedules", name, *refusal.path.split(".", 1))
@@ -106,6 +107,7 @@ def check(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping[str, 
         found += _check_one("set", key, value, trigger.allow)
     for key, value in args.items():
         found += _check_one("args", key, value, trigger.allow_args) or _not_the_flag_s(loaded, run, key, value)
+        # Vertex AI expands $(NAME) in arguments: a caller could read the job's variables by it
         if isinstance(value, str) and "$(" in value:
             message = "the text holds $(, which Vertex AI would replace with an environment variable"
             found.append(RefusedOverride(f"args.{key}", message))
@@ -117,6 +119,7 @@ def check(loaded: Loaded, run: str, set_: Mapping[str, Any], args: Mapping[str, 
 def _check_one(part: str, key: str, value: Any, allowed: Mapping[str, Bound]) -> list[RefusedOverride]:
     path = f"{part}.{key[:100]}"
     if key not in allowed:
+        # The request comes from outside: its texts are cut before they are compared or shown.
         choices = did_you_mean(key[:200], allowed) if allowed else "The project file opens none."
         return [RefusedOverride(path, f"callers may not set {key[:100]!r}. {choices}", allowed=False)]
     reason = _outside(value, allowed[key])
@@ -133,6 +136,7 @@ def _not_the_flag_s(loaded: Loaded, run: str, key: str, value: Any) -> list[Refu
     own = next((one.args[key] for one in layers if one and isinstance(one.args, Mapping) and key in one.args), None)
     if isinstance(value, str):
         reason = "is text; a number belongs here"
+    # argparse's type=int refuses 2.0, and that the job would say after its machines have started.
     elif isinstance(own, int) and not isinstance(own, bool) and not isinstance(value, int):
         reason = f"is not a whole number, as {quoted(own)} in the project file is"
     else:
@@ -146,6 +150,7 @@ def _outside(value: Any, bound: Bound) -> str:
         return f"is {kind_of(value)}; text, a number or a boolean belongs here"
     if isinstance(value, str) and (len(value) > LONGEST_TEXT or any(ord(one) < 32 or ord(one) == 127 for one in value)):
         return f"has control characters or more than {LONGEST_TEXT} characters"
+    # True equals 1 in Python
     if bound.choices and not any(value == choice and _kind(value) == _kind(choice) for choice in bound.choices):
         return f"is not one of {', '.join(quoted(choice) for choice in bound.choices)}"
     if bound.min is not None or bound.max is not None:
@@ -215,6 +220,7 @@ def _put(here: Any, path: list[str], value: Scalar, key: str, hint: Any = None) 
     if known is None:
         if not (isinstance(inner, type) and dataclasses.is_dataclass(inner)) or _required(inner):
             raise ConfigError(f"set.{key}: the project file gives no {name} to change")
+        # a section that the file leaves out begins with its defaults
         known = inner()
     return replace(here, **{name: _put(known, rest, value, key, inner)})
 
@@ -250,6 +256,7 @@ def _put_args(project: Any, group: str, run: str, args: Mapping[str, Scalar]) ->
         from vertexrig.project.resolve import arguments
 
         own = base if isinstance(target.args, Mapping) else target.args
+        # The caller's flag in place of the project's, not beside it: a trainer that collects a flag would get both.
         kept = [one for one in own if one.split("=")[0] not in {f"--{key}" for key in args}]
         merged = (*kept, *arguments(dict(args)))
     rows[run] = replace(target, args=merged)

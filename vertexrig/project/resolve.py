@@ -143,11 +143,13 @@ def resolve(
     if sweep is not None:
         job = replace(job, args=_sweep_args(loaded, name, sweep, job))
     output = (sweep.base_output_directory if sweep else None) or job.base_output_directory
+    # A folder that the project file names is the one of every run: nothing is added to it.
     own_runs = output is None and bool(project.bucket)
     if own_runs:
         output = carry(runs.folder(project.bucket, name, run), project.bucket)
     job = replace(job, base_output_directory=output, service_account=job.service_account or project.service_account)
     resolver = _Resolver(loaded, job_name, job, catalog, package_uri, built_image)
+    # The nearest wins: the sweep's over the job's, the job's over the project's.
     labels = {**project.labels, **job.labels, **(sweep.labels if sweep else {})}
     return View(
         name=name,
@@ -179,6 +181,7 @@ def scalar_text(value: Scalar) -> str:
     value = plain(value)
     if isinstance(value, bool):
         return "true" if value else "false"
+    # json.dumps writes a float as repr does, which is the shortest text that reads as the same number.
     return value if isinstance(value, str) else json.dumps(value)
 
 
@@ -224,6 +227,7 @@ def grid_study(sweep: model.Sweep) -> tuple[model.Study, int]:
     parameters = {}
     for name, values in sweep.over.items():
         if all(isinstance(value, (int, float)) and not isinstance(plain(value), bool) for value in values):
+            # the API wants discrete values in increasing order, each once
             numbers = tuple(sorted({value for value in values if not isinstance(value, str)}))
             parameters[name] = model.StudyParameter(discrete_value_spec=model.NumberValues(numbers))
         else:
@@ -262,6 +266,7 @@ class _Resolver:
             uri = f"{host}/{limits.names('reduction_server.images')[0]}"
             values["machine_type"] = given.machine_type or limits.text("reduction_server.machine")
             values["container"] = given.container or model.Container(image_uri=uri)
+            # it is Google's own program, which knows none of the trainer's arguments
             values["args"] = given.args or ()
             return replace(given, **values)
         if given.machine_type is None:
@@ -269,6 +274,7 @@ class _Resolver:
             if role != "ps":  # a parameter server holds variables in memory; an accelerator there would idle
                 values |= {key: getattr(job, key) for key in _MACHINE_COMPANIONS if getattr(given, key) is None}
         values |= {key: getattr(job, key) for key in _INHERITED if getattr(given, key) is None}
+        # a role with an image of its own does not take the job's container, which `_INHERITED` has just filled in
         if given.container is None and given.image is not None:
             values["container"] = None
         values["env"] = {**job.env, **given.env}
@@ -326,6 +332,7 @@ class _Resolver:
         if "/" in name:
             known = self.catalog.image(name)
             version = known.version if known is not None and known.framework == "tf" else None
+            # An image of Google's that is newer than the catalog takes a package, too.
             return known is not None or any(part in name for part in _PREBUILT), name, version
         return self.short_image(role, machine, name)
 

@@ -19,6 +19,7 @@ _NAME = r"[A-Za-z0-9][A-Za-z0-9._-]{0,62}"
 def new_run(now: datetime | None = None) -> str:
     """A new run's name: the time in UTC to the second, and four random hexadecimal digits."""
     when = (now or datetime.now(timezone.utc)).astimezone(timezone.utc)
+    # the time first, so that names sort by age; the random part tells two runs of one second apart
     return f"{when:%Y%m%d-%H%M%S}-{os.urandom(2).hex()}"
 
 

@@ -22,6 +22,7 @@ def compiled_templates() -> jinja2.BytecodeCache | None:
     code = Path(sandbox.__file__).stat()  # what puts the charges into every template
     maker = f"{jinja2.__version__} {__version__} {code.st_size} {code.st_mtime_ns}"
     try:
+        # in the files' names, so that several releases beside each other keep their own
         return _Cache(pattern=f"vertexrig-{hashlib.sha256(maker.encode()).hexdigest()[:12]}-%s.cache")
     except (OSError, RuntimeError):  # Jinja's own, for a folder that others may write
         return None
@@ -39,5 +40,6 @@ class _Cache(jinja2.FileSystemBytecodeCache):
     def dump_bytecode(self, bucket: Bucket) -> None:
         try:
             super().dump_bytecode(bucket)
+        # a full disk, or a folder that is gone by now
         except OSError:
             pass

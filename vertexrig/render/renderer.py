@@ -115,11 +115,13 @@ class Renderer:
             autoescape=True,  # so that text made by macros is distinct from values
             trim_blocks=True,
             lstrip_blocks=True,
+            # templates do not change while a command runs; else each use would ask for the file's time
             auto_reload=False,
             bytecode_cache=compiled_templates(),
         )
         for name in ("safe", "escape", "e", "forceescape", "striptags"):
             del env.filters[name]  # ways around the JSON, or meant for HTML
+        # Jinja's own escapes <, > and & for HTML, which YAML would keep
         env.filters["tojson"] = _emit
         env.filters["nested"] = guarded_filter(_nested)
         env.globals |= {
@@ -133,6 +135,7 @@ class Renderer:
 
     def overridden(self, loaded: Loaded) -> Renderer:
         """A renderer of the same project after overrides, with the templates that are compiled already."""
+        # packages and images anew: overrides may choose other ones; `_used` is shared, since the templates are the same
         other = copy.copy(self)
         other.loaded, other.packages, other.images, other.environment = loaded, {}, {}, self.environment
         return other
@@ -154,6 +157,7 @@ class Renderer:
         group = "jobs" if view.sweep is None else "sweeps"
         self._check_topology(view.template, (group, name))
         if view.sweep is not None:
+            # the template of a sweep includes that of its job's topology
             self._check_topology(view.job.topology, ("jobs", view.sweep.job))
         text = self._template_text(view, (group, name))
         if view.job.spec or (view.sweep and view.sweep.spec):
@@ -172,6 +176,8 @@ class Renderer:
         recorder = Recorder()
         token = _recorder.set(recorder)
         try:
+            # rendered once more with tagged values; a template that compares or cuts values would give another text,
+            # and then nothing is known
             marked = self._template_text(views[1], (group, name))
         finally:
             _recorder.reset(token)
@@ -253,6 +259,7 @@ class Renderer:
             text = self.environment.bounded(template, _variables(view, self.loaded))
         except _Refused as refusal:
             raise self.loaded.error(str(refusal), *path) from None
+        # ours already: with the place in the project file, or in the template
         except (ConfigError, TemplateError):
             raise
         except (
@@ -370,11 +377,13 @@ def _without_nulls(lines: Iterable[str]) -> list[str]:
         if content.endswith(": null") and content[0] not in "-#":  # most lines
             continue
         if content.startswith("#"):
+            # kept back: a comment goes with the line below it, and is dropped with none
             comments.append(line)
             continue
         indent = len(line) - len(content)
         item = content.startswith("- ")
         inner = indent + 2 if item else indent
+        # a heading holds what is moved in further, or a list at its own indentation
         empty = below < inner or (below == inner and not below_is_item)
         if content.endswith(": null") or (content.endswith(":") and empty):
             if item and below == inner and not below_is_item:
@@ -395,6 +404,7 @@ def _explained(error: Exception, template: str) -> str:
         return f"template {template} includes {error.name!r}, which is not there"
     import traceback
 
+    # Jinja writes the template's own file and line into the traceback of its compiled code
     frames = [frame for frame in traceback.extract_tb(error.__traceback__) if frame.filename.endswith(SUFFIX)]
     if frames:
         return f"{Path(frames[-1].filename).name}:{frames[-1].lineno}: {error}"
@@ -414,6 +424,7 @@ def _merged(text: str, view: resolve.View) -> str:
     data = yamltext.read(text).data
     for spec_, path, _ in _laid_over(view):
         data = merge(data, {path[0]: spec_} if path else spec_)
+    # the first line is a comment, which reading the YAML loses
     heading, _, _ = text.partition("\n")
     return f"{heading}\n" + "\n".join(block(data)) + "\n"
 
@@ -453,6 +464,7 @@ def block(data: Any, indent: int = 0) -> list[str]:
             name = key if re.fullmatch(r"[A-Za-z][A-Za-z0-9_]*", key) and key.lower() not in _KEYWORDS else scalar(key)
             if isinstance(value, (Mapping, list)) and value:
                 lines.append(f"{margin}{name}:")
+                # a list's dashes are at the indentation of its key
                 lines += block(value, indent + (0 if isinstance(value, list) else 2))
             else:
                 lines.append(f"{margin}{name}: {scalar(value)}")

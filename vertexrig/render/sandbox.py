@@ -47,6 +47,7 @@ class RenderBudget:
 
     def __init__(self) -> None:
         self.steps = self.characters = 0
+        # this thread's processor time: a loaded machine, or other requests, must not make a template fail
         self.until = time.thread_time() + MOST_SECONDS
 
     def step(self, characters: int = 0) -> None:
@@ -74,6 +75,7 @@ def weight(value: Any) -> int:
     if isinstance(value, (str, bytes)):
         return len(value)
     if isinstance(value, int):
+        # decimal digits, near enough, without writing the number out: str() of a huge one takes quadratic time
         return value.bit_length() // 3
     if isinstance(value, range):
         return 8 * len(value)
@@ -119,12 +121,14 @@ def _counted(items: Iterator[Any]) -> Iterator[Any]:
 
 def guarded_filter(function: Callable[..., Any]) -> Callable[..., Any]:
     """A filter, charged for what it could make, and for each item if it makes them one by one."""
+    # the environment or context that Jinja hands to the filter first is not part of its input
     skipped = 1 if hasattr(function, "jinja_pass_arg") else 0
 
     @functools.wraps(function)
     def guarded(*args: Any, **kwargs: Any) -> Any:
         given = args[skipped:]
         if given and isinstance(given[0], types.GeneratorType):
+            # a generator has no length: its items are counted while they are made
             given = (list(_counted(given[0])), *given[1:])
             args = (*args[:skipped], *given)
         multiplied(*given, *kwargs.values())
@@ -142,6 +146,7 @@ def _format(value: Any, *args: Any) -> str:
     text = str(value)
     if re.search(_WIDTH, text):
         raise LimitError(f"{text[:60]!r} has a width of more than three digits, or one from elsewhere")
+    # %r may write a character as several
     charge(len(text) + sum(2 * weight(one) for one in args))
     return text % (args[0] if len(args) == 1 and isinstance(args[0], (dict, tuple)) else args)
 
@@ -176,6 +181,7 @@ class _Charged(NodeTransformer):
         if isinstance(node, _SCOPES):
             text = sum(len(one.data) for one in node.find_all(nodes.TemplateData))
             step = nodes.Filter(nodes.Const(text), "_step", [], [], None, None)
+            # at the start of a loop's body, so that each turn is charged, before it does anything
             node.body.insert(0, nodes.ExprStmt(step).set_lineno(node.lineno))
         return node
 
@@ -185,6 +191,7 @@ class _Charged(NodeTransformer):
 
     def _literal(self, node: Any) -> Any:
         self.generic_visit(node)
+        # the target of a for or set is not a value
         if getattr(node, "ctx", "load") != "load" or not any(True for _ in node.iter_child_nodes()):
             return node
         return nodes.Filter(node, "_literal", [], [], None, None).set_lineno(node.lineno)
@@ -229,6 +236,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
                 f"the template has more than {MOST_SOURCE:,} characters", 1, name, filename
             )
         tree: nodes.Template = _Charged().visit(super()._parse(source, name, filename))
+        # the nodes put in above do not have one yet, and compiling asks them for it
         tree.set_environment(self)
         return tree
 
@@ -246,6 +254,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
             return _format(left, *(right if isinstance(right, tuple) else (right,)))
         if operator_ == "**" and isinstance(left, int) and isinstance(right, int):
             charge(left.bit_length() * abs(right))
+        # "x" * 10**9 is charged before it is made
         elif operator_ == "*" and (hasattr(left, "__len__") or hasattr(right, "__len__")):
             multiplied(left, right)
         result = super().call_binop(context, operator_, left, right)
@@ -254,6 +263,7 @@ class Sandbox(ImmutableSandboxedEnvironment):
 
     def call(__self, __context: Any, __obj: Any, *args: Any, **kwargs: Any) -> Any:
         # the names are Jinja's own, so that no argument of a template's can have them
+        # macros and functions of ours charge what they do themselves; methods of str, list and dict cannot
         if not isinstance(__obj, types.BuiltinMethodType):
             charge()
             return super().call(__context, __obj, *args, **kwargs)

@@ -22,6 +22,7 @@ JOB, SWEEP = "cpu", "sweep"
 _IMAGE_LINE = "  image: tf-2.17"
 
 _SMALLER_IS_BETTER = re.compile(r"loss|error|mae|mse|rmse|mape|perplexity|(^|_)(nll|wer|cer|fid)($|_)", re.IGNORECASE)
+# a default for where to read or write is of the author's machine, and Vertex AI gives the folders in AIP_ variables
 _FROM_OUTSIDE = re.compile(
     r"(job|model|output|log|checkpoint|save|export|data|train|test)[-_]?(dir|path|file|uri|folder)s?$"
 )
@@ -156,6 +157,7 @@ def _sweep(metric: str, parameters: Mapping[str, list[str]], trials: int) -> lis
 def _image(framework: str | None, catalog: Catalog, today: date) -> tuple[list[str], str]:
     """The lines that name the image, and why it is not a prebuilt one: the newest of the framework while it is available,
     afterwards an image made here, with the versions of this machine, which rehearsals run with."""
+    # the catalog lists the newest first
     newest = next((row for row in catalog.images if row.framework == (framework or DEFAULT_FRAMEWORK)), None)
     if newest is not None and date.fromisoformat(newest.end_of_availability) > today:
         return [f"  image: {newest.short_name}"], ""
@@ -198,6 +200,7 @@ def _args(flags: Iterable[Flag], searched: Mapping[str, list[str]]) -> _Args:
         default = flag.default
         if flag.required:
             if flag.choices and key is not None:
+                # any allowed value lets the first render succeed; a made-up one could not
                 args.given[key] = scalar(flag.choices[0])
             else:
                 args.missing.append(key or flag.names[0])

@@ -123,10 +123,12 @@ def tf_config(
         trial: Trial id, "" outside tuning jobs.
         cloud: The service's internal id of the task.
     """
+    # by the distributed-training page a single replica has no TF_CONFIG; CLUSTER_SPEC is always set
     if len(all_replicas) < 2:
         return None
     cluster: dict[str, list[str]] = {}
     for replica in all_replicas:
+        # TensorFlow counts the replicas of the cluster it trains in, and the evaluator is not one of them
         if replica.role != "evaluator":
             cluster.setdefault(replica.role, []).append(replica.address)
     task: dict[str, Any] = {"type": one.role, "index": one.index, "cloud": cloud}
@@ -141,6 +143,7 @@ def output_directories(job: Mapping[str, Any], trial: str = "") -> dict[str, str
     if not base:
         return {}
     base = base if base.endswith("/") else base + "/"
+    # each trial has a folder of its own below the study's
     base = f"{base}{trial}/" if trial else base
     return {name: f"{base}{folder}/" for name, folder in DIRECTORIES.items()}
 
@@ -228,6 +231,7 @@ def own_environment(entries: Iterable[Mapping[str, Any]], service: Mapping[str, 
 def snake_keys(value: Any) -> Any:
     """Data with the keys of its messages in snake_case, as public logs show the spec inside a replica's variables."""
     if isinstance(value, Mapping):
+        # the keys of labels are the user's own
         return {snake(str(k)): v if k == "labels" else snake_keys(v) for k, v in value.items()}
     if isinstance(value, (list, tuple)):
         return [snake_keys(item) for item in value]

@@ -50,6 +50,7 @@ class Enum:
     @cached_property
     def names(self) -> dict[int, str]:
         """Value name by number; the first one, should two share a number."""
+        # reversed, so that of two names with one number the first is written last and stays
         return {number: name for name, number in reversed(list(self.numbers.items()))}
 
 
@@ -164,6 +165,7 @@ def _index() -> dict[str, bytes]:
 def _add(index: dict[str, bytes], prefix: str, entries: _Entries, *kinds: int) -> None:
     for kind in kinds:
         for one in entries.get(kind, ()):
+            # the name is a message's first entry: the rest of it is decoded only when it is asked for
             name = next(value for number, value in _walk(one) if number == _NAME)
             index[f"{prefix}.{name.decode()}"] = one
 
@@ -228,6 +230,7 @@ def _varint(data: bytes, at: int) -> tuple[int, int]:
 
 
 def _text(entries: _Entries, number: int) -> str:
+    # protobuf's rule: of a field that is there several times the last one counts
     return entries[number][-1].decode() if number in entries else ""
 
 

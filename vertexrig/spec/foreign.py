@@ -44,6 +44,7 @@ def looks_like(data: Mapping[str, Any]) -> tuple[str, str]:
 
 def is_project(data: Any) -> bool:
     """Whether plain data is a project file, as `vertexrig.yaml` is."""
+    # `jobs` alone is the key of GitHub Actions, CircleCI and others
     if not isinstance(data, dict) or not (_PROJECT & data.keys() and _PROJECT_BESIDE & data.keys()):
         return False
     return all(isinstance(data.get(group), (dict, type(None))) for group in _PROJECT)

@@ -37,6 +37,7 @@ def problems(labels: Mapping[str, str], limits: Limits) -> Iterator[LabelProblem
         for what, text in (("key", key), ("value", value)):
             wrong = _problem(text, what, limits)
             if wrong:
+                # a proposal is made only where it is valid itself
                 lower = re.sub(r"[^\w-]", "-", text.lower())[:longest]
                 fix = "" if _problem(lower, what, limits) else f"write {lower}"
                 yield LabelProblem(key, f"{text[:80]!r} is not the {what} of a label: {wrong}", fix)

@@ -65,6 +65,7 @@ def secret_in(value: str, name: str = "") -> str:
     named = re.fullmatch(_NAME, name) or re.fullmatch(_FLAG_NAME, name)
     if not named or re.fullmatch(_REFERENCE, value.strip()) or not value.strip():
         return ""
+    # tokens and keys are long, so a short value under their name is something else; a password may be short
     is_password = "pass" in name.casefold()
     return value if is_password or len(value.strip()) >= _SHORTEST else ""
 
@@ -82,10 +83,12 @@ def masked(text: str, secrets: frozenset[str] = frozenset()) -> str:
         secrets: Secrets that are known to be in it.
     """
     named = _named(text) if _may_hold_one(text) else ()
+    # the longest first: one that is part of another would leave the rest of it in the text
     for secret in sorted({*secrets, *named}, key=len, reverse=True):
         text = text.replace(secret, hint(secret))
     if not _may_hold_one(text):
         return text
+    # with as many lines as before, so that line numbers in findings stay right
     text = re.sub(_PEM, lambda match: hint(match[0]) + "\n" * match[0].count("\n"), text)
     return re.sub(_KNOWN, lambda match: hint(match[0]), text)
 
@@ -103,6 +106,7 @@ def _named(text: str) -> set[str]:
         for match in re.finditer(place, text, re.IGNORECASE):
             value = match["value"]
             inner = value[1:-1] if value[0] in "\"'" else value.rstrip(",]}")
+            # with … it is cut already
             if "…" not in inner and secret_in(inner, match["key"].replace("-", "_")):
                 found.add(inner)
     return found

@@ -21,6 +21,7 @@ REGION = (r"[a-z]{2,20}(-[a-z]{2,20}){1,2}[0-9]{1,2}", "a region such as us-cent
 def camel(name: str) -> str:
     """`machine_type` as `machineType`; a name that is camelCase already stays."""
     head, *rest = name.split("_")
+    # not capitalize(), which makes the rest of the part small letters
     return head + "".join(part[:1].upper() + part[1:] for part in rest)
 
 

@@ -89,5 +89,6 @@ def _metric(row: Mapping[str, Any], index: int) -> Metric:
     if not name:
         raise ConfigError(f"studySpec.metrics[{index}].metricId is missing; it is the tag the trainer reports under")
     safety = row.get("safetyConfig")
+    # protobuf's JSON leaves a threshold of 0 out
     threshold = None if safety is None else float(safety.get("safetyThreshold", 0.0))
     return Metric(name, -1 if row.get("goal") == "MINIMIZE" else 1, threshold)

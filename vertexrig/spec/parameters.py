@@ -81,11 +81,13 @@ class Domain:
         """The position of `value`, None if it is not one of the values (a DOUBLE has no positions)."""
         if self.kind == "CATEGORICAL":
             return self._positions.get(value) if isinstance(value, str) else None
+        # True is an int in Python, and not a value of a numeric parameter
         if isinstance(value, bool) or not isinstance(value, (int, float)):
             return None
         if self.kind == "INTEGER":
             whole = isinstance(value, int) or value.is_integer()
             return int(value) - int(self.low) if whole and self.low <= value <= self.high else None
+        # exactly as listed in nearly all cases; only otherwise are all values compared
         found = self._positions.get(value)
         near = (i for i, own in enumerate(self.values) if abs(float(own) - value) <= EPSILON)
         return found if found is not None else next(near, None)
@@ -115,6 +117,7 @@ class Domain:
             unit = 1 - (math.log(self.low + (self.high - value)) - math.log(self.low)) / self._decades
         else:
             unit = (value / 2 - self.low / 2) / (self.high / 2 - self.low / 2)  # halves: the range may overflow
+        # rounding may lead a little outside
         return min(1.0, max(0.0, unit))
 
     def from_unit(self, unit: float) -> float:
@@ -230,6 +233,7 @@ class Parameter:
             if self.bounds == (None, None):
                 return None
             low, high = (typed(kind, bound or 0) for bound in self.bounds)
+            # for mypy: both kinds here are numeric
             assert not isinstance(low, str) and not isinstance(high, str)
             return Domain(kind, self.scale, low, high) if -math.inf < low <= high < math.inf else None
         values = tuple(dict.fromkeys(typed(kind, value) for value in self.values))
@@ -295,6 +299,7 @@ def clashes(parameters: Sequence[Parameter]) -> dict[str, Parameter]:
                     for one in same:
                         found.setdefault(one.path, first)
 
+    # children come after their parent in the list, so from the end everything below a parameter is known before it
     for parameter in reversed(parameters):
         own = {parameter.id: parameter} if parameter.id else {}
         for group in parameter.together():

@@ -38,10 +38,12 @@ _CAPITALS = r"(?<![A-Za-z0-9])[A-Z][A-Z0-9_]{2,}(?![a-z0-9])"
 _FREE = r"\.(?:args|command)\[\d+\]$|\.env\[\d+\]\.\w+$|(?:^|\.)studySpec\b|^labels\b|^displayName$"
 _PROGRAM = r"\.(?:args|command)\[\d+\]$|\.env\[\d+\]\.value$"
 _VARIABLE = r"\.env\[\d+\]\.name$"
+# names of images and accounts have no capitals, so any word in them is a placeholder
 _LOWER_CASE = r"\.(?:imageUri|executorImageUri)$|(?:^|\.)serviceAccount$"
 _TOKENS = {"s", "pad", "unk", "mask", "bos", "eos", "cls", "sep", "image", "audio", "think", "br", "p", "b"}
 """Marks of language models and of HTML that look like `<name>` or `[NAME]`."""
 
+# from Unicode's private use area: no YAML file has them for itself
 _OPEN, _CLOSE = "\ue000", "\ue001"
 _ENGINE = r"(?s)\{\{.*?\}\}|\{%.*?%\}|\{#.*?#\}"
 _HIDDEN = f"{_OPEN}(\\d+){_CLOSE}"
@@ -124,4 +126,5 @@ def texts(value: Any, path: str = "") -> Iterator[tuple[str, str]]:
 
 def _untagged(image: str) -> str:
     head, slash, name = image.partition("@")[0].rpartition("/")
+    # a tag may have capitals
     return head + slash + name.partition(":")[0]

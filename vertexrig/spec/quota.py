@@ -58,6 +58,7 @@ def draws(document: Document, catalog: Catalog, region: str = "") -> list[Draw]:
         catalog: Machines, quotas and their defaults.
         region: Where the defaults are looked up, "" if it is not known.
     """
+    # the machines are the resource's, and drew their quota when it was made
     if document.job.get("persistentResourceId"):
         return []
     how = scheduling_strategy(document)
@@ -66,6 +67,7 @@ def draws(document: Document, catalog: Catalog, region: str = "") -> list[Draw]:
     for pool in running(document):
         for part in _parts(pool, catalog):
             row = catalog.quota(part.item)
+            # by quota, not by item: several machine families may share one quota
             groups.setdefault(row.key if row else part.item, []).append(part)
     trials = parallel_trials(document)
     found = []

@@ -36,6 +36,7 @@ def parse(text: str, *, file: str = "", kind: Kind | None = None, template: bool
         return _from_reading(yamltext.read(text), file, kind, template=template)
     except yamltext.YamlError as error:
         broken = error
+    # Only after the plain reading has failed: `"{{ x }}"` in quotes is YAML, and is found as a placeholder then.
     hidden_text, hidden = placeholders.hide(text) if template else (text, [])
     if hidden_text != text:
         try:

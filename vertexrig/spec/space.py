@@ -105,6 +105,7 @@ class Space:
 
     def read(self, parameters: Iterable[Mapping[str, Any]]) -> dict[str, tuple[Dimension, Value]] | None:
         """The place and value of each listed parameter by its key; None if the list does not fit this space."""
+        # each is taken out when its place is found: what is left over at the end does not belong to the space
         given = {str(row["parameterId"]): row.get("value") for row in parameters}
 
         def choose(dimension: Dimension) -> Value:
@@ -213,6 +214,7 @@ def _product(dimensions: Iterable[Dimension]) -> int | None:
 
 
 def _decode(dimensions: Sequence[Dimension], index: int, chosen: dict[str, Value]) -> None:
+    # the last one changes fastest, so it is what the lowest part of the index says
     for dimension in reversed(dimensions):
         if dimension.size is None:
             raise ConfigError(f"{dimension.id} is or contains a DOUBLE, which has no grid; use DISCRETE or INTEGER")

@@ -123,6 +123,7 @@ def _places(schema: Message, depth: int = 4) -> dict[str, tuple[str, ...]]:
     for name in _writable(schema):
         found.setdefault(stem(name), []).append(name)
         inner = schema.by_name[name].message
+        # a message may hold itself (ConditionalParameterSpec in ParameterSpec): the depth ends that
         if depth and inner is not None and not inner.map_entry and inner is not schema:
             mark = "[]" if schema.by_name[name].repeated else ""
             for key, paths in _places(inner, depth - 1).items():
@@ -193,6 +194,7 @@ class Walk:
         self.counts[found.id] += 1
         if self.counts[found.id] <= MOST:
             self.findings.append(found)
+        # of those that are not shown one stands for all, an error rather than a warning: the exit code depends on it
         elif found.id not in self.rest or found.severity is Severity.ERROR:
             self.rest[found.id] = found
 
@@ -248,6 +250,7 @@ class Walk:
             here = f"{path}.{field_.json_name}" if path else field_.json_name
             if key != field_.json_name:
                 self.snake_case(key, field_.json_name, (*raw, key), here)
+            # null is "not set" in proto's JSON, for every field
             if value is None:
                 continue
             canonical = self.field(value, field_, (*raw, key), here)
@@ -376,6 +379,7 @@ class Walk:
 
     def text(self, value: Any, raw: yamltext.RawPath, path: str) -> Any:
         if isinstance(value, str):
+            # half of a surrogate pair, which JSON can write as \ud800 and UTF-8 cannot
             if any("\ud800" <= char <= "\udfff" for char in value):
                 return self.wrong(value, "valid Unicode text", raw, path)
             self.unfilled(value, path)
@@ -390,6 +394,7 @@ class Walk:
         names = list(schema.numbers)
         if isinstance(value, str) and value in schema.numbers:
             return value
+        # protobuf's JSON takes an enum's number as well as its name
         if isinstance(value, int) and not isinstance(value, bool) and value in schema.names:
             return schema.names[value]
         if self.unfilled(value, path, enum=True):
@@ -437,6 +442,7 @@ class Walk:
     def well_known(self, value: Any, name: str, raw: yamltext.RawPath, path: str) -> Any:
         if name == "Duration":
             seconds = duration_seconds(value)
+            # the range of google.protobuf.Duration: 10,000 years
             if seconds is not None and abs(seconds) <= 315_576_000_000:
                 return value
             meant = meant_seconds(str(value)) if isinstance(value, (str, int)) and not isinstance(value, bool) else None

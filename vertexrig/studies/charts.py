@@ -90,6 +90,7 @@ def history(study: StudyRecord, at: int, *, marked: bool = False) -> Chart:
     failed = {
         "transform": [{"filter": "!datum.ok && datum.ended"}],
         "mark": {"type": "point", "shape": "cross", "filled": True, "color": BAD, "size": 45},
+        # They have no value of the metric: a place in pixels keeps them off the scale of the others.
         "encoding": {"x": x, "y": {"value": {"expr": "height - 5"}}, "tooltip": _tooltip(study)},
     }
     note = f"Line: the best so far ({_goal(goal)}). Crosses at the bottom: trials that do not count."
@@ -144,6 +145,7 @@ def parallel(study: StudyRecord) -> Chart:
         "scale": {"padding": 0.35},
     }  # fmt: skip
     y = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [-0.12, 1], "nice": False}}
+    # With hundreds of lines each has to be fainter, or nothing is seen behind the last ones.
     many = len(study.trials) > CROWD
     lines = {
         "data": {"name": "trials"},

@@ -7,6 +7,7 @@ from dataclasses import dataclass, field
 from functools import cache
 from typing import Any
 
+# Named here, since vl-convert has several and takes its newest by default: charts stay as they were tested.
 VEGA_LITE = "6.4"
 WIDTH, SCALE = 820, 2.0
 """Pixels of a figure, and device pixels of each."""

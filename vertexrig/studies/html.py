@@ -128,6 +128,7 @@ def _parts(drawn: Charts, rows: int) -> dict[str, Any]:
         "rows": rows,
     }
     return {
+        # Made of the very texts below: the policy names scripts by their hashes, and one changed byte would block them.
         "policy": _policy(script, library),
         "css": Markup(_read("page.css")),
         "script": script,

@@ -84,6 +84,7 @@ def importance(study: StudyRecord) -> Importance:
     whole = _shares(names, frozen, direction)
     # seeded, and of its own: the same study gives the same page, and nobody else's random numbers change
     rng = random.Random(0)
+    # Each resample costs as much as the study itself: large studies get fewer.
     many = max(10, min(RESAMPLES, RESAMPLED_TRIALS // len(values)))
     drawn = [_shares(names, rng.choices(frozen, k=len(frozen)), direction) for _ in range(many)]
     weights = []
@@ -116,10 +117,12 @@ def _coded(dimension: Dimension, column: Sequence[Value]) -> _Column:
     numbers = [value for value in column if isinstance(value, (int, float))]
     few = dimension.kind in ("DISCRETE", "INTEGER") and len(set(column)) <= FEW_VALUES
     if dimension.kind == "CATEGORICAL" or len(numbers) < len(column) or few:
+        # Texts, so that 1 and "1" of a categorical parameter can be sorted with the others.
         known = sorted(set(map(str, column)))
         return _Column(len(known), [known.index(str(value)) for value in column])
     placed = [math.log(value) if dimension.scale == LOG and min(numbers) > 0 else value for value in numbers]
     low, high = min(placed), max(placed)
+    # `high` is above `low`: a parameter with one value was left out before.
     return _Column(0, [(value - low) / (high - low) for value in placed])
 
 
@@ -149,6 +152,7 @@ def _shares(
     # Optuna writes a line for each study that is created, here one for each resample
     optuna.logging.set_verbosity(optuna.logging.ERROR)
     with warnings.catch_warnings():
+        # Optuna marks PED-ANOVA as experimental since 3.6 (not in 5.0), and then warns of it at each call.
         warnings.simplefilter("ignore", optuna.exceptions.ExperimentalWarning)
         study = optuna.create_study(direction=direction)
         study.add_trials(frozen)

@@ -52,6 +52,7 @@ def reproduction(job: RemoteJob, *, project: str, again: str) -> Reproduction:
     sweep = job.collection == TUNING
     file = f"{job.id or 'job'}.yaml"
     parts = job.name.split("/")
+    # The description of a job in a file may have no resource name, and so no region.
     place = [f"--project={project}", *([f"--region={parts[3]}"] if len(parts) > 3 else [])]
     words = ["gcloud", "ai", "hp-tuning-jobs" if sweep else "custom-jobs", "create", *place]
     words += [f"--display-name={job.display_name}", f"--config={file}"]

@@ -81,6 +81,7 @@ def timeline(study: StudyRecord, now: float | None = None) -> Timeline:
     # clocks of the service and of a trial may differ: a study is not created after its first trial
     created = instant(study.job.data.get("createTime"))
     zero = created if created is not None and created <= ran[0][0] else ran[0][0]
+    # An end before its start is made equal to it: the two times can be of different clocks.
     spans = _placed([(start - zero, (latest if end is None else max(start, end)) - zero, name, end is None)
                      for start, end, name in ran])  # fmt: skip
     gaps = [span.gap for span in spans if span.gap is not None]
@@ -124,6 +125,7 @@ def _placed(rows: Sequence[tuple[float, float, str, bool]]) -> tuple[Span, ...]:
     spans = []
     places = 0
     for start, end, name, still in rows:
+        # The place that has been free for longest: which one a trial really took, the service does not say.
         if free and free[0][0] <= start:
             before, slot = heapq.heappop(free)
             gap: float | None = start - before

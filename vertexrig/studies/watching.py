@@ -103,6 +103,7 @@ def _running(study: StudyRecord, now: float) -> tuple[RunningTrial, ...]:
     found = []
     for trial in study.trials:
         own = study.courses.get(trial.id)
+        # A trial that is asked to stop still trains, and costs money.
         if trial.state not in ("ACTIVE", "STOPPING") or own is None:
             continue
         last = own.curve[-1] if own.curve else None

@@ -205,7 +205,11 @@ def training_accounts(project: Project) -> list[str]:
 
 def _function(loaded: Loaded, folder: Path, variables: tuple[str, ...]) -> DeployStep:
     project, trigger = loaded.project, loaded.project.trigger
-    if not trigger.runtime.startswith("python3") or not trigger.runtime[7:].isdigit() or int(trigger.runtime[7:]) < 12:
+    if (
+        not trigger.runtime.startswith("python3")
+        or not trigger.runtime[7:].isdecimal()
+        or int(trigger.runtime[7:]) < 12
+    ):
         raise loaded.error(f"{trigger.runtime!r} cannot run it; use python312 or newer", "trigger", "runtime")
     runtime, _ = identities(project)
     words = [

@@ -44,7 +44,7 @@ def _port(node: ast.expr, call: SourceCall, code: Code, name: str) -> int | None
         # gRPC's add_insecure_port and add_secure_port take "host:port"; a lone text of another function is a host or a
         # path.
         tail = node.value.rpartition(":")[2]
-        return int(tail) if name.endswith("_port") and tail.isdigit() else None
+        return int(tail) if name.endswith("_port") and tail.isdecimal() else None
     return None if name == "listen" and not _is_debugger(call) else _number(node, call, code)
 
 

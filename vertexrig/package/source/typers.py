@@ -36,11 +36,12 @@ def _module(found: Collector, module: Module) -> None:
         return
     found.parsers.add("typer")
     commands = _app_commands(module)
-    # typer stops without a command unless a callback says otherwise
+    # typer stops without a command unless the app or its callback says otherwise
+    stops = all(word.arg != "invoke_without_command" for call in module.calls for word in call.node.keywords)
     for paths in commands.values():
         for path in paths or ():
             found.commands[path] = None
-            found.command_required = True
+            found.command_required |= stops
     for name, node in module.definitions.items():
         if isinstance(node, ast.ClassDef):
             continue
