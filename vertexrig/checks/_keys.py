@@ -1,4 +1,4 @@
-"""Fixes in the words of the project file: what a rule proposes for the API's fields, for somebody who writes the file's keys."""
+"""The API's fields in a fix under their names in the project file; where the file has another shape a rule gives `key_fix`."""
 
 from __future__ import annotations
 
@@ -6,19 +6,9 @@ import re
 
 from vertexrig.spec.names import snake
 
-_OUTPUT = "bucket: gs://BUCKET at the top of the file, or base_output_directory: gs://BUCKET/PATH"
-# fields that the file has in another shape, the longer ones first
-_SHAPES = (
-    ("baseOutputDirectory: {outputUriPrefix: gs://BUCKET/PATH}", _OUTPUT),
-    ("baseOutputDirectory,", f"{_OUTPUT},"),
-    ('scheduling: {timeout: "3600s"} in trialJobSpec', "timeout: 3600s in the job"),
-    ("metrics: [{metricId: accuracy, goal: MAXIMIZE}]", "metrics: {accuracy: MAXIMIZE}"),
-    ("containerSpec.imageUri", "container.image_uri"),
-    ("containerSpec", "container"),
-    ("pythonPackageSpec", "trainer"),
-    ("pythonModule", "module"),
-    ("studySpec", "study"),
-)
+OUTPUT = "baseOutputDirectory: {outputUriPrefix: gs://BUCKET/PATH}"
+OUTPUT_KEYS = "bucket: gs://BUCKET at the top of the file, or base_output_directory: gs://BUCKET/PATH"
+"""An output folder as the API has it, and as the project file has it."""
 _AROUND = ("machineSpec.", "diskSpec.", "scheduling.")
 """Messages of the API whose fields the file has in the job or pool itself."""
 _CAMEL = re.compile(r"(?<![\w./-])[a-z]+(?:[A-Z][a-z0-9]*)+(?![\w/(])")
@@ -29,8 +19,6 @@ def in_keys(fix: str) -> str:
     """A fix with the keys of the project file in place of the API's fields."""
     if _PATH.search(fix):
         return fix  # a place in the spec, which the file has elsewhere
-    for field, key in _SHAPES:
-        fix = fix.replace(field, key)
     for prefix in _AROUND:
         fix = fix.replace(prefix, "")
     return _CAMEL.sub(lambda found: snake(found[0]), fix)

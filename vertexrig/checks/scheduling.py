@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+from vertexrig.checks._keys import OUTPUT_KEYS
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.places import already_reported
 from vertexrig.checks.sources import FLEX_DOC, PRACTICE, RESERVATION_DOC, REST, SPOT_DOC, join
@@ -121,8 +122,10 @@ def spot_restarts(document: Document, context: Context) -> Iterator[Problem]:
     if scheduling_strategy(document) == "SPOT" and running(document):
         text = "a preempted Spot job begins again, up to six times: it must resume from its own checkpoints"
         if not job_part(document, "baseOutputDirectory").get("outputUriPrefix"):
-            fix = "write baseOutputDirectory, so that AIP_CHECKPOINT_DIR is set"
-            yield Problem(_path(document, "strategy"), text, fix, Severity.WARNING)
+            fix, key_fix = (
+                f"write {words}, so that AIP_CHECKPOINT_DIR is set" for words in ("baseOutputDirectory", OUTPUT_KEYS)
+            )
+            yield Problem(_path(document, "strategy"), text, fix, Severity.WARNING, key_fix)
         else:
             yield Problem(_path(document, "strategy"), text)
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from vertexrig.checks._keys import OUTPUT, OUTPUT_KEYS
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.places import already_reported
 from vertexrig.checks.sources import GCSFUSE, PACKAGE_DOC, PRACTICE, REST, WALKTHROUGH, join
@@ -69,8 +70,8 @@ def output_unset(document: Document, context: Context) -> Iterator[Problem]:
         return
     if context.trainer is not None and "AIP_MODEL_DIR" in context.trainer.environment:
         return  # model-dir-unset reports it
-    fix = "write baseOutputDirectory: {outputUriPrefix: gs://BUCKET/PATH}"
-    yield Problem(path, f"without a baseOutputDirectory the service sets none of {', '.join(_OUTPUTS)}", fix)
+    text = f"without a baseOutputDirectory the service sets none of {', '.join(_OUTPUTS)}"
+    yield Problem(path, text, f"write {OUTPUT}", key_fix=f"write {OUTPUT_KEYS}")
 
 
 def package_missing(document: Document, context: Context) -> Iterator[Problem]:

@@ -31,8 +31,11 @@ def _objectives(document: Document) -> list[tuple[str, Mapping[str, Any]]]:
 
 def metrics_present(document: Document, context: Context) -> Iterator[Problem]:
     if document.study is not None and not _metrics(document) and not refused(document, "studySpec.metrics"):
-        fix = "write metrics: [{metricId: accuracy, goal: MAXIMIZE}], with the tag the trainer reports"
-        yield Problem("studySpec.metrics", "the study has no metric to optimise", fix)
+        fix, key_fix = (
+            f"write metrics: {words}, with the tag the trainer reports"
+            for words in ("[{metricId: accuracy, goal: MAXIMIZE}]", "{accuracy: MAXIMIZE}")
+        )
+        yield Problem("studySpec.metrics", "the study has no metric to optimise", fix, key_fix=key_fix)
 
 
 def metric_ids(document: Document, context: Context) -> Iterator[Problem]:
@@ -169,8 +172,11 @@ def trial_timeout(document: Document, context: Context) -> Iterator[Problem]:
     most = document.data.get("maxTrialCount")
     times = f", {most:,} times" if most and most > 1 else ""
     message = f"no timeout per trial: a trial that hangs is paid for 7 days{times}"
-    fix = 'write scheduling: {timeout: "3600s"} in trialJobSpec; it holds for each trial'
-    yield Problem(f"{path}.timeout", message, fix)
+    fix, key_fix = (
+        f"write {words}; it holds for each trial"
+        for words in ('scheduling: {timeout: "3600s"} in trialJobSpec', "timeout: 3600s in the job")
+    )
+    yield Problem(f"{path}.timeout", message, fix, key_fix=key_fix)
 
 
 def early_stopping(document: Document, context: Context) -> Iterator[Problem]:

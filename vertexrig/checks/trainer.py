@@ -19,6 +19,7 @@ from vertexrig.checks._arguments import (
     passed,
     trainer_pools,
 )
+from vertexrig.checks._keys import OUTPUT, OUTPUT_KEYS
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import DISTRIBUTED, PACKAGE_DOC, REST, TUNING_DOC, join
 from vertexrig.errors import did_you_mean, nearest
@@ -408,8 +409,8 @@ def model_dir_set(document: Document, trainer: TrainerSource, pools: list[Pool])
         message = (
             f"the trainer reads AIP_MODEL_DIR ({place.file}:{place.line}), which is set only with a baseOutputDirectory"
         )
-        fix = "write baseOutputDirectory: {outputUriPrefix: gs://BUCKET/PATH}"
-        yield Problem(f"{document.job_path}baseOutputDirectory", message, fix)
+        path = f"{document.job_path}baseOutputDirectory"
+        yield Problem(path, message, f"write {OUTPUT}", key_fix=f"write {OUTPUT_KEYS}")
 
 
 @of_trainer

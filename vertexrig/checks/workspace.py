@@ -248,8 +248,9 @@ class Workspace:
             path = _PROJECT_KEYS.get(finding.id) or origin(origins, finding.path)
             source = self.loaded.source(path) or self.loaded.source(("sweeps" if view.sweep else "jobs", view.name))
             given = masked(source) if isinstance(source, str) else ""
-            by_key = finding.key_fix if mapped and path and isinstance(path[-1], str) else ""
-            fix = by_key or in_keys(finding.fix)
+            by_key = mapped and bool(path) and isinstance(path[-1], str)
+            in_args = finding.path.rpartition(".")[2].startswith("args")  # which may be a list of words, too
+            fix = (finding.key_fix if by_key or not in_args else "") or in_keys(finding.fix)
             placed.append(replace(finding, fix=fix, line=source if isinstance(source, int) else None, given=given))
         return placed
 
