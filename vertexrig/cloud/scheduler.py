@@ -53,6 +53,7 @@ class Scheduler:
         return [self._data(job) for job in self._call(lambda: list(self.client.list_jobs(parent=self.parent)))]
 
     def create(self, job: Mapping[str, Any]) -> None:
+        """Add a job; this and what follows raise ServiceError as `list` does, with status 409 for a name that is taken."""
         self._call(lambda: self.client.create_job(parent=self.parent, job=self._message(job)))
 
     def update(self, job: Mapping[str, Any]) -> None:
@@ -64,12 +65,15 @@ class Scheduler:
         self._call(lambda: self.client.update_job(job=self._message(job), update_mask=mask))
 
     def delete(self, name: str) -> None:
+        """Remove a job, by its id or its whole name."""
         self._call(lambda: self.client.delete_job(name=self.name(name)))
 
     def pause(self, name: str) -> None:
+        """Stop firing a job."""
         self._call(lambda: self.client.pause_job(name=self.name(name)))
 
     def resume(self, name: str) -> None:
+        """Fire a paused job again."""
         self._call(lambda: self.client.resume_job(name=self.name(name)))
 
     def run(self, name: str) -> None:

@@ -74,6 +74,7 @@ class Storage:
         self.rest = Rest(base if "://" in base else f"http://{base}", "Cloud Storage")
 
     def uri(self, name: str) -> str:
+        """The gs:// URI of an object."""
         return f"gs://{self.bucket}/{self.prefix}{name}"
 
     def write(
@@ -136,6 +137,7 @@ class Storage:
         return None if found is None else as_json(found.data)
 
     def exists(self, name: str) -> bool:
+        """Whether there is an object of that name; false also where there is no such bucket."""
         return self.rest.find(self._path(name), params={"fields": "generation"}) is not None
 
     def delete(self, name: str, generation: int | None = None) -> bool:

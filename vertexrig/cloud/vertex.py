@@ -57,6 +57,7 @@ class RemoteJob:
 
     @property
     def collection(self) -> str:
+        """`customJobs` or `hyperparameterTuningJobs`, "" for a name of neither."""
         match = NAME.fullmatch(self.name)
         return match[3] if match else ""
 
@@ -76,10 +77,12 @@ class RemoteJob:
 
     @property
     def ended(self) -> bool:
+        """Whether its state is one of the last."""
         return self.state in states.ENDED
 
     @property
     def labels(self) -> Mapping[str, str]:
+        """Its labels, {} if it has none."""
         labels = self.data.get("labels")
         return labels if isinstance(labels, Mapping) else {}
 

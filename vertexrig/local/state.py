@@ -44,6 +44,7 @@ class RunningServer:
 
     @property
     def url(self) -> str:
+        """Its base, without a slash at the end."""
         return f"http://{HOST}:{self.port}"
 
 

@@ -32,6 +32,7 @@ class AreaScore:
 
     @property
     def rows(self) -> int:
+        """All of them, tried or not."""
         return self.same + self.differs + self.not_tried
 
     @property

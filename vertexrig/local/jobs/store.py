@@ -68,6 +68,7 @@ class ResourceStore:
         self.database = Database(root / "vertex.sqlite3", _SCHEMA)
 
     def close(self) -> None:
+        """Close the file."""
         self.database.close()
 
     def add(

@@ -152,6 +152,7 @@ class Control:
             os.write(self._write, b"!")
 
     def close(self) -> None:
+        """Free the pipe; what is asked after that is left out."""
         with self._lock:
             for end in (self._read, self._write):
                 with suppress(OSError):

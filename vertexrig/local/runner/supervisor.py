@@ -209,6 +209,7 @@ def _execute(argv: list[str], cwd: str, write_end: int) -> None:
 
 
 def main() -> None:
+    """Run as a program; see the top of this file for its arguments."""
     if sys.argv[1] == "try":  # whether this system can show buckets: `python supervisor.py try FOLDER`
         return show_buckets(sys.argv[2])
     control = socket.socket(fileno=int(sys.argv[1]))

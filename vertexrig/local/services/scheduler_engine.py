@@ -130,7 +130,7 @@ class SchedulerEngine:
         if stored is None or stored.state != "ENABLED":
             self.due.pop(name, None)
             return
-        # From now at the latest: times missed while the machine slept fire once, not once each.
+        # Not before now: times missed while the machine slept fire once, not once each.
         self._next(stored, max(due, now))
         self._start(name, due)
 
