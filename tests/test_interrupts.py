@@ -97,7 +97,10 @@ def test_while_a_server_starts(
         patched.setattr(control.time, "sleep", lambda seconds: os.kill(os.getpid(), number))
         done = typed("local", "run", "--root", str(tmp_path / "state"), "--", "touch", "ran", cwd=tmp_path)
     assert done.exit_code == code and not (tmp_path / "ran").exists(), done.stderr
-    assert len(made) == 1 and made[0].poll() is not None and not state.look(tmp_path / "state")[0]
+    left = [process for process in made if process.poll() is None]
+    for process in left:
+        process.kill()
+    assert len(made) == 1 and not left and not state.look(tmp_path / "state")[0]
 
 
 @pytest.mark.parametrize(("number", "code"), [(signal.SIGINT, 130), (signal.SIGTERM, 0)], ids=["SIGINT", "SIGTERM"])

@@ -106,11 +106,11 @@ def _end(process: subprocess.Popen[bytes]) -> None:
     """End a server that has just been started, with what it may have taken up."""
     process.terminate()
     try:
-        process.wait(_STOP_S)
-    except BaseException:  # it does not end, or Ctrl-C again: its jobs end with it
+        with suppress(subprocess.TimeoutExpired):
+            process.wait(_STOP_S)
+    finally:  # also after another Ctrl-C; its jobs end with it
         process.kill()
         process.wait()
-        raise
 
 
 def _spawn(
