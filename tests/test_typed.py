@@ -429,3 +429,19 @@ def test_a_study_without_its_counts_is_converted_as_gcloud_runs_it(typed: Typed)
     Path("made.yaml").write_text(out)
     assert typed("check", "--file", "made.yaml", "hp")[0] == 0
     assert "1 trial at most, 1 at a time" in typed("explain", "hp.yaml")[1]
+
+
+def test_a_trainers_own_names_stay_as_they_are(typed: Typed) -> None:
+    """A fix that names a metric or flag of the trainer in camelCase keeps its spelling."""
+    from vertexrig.checks._keys import in_keys
+
+    assert (
+        in_keys("write valAccuracy, or report acc in the trainer") == "write valAccuracy, or report acc in the trainer"
+    )
+    assert in_keys("write --batchSize, or learningRate=1") == "write --batchSize, or learningRate=1"
+    assert in_keys("write machineSpec.machineType") == "write machine_type"
+    assert (
+        in_keys("write acceleratorType: TPU_V3 and acceleratorCount: 8")
+        == "write accelerator_type: TPU_V3 and accelerator_count: 8"
+    )
+    assert in_keys("use an integerValueSpec, or remove scaleType") == "use an integer_value_spec, or remove scale_type"

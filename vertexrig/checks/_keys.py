@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import re
+from functools import cache
 
-from vertexrig.spec.names import snake
+from vertexrig.spec.names import camel, snake
 
 OUTPUT = "baseOutputDirectory: {outputUriPrefix: gs://BUCKET/PATH}"
 OUTPUT_KEYS = "bucket: gs://BUCKET at the top of the file, or base_output_directory: gs://BUCKET/PATH"
@@ -21,4 +22,13 @@ def in_keys(fix: str) -> str:
         return fix  # a place in the spec, which the file has elsewhere
     for prefix in _AROUND:
         fix = fix.replace(prefix, "")
-    return _CAMEL.sub(lambda found: snake(found[0]), fix)
+    return _CAMEL.sub(lambda found: snake(found[0]) if found[0] in _fields() else found[0], fix)
+
+
+@cache
+def _fields() -> frozenset[str]:
+    """The API's names of the file's keys: a trainer's own names, such as a metric valAccuracy, stay as they are."""
+    from vertexrig.catalog import typed  # for a fix that names a field, which few runs have
+    from vertexrig.project.keys import places
+
+    return frozenset(camel(name) for cls in places() for name in typed.hints(cls))

@@ -59,5 +59,5 @@ def parallel_trials(document: Document) -> int:
     """How many trials run at once: 1 for a job that is not a study."""
     if document.kind == "CustomJobSpec":
         return 1
-    parallel, most = int(document.data.get("parallelTrialCount", 1)), int(document.data.get("maxTrialCount", 1))
+    parallel, most = int(document.data.get("parallelTrialCount", 1)), int(document.data.get("maxTrialCount", 0))
     return max(1, min(parallel, most) if most > 0 else parallel)
