@@ -80,6 +80,15 @@ def test_the_command(here: server.RunningServer, tmp_path: Path) -> None:
     assert done.returncode == (1 if wrong else 0) and set(wrong) <= {"bucket"}
 
 
+def test_any_limit_is_a_budget(here: server.RunningServer, tmp_path: Path) -> None:
+    """A limit of trials is named as the budget; a factor of prices alone limits nothing."""
+    for budget, outcome in (({"trials_per_day": 9}, "ok"), ({"price_factor": 1.1}, "warning")):
+        project = {**clouds.PROJECT, "trigger": {**clouds.PROJECT["trigger"], "budget": budget}}
+        one = replace(patient(here, tmp_path), loaded=clouds.loaded(tmp_path, project))
+        found = [result for check in doctor.CHECKS for result in check(one) if result.name == "budget"]
+        assert [result.outcome for result in found] == [outcome]
+
+
 def test_the_bucket_s_region(here: server.RunningServer, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """A bucket in another region, in a multi-region, or not there at all is wrong, with the command that makes one."""
     one = patient(here, tmp_path)

@@ -6,6 +6,7 @@ import copy
 import html
 import json
 import re
+import subprocess
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -18,6 +19,7 @@ from tests import made_studies
 from tests.browser import chromium
 from vertexrig import cli, spec
 from vertexrig.errors import UsageError
+from vertexrig.studies.reproduce import Reproduction
 
 pytest.importorskip("vl_convert", reason="the extra report is not installed")
 
@@ -123,6 +125,14 @@ def test_a_page_says_what_happened(pages: dict[str, Path]) -> None:
     for part in ("40 of 40", "3 infeasible", "of 4 asked for", "Replicas low on memory", "an estimate", "NVIDIA_TESLA_T4",
                  "gcloud ai hp-tuning-jobs create --project=my-project", "--learning_rate=", "only some trials have it"):  # fmt: skip
         assert part in text, part
+
+
+def test_the_commands_keep_any_yaml(tmp_path: Path) -> None:
+    """A YAML with the very line that ends the script's text reaches its file whole, in a real shell."""
+    text = "args: |\n  one\nEND_OF_JOB\nEND_OF_JOB_\nrm: two\n"
+    script = Reproduction(text, "true", "job.yaml", "").script
+    subprocess.run(["sh", "-c", script], cwd=tmp_path, check=True)
+    assert (tmp_path / "job.yaml").read_text() == text
 
 
 def test_the_commands_create_the_same_job(pages: dict[str, Path]) -> None:

@@ -315,6 +315,13 @@ def test_names_that_nothing_binds_are_found(tmp_path: Path, code: str, names: li
     assert [place.text for place in follow(tmp_path, "trainer.task").undefined] == names
 
 
+@pytest.mark.skipif(sys.version_info < (3, 11), reason="except* came with Python 3.11")
+def test_except_star_catches(tmp_path: Path) -> None:
+    """An import under `except* ImportError` is marked as caught, as under `except`."""
+    trainer_of(tmp_path, "try:\n  import torch\nexcept* ImportError:\n  torch = None\n")
+    assert [(item.module, item.caught) for item in follow(tmp_path, "trainer.task").imports] == [("torch", True)]
+
+
 def test_a_wrong_module_name_gets_the_nearest(tmp_path: Path) -> None:
     """The problem names a module that is there."""
     trainer_of(tmp_path, "x = 1")

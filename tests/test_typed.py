@@ -445,3 +445,28 @@ def test_a_trainers_own_names_stay_as_they_are(typed: Typed) -> None:
         == "write accelerator_type: TPU_V3 and accelerator_count: 8"
     )
     assert in_keys("use an integerValueSpec, or remove scaleType") == "use an integer_value_spec, or remove scale_type"
+
+
+@pytest.mark.parametrize(
+    ("section", "said"),
+    [
+        ("trigger: {allow: {image: {}}}\n", "callers can never set 'image'"),
+        ("schedules: {weekly: {cron: '0 3 * * 1', run: cpu, set: {machine_type: n1-standard-16}}}\n", "machine_type"),
+    ],
+)
+def test_check_of_a_project_holds_what_the_function_would_refuse(typed: Typed, section: str, said: str) -> None:
+    """What `function` would refuse to start with, and each schedule at its first run, ends `check` with its line."""
+    assert typed("check")[0] == 0
+    write(f"{JOB}{section}")
+    code, _, message = typed("check")
+    assert code == 2 and said in message and re.search(r"vertexrig\.yaml:\d+: ", message)
+    assert typed("check", "cpu")[0] == 0
+
+
+def test_nothing_is_deployed_from_a_shell_of_the_local_vertex(typed: Typed, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`function deploy --run` in a shell whose jobs go to the local Vertex calls nothing; without --run it prints."""
+    monkeypatch.setenv("VERTEXRIG_AIPLATFORM", "http://127.0.0.1:1/vertex/v1")
+    code, printed, message = typed("function", "deploy", "--run")
+    assert code == 2 and "local Vertex" in message and not printed and not Path("build").exists()
+    code, printed, _ = typed("function", "deploy")
+    assert code == 0 and "gcloud functions deploy" in printed

@@ -42,6 +42,7 @@ PROCESSES = (
     Case("loader-shared-memory", "job", {}, {}, PROGRAM, LOADER.format(4), LOADER.format(0)),
     Case("loader-shared-memory", "job", {}, {}, PROGRAM, LOADER.format("os.cpu_count()"), LOADER.format(0)),
     Case("loader-shared-memory", "job", {ARGS: ["--workers=2"]}, {}, PROGRAM, WORKERS.format(0)),
+    Case("loader-shared-memory", "job", {ARGS: ["--workers=2"]}, {ARGS: ["--workers=²"]}, PROGRAM, WORKERS.format(0)),
     Case("loader-shared-memory", "job", {}, {ARGS: ["--workers=0"]}, PROGRAM, WORKERS.format(8)),
     Case("loader-shared-memory", "job", {}, {}, PROGRAM, LOADER.format(4), LOADER.format(4) + "print('/dev/shm')\n"),
 )  # fmt: skip

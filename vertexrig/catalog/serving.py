@@ -59,4 +59,4 @@ def serving_image(version: str | None, kind: str = "cpu") -> ServingImage:
 
 
 def _number(version: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in version.split(".")[:2] if part.isdigit())
+    return tuple(int(part) for part in version.split(".")[:2] if part.isdecimal())

@@ -7,9 +7,6 @@ from functools import cache
 
 from vertexrig.spec.names import camel, snake
 
-OUTPUT = "baseOutputDirectory: {outputUriPrefix: gs://BUCKET/PATH}"
-OUTPUT_KEYS = "bucket: gs://BUCKET at the top of the file, or base_output_directory: gs://BUCKET/PATH"
-"""An output folder as the API has it, and as the project file has it."""
 _AROUND = ("machineSpec.", "diskSpec.", "scheduling.")
 """Messages of the API whose fields the file has in the job or pool itself."""
 _CAMEL = re.compile(r"(?<![\w./-])[a-z]+(?:[A-Z][a-z0-9]*)+(?![\w/(])")

@@ -144,7 +144,7 @@ def reduction_workers(document: Document, context: Context) -> Iterator[Problem]
 
 
 def _version(text: str) -> tuple[int, ...]:
-    return tuple(int(part) for part in text.split(".") if part.isdigit())
+    return tuple(int(part) for part in text.split(".") if part.isdecimal())
 
 
 def reduction_framework(document: Document, context: Context) -> Iterator[Problem]:

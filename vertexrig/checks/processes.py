@@ -58,7 +58,7 @@ def _number(text: str, pool: Pool, trainer: TrainerSource) -> str:
     flag = trainer.flag(text)
     given = next((item.value for item in passed(pool, trainer) if item.flag is not None and item.flag == flag), None)
     value = given if given is not None else str(flag.default if flag is not None else "")
-    return value if value.isdigit() and int(value) > 0 else ""
+    return value if value.isdecimal() and int(value) > 0 else ""
 
 
 RULES: tuple[Rule, ...] = (

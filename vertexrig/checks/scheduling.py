@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from vertexrig.checks._keys import OUTPUT_KEYS
+from vertexrig.checks._folders import OUTPUT_KEYS
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.places import already_reported
 from vertexrig.checks.sources import FLEX_DOC, PRACTICE, RESERVATION_DOC, REST, SPOT_DOC, join

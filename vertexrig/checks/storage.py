@@ -5,7 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
-from vertexrig.checks._keys import OUTPUT, OUTPUT_KEYS
+from vertexrig.checks._folders import OUTPUT, OUTPUT_KEYS
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.places import already_reported
 from vertexrig.checks.sources import GCSFUSE, PACKAGE_DOC, PRACTICE, REST, WALKTHROUGH, join

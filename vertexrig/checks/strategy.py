@@ -259,7 +259,7 @@ def _tensorflow(pool: Pool, context: Context) -> tuple[int, ...] | None:
         image = own.row if own is not None else context.catalog.image(uri) if uri else None
         if image is not None and image.framework == "tf":
             parts = image.version.split(".")
-            return tuple(int(part) for part in parts) if all(part.isdigit() for part in parts) else None
+            return tuple(int(part) for part in parts) if all(part.isdecimal() for part in parts) else None
         named = re.search(_NAMED, uri)
         if named is not None:
             return tuple(int(part) for part in re.split(r"[.-]", named["version"]))

@@ -19,7 +19,7 @@ from vertexrig.checks._arguments import (
     passed,
     trainer_pools,
 )
-from vertexrig.checks._keys import OUTPUT, OUTPUT_KEYS
+from vertexrig.checks._folders import OUTPUT, OUTPUT_KEYS
 from vertexrig.checks.model import Context, Problem, Rule
 from vertexrig.checks.sources import DISTRIBUTED, PACKAGE_DOC, REST, TUNING_DOC, join
 from vertexrig.errors import did_you_mean, nearest

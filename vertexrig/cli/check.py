@@ -13,6 +13,7 @@ from vertexrig.cli import options, output, show, steps, streams, targets
 from vertexrig.cli.tables import table
 from vertexrig.errors import FindingsError, UsageError
 from vertexrig.finding import Finding, Severity
+from vertexrig.project.overrides import check_rules
 from vertexrig.spec.reading import unreadable
 
 
@@ -56,6 +57,8 @@ def command(
     names = [target for target in wanted if target not in paths]
     one, needed = names[0] if len(names) == 1 else None, bool(names) or not wanted
     workspace = targets.workspace(file, overrides, one, templates, needed=needed, region=region, trainer=trainer)
+    if not wanted:
+        check_rules(workspace.loaded)  # what the function would refuse to start with
     checked = names if wanted else _all_names(workspace)
     if not wanted and not checked:
         streams.note(f"{workspace.loaded.file} has no jobs and no sweeps: nothing is checked")

@@ -12,6 +12,7 @@ import click
 from vertexrig.cli import options, steps, streams
 from vertexrig.cli.groups import Group
 from vertexrig.cli.output import result
+from vertexrig.errors import UsageError
 from vertexrig.project import config
 
 
@@ -102,8 +103,14 @@ def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
 @options.format_option("text", "json")
 def deploy(file: Path | None, run: bool, format_: str) -> None:
     """Stage the function and print, or run, the gcloud commands that deploy it and give it the roles it needs."""
+    from vertexrig.submit import images
     from vertexrig.trigger import deploy, stage
 
+    if run and images.is_local():
+        raise UsageError(
+            "this shell's jobs go to the local Vertex, and --run would deploy to Google Cloud: run it in another shell, or try "
+            "the function here with `vertexrig function serve`"
+        )
     loaded = config.load(file)
     staged = stage.stage(loaded, loaded.path(stage.FOLDER))
     plan = deploy.commands(loaded, staged.folder, staged.variables)

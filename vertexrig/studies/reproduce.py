@@ -35,7 +35,10 @@ class Reproduction:
     @property
     def script(self) -> str:
         """Both in one piece for a POSIX shell."""
-        return f"cat > {self.file} <<'{_END}'\n{self.yaml}{_END}\n{self.create}\n"
+        end = _END
+        while end in self.yaml.splitlines():  # a text of several lines in args may hold it
+            end += "_"
+        return f"cat > {self.file} <<'{end}'\n{self.yaml}{end}\n{self.create}\n"
 
 
 def reproduction(job: RemoteJob, *, project: str, again: str) -> Reproduction:

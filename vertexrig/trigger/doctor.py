@@ -134,7 +134,7 @@ def _trigger(subject: Subject) -> Iterator[Result]:
     else:
         yield Result("runtime", "ok", f"{trigger.runtime}, until {end.isoformat()}")
     budget = trigger.budget
-    limits = [name for name in ("usd_per_run", "usd_per_day", "live_jobs") if getattr(budget, name) is not None]
+    limits = [name for name, value in vars(budget).items() if value is not None and name != "price_factor"]
     if limits:
         yield Result("budget", "ok", ", ".join(limits))
     else:

@@ -23,61 +23,69 @@ _FULL = "HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: cl
 _IDENTITY = re.compile(rb"\r\ntransfer-encoding:[ \t]*identity[ \t]*(?=\r\n)", re.IGNORECASE)
 
 
-def protocol(note: Callable[[str], None]) -> type[asyncio.Protocol]:
+_Guarded: Any = serving_protocol()
+
+
+class LocalProtocol(_Guarded):  # type: ignore[misc]
     """uvicorn's HTTP protocol that also takes `Transfer-Encoding: identity`, and has bounds.
 
     It waits for a request's head for so long, and closes connections beyond as many as the front has. TensorFlow's GCS
     file system sends that header, which RFC 2616 had and RFC 9112 dropped; h11 refuses it.
+    """
+
+    note: Callable[[str], None]
+    most = 0
+
+    def __init__(self, *args: Any, **kwargs: Any) -> None:
+        super().__init__(*args, **kwargs)
+        self._begun = bytearray()
+        self._late: asyncio.TimerHandle | None = None
+        self.on_lost: Callable[[], None] = lambda: None
+
+    def connection_made(self, transport: asyncio.Transport) -> None:
+        super().connection_made(transport)
+        if HOST_STATE in self.app_state:  # it came through the front, which counts its own
+            return
+        if len(self.connections) > self.most:
+            self.note(f"refused: more than {self.most} connections are open")
+            transport.write(_FULL.encode())
+            transport.close()
+        else:
+            self._late = self.loop.call_later(HEAD_PATIENCE, transport.close)
+
+    def data_received(self, data: bytes) -> None:
+        # Only the head of a request is looked at; a body goes through as it comes.
+        if self.conn.their_state is not h11.IDLE or self.conn.trailing_data[0]:
+            return super().data_received(data)  # type: ignore[no-any-return]
+        self._begun += data
+        end = self._begun.find(b"\r\n\r\n")
+        if end < 0 and len(self._begun) <= HEAD_LIMIT:
+            if self._late is None:
+                self._late = self.loop.call_later(HEAD_PATIENCE, self.transport.close)
+            return None
+        self._in_time()
+        whole, self._begun = bytes(self._begun), bytearray()
+        return super().data_received(_IDENTITY.sub(b"", whole[:end]) + whole[end:] if end > 0 else whole)  # type: ignore[no-any-return]
+
+    def _in_time(self) -> None:
+        if self._late is not None:
+            self._late.cancel()
+            self._late = None
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._in_time()
+        super().connection_lost(error)
+        self.on_lost()
+
+
+def protocol(note: Callable[[str], None]) -> type[asyncio.Protocol]:
+    """The HTTP protocol of a server.
 
     Args:
         note: Given why a connection was refused.
     """
-    base: Any = serving_protocol()
-    most = most_connections()
-
-    class LocalProtocol(base):  # type: ignore[misc]
-        def __init__(self, *args: Any, **kwargs: Any) -> None:
-            super().__init__(*args, **kwargs)
-            self._begun = bytearray()
-            self._late: asyncio.TimerHandle | None = None
-            self.on_lost: Callable[[], None] = lambda: None
-
-        def connection_made(self, transport: asyncio.Transport) -> None:
-            super().connection_made(transport)
-            if HOST_STATE in self.app_state:  # it came through the front, which counts its own
-                return
-            if len(self.connections) > most:
-                note(f"refused: more than {most} connections are open")
-                transport.write(_FULL.encode())
-                transport.close()
-            else:
-                self._late = self.loop.call_later(HEAD_PATIENCE, transport.close)
-
-        def data_received(self, data: bytes) -> None:
-            # Only the head of a request is looked at; a body goes through as it comes.
-            if self.conn.their_state is not h11.IDLE or self.conn.trailing_data[0]:
-                return super().data_received(data)  # type: ignore[no-any-return]
-            self._begun += data
-            end = self._begun.find(b"\r\n\r\n")
-            if end < 0 and len(self._begun) <= HEAD_LIMIT:
-                if self._late is None:
-                    self._late = self.loop.call_later(HEAD_PATIENCE, self.transport.close)
-                return None
-            self._in_time()
-            whole, self._begun = bytes(self._begun), bytearray()
-            return super().data_received(_IDENTITY.sub(b"", whole[:end]) + whole[end:] if end > 0 else whole)  # type: ignore[no-any-return]
-
-        def _in_time(self) -> None:
-            if self._late is not None:
-                self._late.cancel()
-                self._late = None
-
-        def connection_lost(self, error: Exception | None) -> None:
-            self._in_time()
-            super().connection_lost(error)
-            self.on_lost()
-
-    return LocalProtocol
+    own = {"note": staticmethod(note), "most": most_connections()}
+    return type(LocalProtocol.__name__, (LocalProtocol,), own)
 
 
 def server_with(

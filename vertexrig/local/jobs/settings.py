@@ -39,7 +39,7 @@ class Fault:
         """
         kind, _, rest = text.partition(":")
         pattern, _, times = rest.partition(":")
-        if kind not in FAULT_KINDS or not (times == "" or times.isdigit()):
+        if kind not in FAULT_KINDS or not (times == "" or times.isdecimal()):
             raise UsageError(f"fault {text!r} is not KIND[:PATTERN[:TIMES]] with KIND one of {', '.join(FAULT_KINDS)}")
         return cls(kind, pattern or "*", int(times) if times else -1)
 

@@ -17,6 +17,8 @@ ROOT = ""
 """The path of the program's own parser; a sub-command's is its name, one within another `data prepare`."""
 Owners = frozenset[str] | None
 """The commands that a flag belongs to; None where that is not known."""
+TRY: tuple[type[ast.Try], ...] = (ast.Try, getattr(ast, "TryStar", ast.Try))
+"""`try`, also with `except*` of Python 3.11."""
 _IMPORT_ERRORS = frozenset({"ImportError", "ModuleNotFoundError", "Exception", "BaseException"})
 # A trainer may be made to exhaust the machine that reads it: names that refer to each other, loops that multiply their values.
 _MAX_DEPTH = 12
@@ -186,7 +188,7 @@ def _children(
         outside: list[ast.AST] = [*node.decorator_list, *node.bases, *node.keywords]
         yield from ((child, scope, live, caught) for child in outside)
         yield from ((child, inner, live, caught) for child in node.body)
-    elif isinstance(node, ast.Try):
+    elif isinstance(node, TRY):
         survives = caught or any(catches(handler, _IMPORT_ERRORS) for handler in node.handlers)
         # A fallback in the handler of a caught import is itself an alternative: one of the two has to be there.
         parts: list[ast.AST] = [*node.body, *node.handlers, *node.orelse, *node.finalbody]

@@ -7,7 +7,17 @@ from collections.abc import Collection
 from functools import cached_property
 
 from vertexrig.package.source.model import SourcePlace
-from vertexrig.package.source.names import FUNCTIONS, Code, Module, SourceCall, catches, dotted, last_name, plain_text
+from vertexrig.package.source.names import (
+    FUNCTIONS,
+    TRY,
+    Code,
+    Module,
+    SourceCall,
+    catches,
+    dotted,
+    last_name,
+    plain_text,
+)
 
 _LOOPS = (ast.For, ast.AsyncFor, ast.While, ast.ListComp, ast.SetComp, ast.GeneratorExp, ast.DictComp)
 _CAUGHT = {"KeyError", "LookupError", "Exception", "BaseException"}
@@ -141,11 +151,7 @@ class Runs:
         here: ast.AST | None = node
         while here is not None:
             parent = parents.get(id(here))
-            if (
-                isinstance(parent, ast.Try)
-                and here in parent.body
-                and any(catches(one, errors) for one in parent.handlers)
-            ):
+            if isinstance(parent, TRY) and here in parent.body and any(catches(one, errors) for one in parent.handlers):
                 return True
             here = parent
         return False

@@ -10,6 +10,7 @@ from vertexrig.package.source.declared import Collector
 from vertexrig.package.source.model import DYNAMIC, Slip
 from vertexrig.package.source.names import (
     FUNCTIONS,
+    TRY,
     Code,
     Definition,
     Module,
@@ -300,7 +301,7 @@ def _defines(node: ast.stmt, code: Code, is_entry: bool) -> bool:
     if isinstance(node, (ast.Assign, ast.AnnAssign, ast.Expr)):
         calls = [part for part in ast.walk(node) if isinstance(part, (ast.Call, ast.Await, ast.Yield))]
         return all(isinstance(call, ast.Call) and last_name(call.func) in _SETS_UP for call in calls)
-    if isinstance(node, ast.Try):
+    if isinstance(node, TRY):
         parts = [*node.body, *node.orelse, *node.finalbody, *(line for one in node.handlers for line in one.body)]
         return all(_defines(part, code, is_entry) for part in parts)
     if isinstance(node, ast.If):
