@@ -272,6 +272,9 @@ _OCTAL = re.compile(r"[-+]?0[0-7]+")
 _SURROGATE = re.compile("[\ud800-\udfff]")
 
 
+_quoted = json.JSONEncoder(ensure_ascii=False).encode
+
+
 def scalar(value: Any) -> str:
     """`value` as JSON that is also YAML 1.1, whoever reads it; TypeError or ValueError for what has no such form."""
     if value is None:
@@ -281,9 +284,11 @@ def scalar(value: Any) -> str:
     if value is False:
         return "false"
     if isinstance(value, str):
+        if value.isascii() and "\x7f" not in value:  # nearly every text
+            return _quoted(str(value))
         if _SURROGATE.search(value):
             raise ValueError(f"{value!r} is not valid Unicode text")
-        return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", json.dumps(str(value), ensure_ascii=False))
+        return _UNPRINTABLE.sub(lambda match: f"\\u{ord(match[0]):04x}", _quoted(str(value)))
     if isinstance(value, int):
         return repr(int(value))
     if isinstance(value, float):

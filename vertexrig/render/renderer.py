@@ -104,6 +104,7 @@ class Renderer:
         self.packages: dict[str | None, str] = {}  # TensorFlow version -> URI of the package for it
         self.images: dict[str, str] = {}  # cpu, gpu or tpu -> URI of the trainer's own image
         self._used: dict[str, set[str]] = {}
+        self._found: set[str] = set()  # topologies that have a template
 
     @cached_property
     def environment(self) -> Sandbox:
@@ -244,11 +245,14 @@ class Renderer:
         return resolve.resolve(loaded, name, self.catalog, self.package_uri, self.built_image, run)
 
     def _check_topology(self, topology: str, path: tuple[str, str]) -> None:
+        if topology in self._found:
+            return
         if topology in _SHARED or not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_-]*", topology) or not self._has(topology):
             names = self.topologies()
             raise self.loaded.error(
                 f"there is no template {topology!r}. {did_you_mean(topology, names)}", *path, "topology"
             )
+        self._found.add(topology)
 
     def _has(self, topology: str) -> bool:
         return any((Path(folder) / f"{topology}{SUFFIX}").is_file() for folder in self.folders)

@@ -54,11 +54,13 @@ class RenderBudget:
         """Charge one step and what it makes."""
         self.steps += 1
         self.characters += characters
-        if self.steps > MOST_STEPS:
-            raise LimitError(f"the template takes more than {MOST_STEPS:,} steps")
         if self.characters > MOST_CHARACTERS:
             raise LimitError(f"the template makes more than {MOST_CHARACTERS:,} characters")
-        if self.steps % 16 == 0 and time.thread_time() > self.until:
+        if self.steps % 16:  # what follows is looked at every 16 steps
+            return
+        if self.steps > MOST_STEPS:
+            raise LimitError(f"the template takes more than {MOST_STEPS:,} steps")
+        if time.thread_time() > self.until:
             raise LimitError(f"the template takes more than {MOST_SECONDS:g} s")
 
 
