@@ -4,11 +4,19 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterator, Mapping
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 from vertexrig.catalog.rows import Limits
 
 _PATTERN_OF = {"key": "labels.key_pattern", "value": "labels.value_pattern"}
+_OURS = "vertexrig_"
+"""How the labels begin that `submit` and the trigger make, such as that of a claim."""
+
+
+def users(labels: Mapping[Any, Any]) -> dict[str, str]:
+    """A job's labels without ours: with the claim's label the trigger would take another job for a second one of the same
+    request, and cancel it."""
+    return {str(key): str(value) for key, value in labels.items() if not str(key).startswith(_OURS)}
 
 
 class LabelProblem(NamedTuple):

@@ -18,9 +18,10 @@ from vertexrig.catalog.legacy import MACHINES, TIERS
 from vertexrig.errors import UsageError, did_you_mean
 from vertexrig.project.resolve import scalar_text
 from vertexrig.spec.document import Document
+from vertexrig.spec.labels import users
 from vertexrig.spec.names import camel
 from vertexrig.spec.strict import OUTPUT_ONLY
-from vertexrig.studies.pull import Wanted, kept_labels, refused
+from vertexrig.studies.pull import Wanted, refused
 from vertexrig.text import kind_of, quoted
 
 _CUSTOM = "CUSTOM"
@@ -186,9 +187,7 @@ def _gcloud(document: Document, file: str, around: Mapping[str, Any], texts: tup
     if absent:
         notes.append(_TRAINER.format("no program"))
     whole = replace(document, data=inner, findings=())
-    return Converted(
-        Wanted(whole, name, kept_labels(labels), key, source=Path(file).name, notes=tuple(notes)), tuple(absent)
-    )
+    return Converted(Wanted(whole, name, users(labels), key, source=Path(file).name, notes=tuple(notes)), tuple(absent))
 
 
 _TRAINER = "the file names {}: the project's trainer is used"

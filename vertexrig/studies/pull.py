@@ -25,6 +25,7 @@ from vertexrig.project.model import BUCKET, Job, Sweep
 from vertexrig.project.resolve import scalar_text
 from vertexrig.render.renderer import Rendered
 from vertexrig.spec.document import Document, Pool
+from vertexrig.spec.labels import users
 from vertexrig.spec.names import camel, snake_keys
 from vertexrig.studies import edit
 from vertexrig.studies.edit import Entry, literal, metrics_of
@@ -44,14 +45,7 @@ _MACHINE = (
     "machine_type", "accelerator_type", "accelerator_count", "gpu_partition_size", "tpu_topology", "reservation_affinity",
 )  # fmt: skip
 _ROLES = ("worker", "ps", "reduction_server", "evaluator")
-_OURS = "vertexrig_"
-"""How labels begin that `submit` makes: of another job they would say that it is of the same request."""
 DISPLAY, LABELS, KEY = "displayName", "labels", "kmsKeyName"
-
-
-def kept_labels(labels: Mapping[Any, Any]) -> dict[str, str]:
-    """The labels of a job without those that `submit` made."""
-    return {str(key): str(value) for key, value in labels.items() if not str(key).startswith(_OURS)}
 
 
 @dataclass(frozen=True)
@@ -137,7 +131,7 @@ def wanted(data: Mapping[str, Any], source: str) -> Wanted:
     return Wanted(
         document,
         str(data.get("displayName", "")),
-        kept_labels(data.get("labels") or {}),
+        users(data.get("labels") or {}),
         str((data.get("encryptionSpec") or {}).get("kmsKeyName", "")),
         match[1] if match else "",
         match[2] if match else "",

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 import yaml
 
 from vertexrig.cloud.vertex import TUNING, RemoteJob
+from vertexrig.spec.labels import users
 from vertexrig.studies.cost import document
 from vertexrig.studies.trials import TrialResult
 
 _END = "END_OF_JOB"
-_OWN_LABELS = "vertexrig_"
-"""What this program's own labels begin with: they name the request that made the first job."""
 
 
 @dataclass(frozen=True)
@@ -59,8 +58,7 @@ def reproduction(job: RemoteJob, *, project: str, again: str) -> Reproduction:
     place = [f"--project={project}", *([f"--region={parts[3]}"] if len(parts) > 3 else [])]
     words = ["gcloud", "ai", "hp-tuning-jobs" if sweep else "custom-jobs", "create", *place]
     words += [f"--display-name={job.display_name}", f"--config={file}"]
-    # with the claim's label the trigger would take the new job for a second one of the old request, and cancel it
-    labels = {key: value for key, value in job.labels.items() if not key.startswith(_OWN_LABELS)}
+    labels = users(job.labels)
     words += [f"--labels={','.join(f'{key}={value}' for key, value in sorted(labels.items()))}"] if labels else []
     key_name = (job.data.get("encryptionSpec") or {}).get("kmsKeyName")
     words += [f"--kms-key={key_name}"] if key_name else []
