@@ -37,6 +37,7 @@ from vertexrig.spec import descriptors
 from vertexrig.submit.budget import OverBudgetError
 from vertexrig.submit.chains import Chain, Chains
 from vertexrig.submit.claims import LABEL, Claim, Claims, InProgressError, Key, OtherBodyError
+from vertexrig.submit.reconcile import RUN_LABEL
 from vertexrig.submit.submission import NoPackageError, Submitter, UploadedArtifacts
 from vertexrig.trigger import openapi, request
 from vertexrig.trigger.request import LIMIT, Asked, RequestProblem
@@ -381,7 +382,7 @@ def job_data(job: RemoteJob) -> dict[str, Any]:
     """A job's state and times; of an error only the service's own first line, not what the trainer printed."""
     data = job.data
     shown: dict[str, Any] = {
-        "name": job.name, "kind": job.kind, "run": job.labels.get("vertexrig_run", ""), "state": job.state,
+        "name": job.name, "kind": job.kind, "run": job.labels.get(RUN_LABEL, ""), "state": job.state,
         "ended": job.ended, "display_name": job.display_name, "labels": dict(job.labels),
     }  # fmt: skip
     shown |= {key: data[name] for key, name in _TIMES.items() if data.get(name)}
