@@ -11,6 +11,7 @@ import click
 
 from vertexrig.cli import options, steps, streams
 from vertexrig.cli.groups import Group
+from vertexrig.cli.local_shell import in_local_shell
 from vertexrig.cli.output import result
 from vertexrig.errors import UsageError
 from vertexrig.project import config
@@ -103,10 +104,9 @@ def package(names: tuple[str, ...], file: Path | None, format_: str) -> None:
 @options.format_option("text", "json")
 def deploy(file: Path | None, run: bool, format_: str) -> None:
     """Stage the function and print, or run, the gcloud commands that deploy it and give it the roles it needs."""
-    from vertexrig.submit import images
     from vertexrig.trigger import deploy, stage
 
-    if run and images.is_local():
+    if run and in_local_shell():
         raise UsageError(
             "this shell's jobs go to the local Vertex, and --run would deploy to Google Cloud: run it in another shell, or try "
             "the function here with `vertexrig function serve`"

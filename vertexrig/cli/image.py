@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 import shlex
 import shutil
 import subprocess
@@ -13,6 +12,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 from vertexrig.cli import options, streams
+from vertexrig.cli.local_shell import in_local_shell
 from vertexrig.cli.names import NameArgument
 from vertexrig.cli.output import result
 from vertexrig.errors import JobFailedError, UsageError, VertexrigError
@@ -89,7 +89,7 @@ def command(
 
 def _do(loaded: Loaded, made: list[_Made], mode: str) -> None:
     """Build the images, and push them where that was asked for or cannot be separated."""
-    local = _is_local()
+    local = in_local_shell()
     program = None if local and mode == PUSH else _program(mode)
     if local and program != "docker":  # Cloud Build is Google's, wherever this shell's jobs go
         streams.note(
@@ -122,15 +122,6 @@ def _make(loaded: Loaded, kind: str, renew: bool) -> _Made:
     streams.note(f"wrote {folder}")
     project = loaded.project
     return _Made(made, folder, image.build_commands(made, folder, project.project, project.region))
-
-
-def _is_local() -> bool:
-    """Whether this shell's jobs go to the local Vertex."""
-    if not os.environ.get("VERTEXRIG_AIPLATFORM"):
-        return False
-    from vertexrig.submit import images  # it needs an extra
-
-    return images.is_local()
 
 
 def _program(mode: str) -> str:

@@ -1,0 +1,14 @@
+"""Whether the shell that started this program is one of the local Vertex."""
+
+from __future__ import annotations
+
+import os
+
+
+def in_local_shell() -> bool:
+    """Whether this shell's jobs go to the local Vertex."""
+    if not os.environ.get("VERTEXRIG_AIPLATFORM"):
+        return False
+    from vertexrig.submit import images  # it needs an extra
+
+    return images.is_local()
