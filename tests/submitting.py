@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import time
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from tests import clouds
 from vertexrig.cloud.rest import Rest
 from vertexrig.cloud.storage import Storage
 from vertexrig.local import server
-from vertexrig.submit.claims import Claims
+from vertexrig.submit.claims import Claims, InProgressError
 from vertexrig.submit.request import Request
 from vertexrig.submit.submission import Submitted, Submitter, request_key
 
@@ -36,6 +37,16 @@ def maker(here: server.RunningServer, folder: Path) -> Make:
 def run(submitter: Submitter, id: str, request: Request | None = None) -> Submitted:
     request = request or Request("cpu")
     return submitter.submit(submitter.prepare(request), request_key(id), request.digest)
+
+
+def run_after_the_lease(submitter: Submitter, id: str) -> Submitted:
+    """Deliver until the lease is out: its age comes in whole seconds by a server that may be a second late."""
+    for _ in range(100):
+        try:
+            return run(submitter, id)
+        except InProgressError:
+            time.sleep(0.2)
+    raise AssertionError(f"the lease of {id} does not end")
 
 
 def with_claim(here: server.RunningServer, id: str) -> list[str]:

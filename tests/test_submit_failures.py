@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import time
 from collections.abc import Callable, Iterator
 from contextlib import ExitStack
 from pathlib import Path
@@ -13,7 +12,7 @@ import requests
 
 from tests import clouds, services
 from tests.services import Fault
-from tests.submitting import Make, maker, run, with_claim
+from tests.submitting import Make, maker, run, run_after_the_lease, with_claim
 from vertexrig.cloud.rest import Rest, RestError, retry_after, takes_credentials
 from vertexrig.cloud.storage import Storage
 from vertexrig.local import server
@@ -47,8 +46,7 @@ def test_an_unsure_create_is_not_repeated(here: server.RunningServer, make: Make
     assert failed.value.retry_after
     with pytest.raises(InProgressError):
         run(make(), id)
-    time.sleep(4.1)
-    assert not run(make(), id).duplicate and run(make(), id).duplicate
+    assert not run_after_the_lease(make(), id).duplicate and run(make(), id).duplicate
     assert len(with_claim(here, id)) == 1
 
 

@@ -112,3 +112,22 @@ def test_two_ups_at_once_find_one_server(tmp_path: Path) -> None:
         assert len({json.loads(out)["pid"] for out, _, _ in ends}) == 1
     finally:
         control.down(tmp_path / "state")
+
+
+def test_commands_that_begin_together_leave_one_number(tmp_path: Path) -> None:
+    """Commands that all take themselves for the one that started the server leave its number, so that the last one stops it."""
+    together, left = threading.Barrier(8), []
+
+    def use() -> None:
+        for _ in range(60):
+            together.wait()
+            with state.in_use(tmp_path, begun=12345) as last:
+                together.wait()
+                left.append(last(12345))
+
+    threads = [threading.Thread(target=use) for _ in range(8)]
+    for one in threads:
+        one.start()
+    for one in threads:
+        one.join()
+    assert len(left) == 480 and sum(left) >= 60

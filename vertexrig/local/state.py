@@ -61,12 +61,13 @@ def in_use(root: Path, *, begun: int | None = None) -> Iterator[Callable[[int], 
     """
     # A lock of flock(2) is of the open file, not of the process: each command has its own, and loses it when it dies. All
     # share it while they use the server; whoever can have it alone as it leaves is the last.
-    with (root / _USERS).open("a+") as users:
+    with os.fdopen(os.open(root / _USERS, os.O_RDWR | os.O_CREAT, 0o600), "r+") as users:
         fcntl.flock(users, fcntl.LOCK_SH)
         if begun is not None:
-            users.truncate(0)
-            users.write(str(begun))
-            users.flush()
+            # In one place and cut afterwards: two commands may both have waited for this server, and write at one time.
+            number = str(begun).encode()
+            os.pwrite(users.fileno(), number, 0)
+            os.ftruncate(users.fileno(), len(number))
 
         def last(process: int) -> bool:
             # Given up first: of two that leave at one time neither would get it alone.
