@@ -1,10 +1,9 @@
 """How the classes of typed values are made, here and in the rooms above.
 
-Every command makes a hundred such classes when it starts. `dataclasses.dataclass` writes and
-compiles the methods of each, 0.3 ms a class on Python 3.11; with the `dataclass` of this module they share one set of methods,
-and a class takes 0.02 ms (2026-11-22). In turn a value takes a few microseconds more. All else is that of dataclasses:
-`field`, `fields`, `replace`, `asdict`, keyword-only fields, `__post_init__`, inheritance from each other. A type checker sees
-`dataclasses.dataclass`.
+Every command makes a hundred such classes when it starts. `dataclasses.dataclass` writes and compiles the methods of each,
+0.3 ms a class on Python 3.11; with the `dataclass` of this module they share one set of methods, and a class takes 0.02 ms
+(2026-11-22). In turn a value takes a few microseconds more. All else is that of dataclasses: `field`, `fields`, `replace`,
+`asdict`, keyword-only fields, `__post_init__`, inheritance from each other. A type checker sees `dataclasses.dataclass`.
 """
 
 from __future__ import annotations
@@ -48,12 +47,21 @@ def _fields(cls: type) -> tuple[tuple[str, ...], dict[str, dataclasses.Field[Any
 
 def _init(self: Any, /, *args: Any, **given: Any) -> None:
     positional, fields = _fields(self.__class__)
-    if given.keys() == fields.keys() and not args:  # as from `replace`
-        vars(self).update(given)
-        if hasattr(self, "__post_init__"):
-            self.__post_init__()
-        return
-    name = self.__class__.__name__
+    whole = given.keys() == fields.keys() and not args  # as from `replace`
+    # Past __setattr__, which refuses.
+    vars(self).update(given if whole else _completed(self.__class__.__name__, positional, fields, args, given))
+    if hasattr(self, "__post_init__"):
+        self.__post_init__()
+
+
+def _completed(
+    name: str,
+    positional: tuple[str, ...],
+    fields: dict[str, dataclasses.Field[Any]],
+    args: tuple[Any, ...],
+    given: dict[str, Any],
+) -> dict[str, Any]:
+    """Every field with the value that is given for it, or its default."""
     if len(args) > len(positional):
         raise TypeError(f"{name} takes {len(positional)} values by position, and {len(args)} were given")
     by_position = dict(zip(positional, args, strict=False))
@@ -61,7 +69,7 @@ def _init(self: Any, /, *args: Any, **given: Any) -> None:
         wrong = sorted(given.keys() & by_position.keys() | given.keys() - fields.keys())
         raise TypeError(f"{name} takes no {', '.join(wrong)}, or has it by position already")
     given |= by_position
-    state = vars(self)  # past __setattr__, which refuses
+    state = {}
     for key, field in fields.items():
         if key in given:
             state[key] = given[key]
@@ -71,8 +79,7 @@ def _init(self: Any, /, *args: Any, **given: Any) -> None:
             state[key] = field.default_factory()
         else:
             raise TypeError(f"{name} needs {key}")
-    if hasattr(self, "__post_init__"):
-        self.__post_init__()
+    return state
 
 
 def _values(self: Any) -> tuple[Any, ...]:

@@ -57,22 +57,15 @@ def command(
     names = [target for target in wanted if target not in paths]
     one, needed = names[0] if len(names) == 1 else None, bool(names) or not wanted
     workspace = targets.workspace(file, overrides, one, templates, needed=needed, region=region, trainer=trainer)
-    if not wanted:
-        check_rules(workspace.loaded)  # what the function would refuse to start with
-    checked = names if wanted else _all_names(workspace)
-    if not wanted and not checked:
-        streams.note(f"{workspace.loaded.file} has no jobs and no sweeps: nothing is checked")
-    found = _found(workspace, checked)
+    found = _found(workspace, names if wanted else _of_project(workspace))
     sources = show.project_sources(workspace.loaded.file)
     for path in paths:
         try:
             sources[path] = files.read_text(path)
         except UsageError as error:
-            # Alone, a file that cannot be read is bad usage (exit code 2); among others it is a finding, and they are
-            # checked.
             if len(wanted) == 1:
                 raise
-            found.append(unreadable(path, str(error)))
+            found.append(unreadable(path, str(error)))  # and the others are checked
             continue
         # A project file given as FILE is not itself YAML for gcloud: what it renders to is checked.
         own = targets.project(sources[path], path, overrides)
@@ -84,6 +77,15 @@ def command(
             streams.note(f"{path}: a project file: checked {', '.join(names) or 'nothing, since it has no jobs'}")
             found += _found(other, names)
     _report(found, format_, sources, info=info, strict=strict)
+
+
+def _of_project(workspace: Workspace) -> list[str]:
+    """All that a project has to be checked, once its trigger's rules hold: the function would refuse to start with others."""
+    check_rules(workspace.loaded)
+    names = _all_names(workspace)
+    if not names:
+        streams.note(f"{workspace.loaded.file} has no jobs and no sweeps: nothing is checked")
+    return names
 
 
 def _all_names(workspace: Workspace) -> list[str]:

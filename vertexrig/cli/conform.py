@@ -106,8 +106,7 @@ def command(
         return
     held = load(manifest)
     rows = held.chosen(areas, ids)
-    # A score of some rows would replace that of all of them on the page.
-    if accept and (areas or ids or against == "cloud"):
+    if accept and (areas or ids or against == "cloud"):  # a score of some rows would replace that of all on the page
         raise UsageError(
             "--accept writes the result of all rows on the local Vertex: leave --area, --row and --against out"
         )
@@ -116,8 +115,7 @@ def command(
         _show_plan(format_, made)
         return
     if against == "cloud":
-        # Before anything is created.
-        _check_budget(made, budget)
+        _check_budget(made, budget)  # before anything is created
     with _target(against, project, region, bucket, root) as target:
         outcome = tries.conform(held, rows, target, _report)
     if recording is not None:

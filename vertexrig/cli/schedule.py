@@ -106,9 +106,8 @@ def list_(file: Path | None, count: int, format_: str) -> None:
         try:
             runs = cron.next_runs(one.cron, one.time_zone, count)
             words = cron.words(one.cron)
-        except UsageError as error:
-            key = "time_zone" if isinstance(error, cron.ZoneError) else "cron"
-            raise loaded.error(str(error), "schedules", name, key) from None
+        except cron.ScheduleError as error:
+            raise loaded.error(str(error), "schedules", name, error.key) from None
         rows.append({"name": name, "run": one.run, "cron": one.cron, "time_zone": one.time_zone, "words": words,
                      "then": [name_of(step) for step in one.steps], "paused": one.paused,
                      "next": [run.isoformat() for run in runs]})  # fmt: skip

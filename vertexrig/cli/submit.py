@@ -59,12 +59,8 @@ def command(
     from vertexrig.cloud.vertex import Vertex
     from vertexrig.project.runs import new_run
     from vertexrig.submit import submission as submit
-    from vertexrig.submit.claims import digest
 
-    if request_id is not None and not request_id.strip():
-        raise UsageError(
-            "--request-id is empty, so a second submission would make a second job: give an id, or leave it out"
-        )
+    _check_request(request_id)
     workspace = options.workspace(file, overrides, name, templates)
     project = workspace.loaded.project
     prepared = workspace.prepare(name)
@@ -77,7 +73,6 @@ def command(
     # Before anything is uploaded: a run that cannot be resumed is bad usage.
     if resume:
         submit.resumable(vertex, storage, prepared, resume)
-
     _ahead(submitter, prepared, asked, file)
     if dry_run:
         shown = prepared.in_run(resume or new_run())
@@ -88,11 +83,24 @@ def command(
         streams.note(f"{'package' if uri.startswith('gs://') else 'image'}: {uri}")
     # Without an id of the person's the key is fresh: two calls without one are two jobs.
     key = submit.fresh_key() if request_id is None else submit.request_key(request_id)
-    body = _body(prepared)
-    # The run is part of the digest: the same id with another run to go on from is another request, and is refused.
-    made = submitter.submit(prepared, key, digest({"body": body, "run": resume} if resume else body), resume)
+    made = submitter.submit(prepared, key, _digest(prepared, resume), resume)
     _notes(name, made, file)
     result(format_, asdict(made), made.name)
+
+
+def _check_request(id: str | None) -> None:
+    if id is not None and not id.strip():
+        raise UsageError(
+            "--request-id is empty, so a second submission would make a second job: give an id, or leave it out"
+        )
+
+
+def _digest(prepared: Prepared, resume: str) -> str:
+    """Of what is asked for. The same id with another run to go on from is another request, and is refused."""
+    from vertexrig.submit.claims import digest
+
+    body = _body(prepared)
+    return digest({"body": body, "run": resume} if resume else body)
 
 
 def _ahead(submitter: Submitter, prepared: Prepared, asked: forecast.ForecastOptions, file: Path | None) -> None:

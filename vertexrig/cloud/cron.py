@@ -40,11 +40,15 @@ _AT = re.compile(r"every ([a-z]+(?:,[a-z]+)*) ([01]?\d|2[0-3]):([0-5]\d)")
 
 
 class ScheduleError(UsageError):
-    """A schedule or time zone that Cloud Scheduler does not take."""
+    """A schedule or time zone that Cloud Scheduler does not take; `key` is where the project file has it."""
+
+    key = "cron"
 
 
 class ZoneError(ScheduleError):
     """A time zone that the tz database does not have."""
+
+    key = "time_zone"
 
 
 @dataclass(frozen=True)

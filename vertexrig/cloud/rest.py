@@ -314,8 +314,8 @@ def _session(url: str) -> requests.Session:
 
 def _signed_in(url: str) -> requests.Session | None:
     """A session with the user's credentials; None for a host that must not see them."""
-    session = requests.Session()
     if runtime.has_account() and takes_credentials(url):
+        session = requests.Session()
         session.auth = runtime.RuntimeAccount(SCOPE)
         return session
     import google.auth

@@ -13,7 +13,7 @@ from dataclasses import dataclass, replace
 from vertexrig.catalog import Catalog, LineItem
 from vertexrig.catalog.costs import hourly, total
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import job_part, parallel_trials, running, scheduling_strategy
+from vertexrig.spec.pools import job_part, most_trials, parallel_trials, running, scheduling_strategy
 from vertexrig.times import duration_seconds
 
 _RESERVED = ("ANY_RESERVATION", "SPECIFIC_RESERVATION")
@@ -79,7 +79,7 @@ def estimate(document: Document, catalog: Catalog) -> Estimate:
     timeout = str(job_part(document, "scheduling").get("timeout", "0s"))
     # 0s means no limit of one's own: the service's default applies
     written = max(0.0, duration_seconds(timeout) or 0.0)
-    trials = None if document.kind == "CustomJobSpec" else max(0, int(document.data.get("maxTrialCount", 1)))
+    trials = None if document.kind == "CustomJobSpec" else max(0, most_trials(document))
     return Estimate(
         lines=lines,
         usd_per_hour=usd,

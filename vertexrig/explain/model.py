@@ -17,7 +17,7 @@ from vertexrig.finding import Severity
 from vertexrig.spec import cluster, quota
 from vertexrig.spec.cluster import Replica
 from vertexrig.spec.document import Document, Pool
-from vertexrig.spec.pools import parallel_trials, running, scheduling_strategy
+from vertexrig.spec.pools import most_trials, parallel_trials, running, scheduling_strategy
 
 MOST_REPLICAS = 10_000
 """More replicas than this are not listed one by one."""
@@ -315,7 +315,7 @@ def _study(document: Document) -> StudyFacts | None:
         # The API's default: Vizier's Bayesian optimization.
         algorithm="BAYESIAN" if algorithm in ("", "ALGORITHM_UNSPECIFIED") else algorithm,
         parameters=parameters,
-        trials=int(document.data.get("maxTrialCount", 1)),  # the default of gcloud's flag
+        trials=most_trials(document),
         parallel=parallel_trials(document),
     )
 

@@ -134,12 +134,7 @@ def resolve(
     sweep = found if isinstance(found, model.Sweep) else None
     job_name = name if sweep is None else sweep.job
     job = project.jobs[job_name]
-    if job.replica_count not in (None, 1):
-        raise loaded.error(
-            f"{job.replica_count} replicas: the job's own pool is the chief, which is one replica; more of them are workers: "
-            f"topology: multi-worker with worker: {{replica_count: {max(job.replica_count - 1, 1)}}}",
-            *("jobs", job_name, "replica_count"),
-        )
+    _check_chief(loaded, job_name, job)
     if sweep is not None:
         job = replace(job, args=_sweep_args(loaded, name, sweep, job))
     output = (sweep.base_output_directory if sweep else None) or job.base_output_directory
@@ -164,6 +159,15 @@ def resolve(
         run=run if own_runs else "",
         own_runs=own_runs,
     )
+
+
+def _check_chief(loaded: Loaded, name: str, job: model.Job) -> None:
+    if job.replica_count not in (None, 1):
+        raise loaded.error(
+            f"{job.replica_count} replicas: the job's own pool is the chief, which is one replica; more of them are workers: "
+            f"topology: multi-worker with worker: {{replica_count: {max(job.replica_count - 1, 1)}}}",
+            *("jobs", name, "replica_count"),
+        )
 
 
 def arguments(args: model.Args) -> tuple[str, ...]:

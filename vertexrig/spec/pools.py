@@ -55,6 +55,11 @@ def scheduling_strategy(document: Document) -> str:
     return renamed.get(written, written)
 
 
+def most_trials(document: Document) -> int:
+    """How many trials a study has at most; 1 where the file leaves that to gcloud's flag, whose default it is."""
+    return int(document.data.get("maxTrialCount", 1))
+
+
 def parallel_trials(document: Document) -> int:
     """How many trials run at once: 1 for a job that is not a study."""
     if document.kind == "CustomJobSpec":

@@ -141,8 +141,7 @@ def parallel(study: StudyRecord) -> Chart:
     x = {
         "field": "a", "type": "ordinal", "sort": [key for key, _ in axes], "title": None,
         "axis": {"labelExpr": f"{json.dumps(dict(axes))}[datum.value]", "labelAngle": -20, "labelLimit": 150, "domain": False,
-                 "ticks": False, "labelPadding": 8, "labelOverlap": False},
-        "scale": {"padding": 0.35},
+                 "ticks": False, "labelPadding": 8, "labelOverlap": False}, "scale": {"padding": 0.35},
     }  # fmt: skip
     y = {"field": "y", "type": "quantitative", "axis": None, "scale": {"domain": [-0.12, 1], "nice": False}}
     # With hundreds of lines each has to be fainter, or nothing is seen behind the last ones.

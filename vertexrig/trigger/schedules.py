@@ -122,9 +122,8 @@ def _words(loaded: Loaded, line: str, zone: str, *path: str) -> str:
     try:
         cron.next_runs(line, zone, 1)
         return cron.words(line)
-    except UsageError as error:
-        key = "time_zone" if isinstance(error, cron.ZoneError) else "cron"
-        raise loaded.error(str(error), *path, *((key,) if path[0] == "schedules" else ())) from None
+    except cron.ScheduleError as error:
+        raise loaded.error(str(error), *path, *((error.key,) if path[0] == "schedules" else ())) from None
 
 
 def _resource(loaded: Loaded, name: str) -> str:

@@ -69,12 +69,7 @@ def run_study(
     own = control or Control()
     try:
         name = str(studies.add(parent, dict(data))["name"])
-        asked = False
-        while not studies.wait(name, _LOOK_EVERY):
-            if own.cancelled and not asked:
-                # Once: cancelling again would write the state at every look.
-                asked = True
-                studies.cancel(name)
+        _wait(studies, name, own)
         return studies.get(name)
     finally:
         # Studies first, as with a server: one that goes on would start further jobs.
@@ -84,3 +79,13 @@ def run_study(
         shutil.rmtree(place, ignore_errors=True)
         if control is None:
             own.close()
+
+
+def _wait(studies: Studies, name: str, control: Control) -> None:
+    """Wait for the end of a study, which `control` may cancel."""
+    asked = False
+    while not studies.wait(name, _LOOK_EVERY):
+        if control.cancelled and not asked:
+            # Once: cancelling again would write the state at every look.
+            asked = True
+            studies.cancel(name)

@@ -88,8 +88,12 @@ def prepare(
         return _mapped(local, command, tuple(pool.args), base, pool.image)
     if options.docker and docker():
         return ReplicaProgram(command, tuple(pool.args), image=pool.image)
-    raise JobFailedError(
-        f"image {pool.image!r} cannot be run here: no Docker engine answers, and no entry of the image map fits it. "
+    raise _nowhere(pool.image)
+
+
+def _nowhere(image: str) -> JobFailedError:
+    return JobFailedError(
+        f"image {image!r} cannot be run here: no Docker engine answers, and no entry of the image map fits it. "
         f"Start Docker, or map the image to a folder and an entry point under local: images: in the project file; "
         f"`vertexrig check FILE --trainer FOLDER`, with the folder of its Dockerfile, prints the lines to put there"
     )

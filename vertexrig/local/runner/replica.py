@@ -54,8 +54,7 @@ def command(
     work.mkdir(parents=True, exist_ok=True)
     seen = _service(one, pool, replicas, job, options)
     seen["CLOUD_ML_HP_METRIC_FILE"] = str(places.metric_file(root, options.job_id, one.name))
-    # After the service's own variables, to which the user's `$(NAME)` may refer.
-    seen |= cluster.own_environment(pool.env, seen)
+    seen |= cluster.own_environment(pool.env, seen)  # after the service's, to which the user's `$(NAME)` may refer
     buckets: Path | str = "/gcs" if program.image else environment.bucket_folder(root)
     keep_gs = options.keep_gs and not program.image  # the front's variables do not reach into a container
     contract = {
@@ -76,12 +75,17 @@ def command(
         argv = program.argv(seen, buckets, keep_gs=keep_gs)
     # The job's own variables win over this machine's, and nothing wins over the mark.
     env = {**machine, **contract, MARK: f"{options.job_id}/{one.name}/"}
-    # The hook is a sitecustomize, which Python finds on its path.
-    if not program.image and "TRAINER_VIRTUAL_DEVICES" in env:
-        env["PYTHONPATH"] = os.pathsep.join(filter(None, [str(_STARTUP), env.get("PYTHONPATH", "")]))
+    env |= {} if program.image else _hook(env)
     severities, mark = OF_PACKAGE if pool.container is None else OF_CONTAINER, f"{MARK}={env[MARK]}"
     cwd, gcs = program.cwd or work, program.gcs(root)
     return Command(argv, env, cwd, options.memory_limit, cleanup, mark, severities, gcs=gcs)
+
+
+def _hook(env: Mapping[str, str]) -> dict[str, str]:
+    """PYTHONPATH with our sitecustomize, for a replica that gets several devices of the CPU."""
+    if "TRAINER_VIRTUAL_DEVICES" not in env:
+        return {}
+    return {"PYTHONPATH": os.pathsep.join(filter(None, [str(_STARTUP), env.get("PYTHONPATH", "")]))}
 
 
 def _service(

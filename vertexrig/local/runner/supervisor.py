@@ -266,11 +266,15 @@ def supervise(control: socket.socket, options: dict[str, Any], name: str, begin:
 
         subprocess.call(options["cleanup"], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL)
     if status is not None:
-        oom = over or (os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL and _oom_kills() > before >= 0)
-        try:
-            control.sendall(b"exit %d %d\n" % (status, oom))
-        except OSError:
-            pass
+        killed = os.WIFSIGNALED(status) and os.WTERMSIG(status) == signal.SIGKILL
+        _report(control, status, over or (killed and _oom_kills() > before >= 0))
+
+
+def _report(control: socket.socket, status: int, oom: bool) -> None:
+    try:
+        control.sendall(b"exit %d %d\n" % (status, oom))
+    except OSError:  # the runner is gone
+        pass
 
 
 def _watch(control: socket.socket, wake: int, child: int, memory: int) -> tuple[int | None, bool]:
